@@ -421,6 +421,7 @@ def test_a_checkpoint_is_made_of_channels(lib):
     # LangGraph puts its mark for "no value" under the key of an empty channel.
     values = {k: v for k, v in made["channel_values"].items() if type(v) is not object}
     assert values == {"a": 5}
+    assert made["v"] == lib("checkpoint.base.LATEST_VERSION") == 2
     assert made["id"] > empty["id"]
     assert made["channel_versions"] == empty["channel_versions"]
     assert lib("checkpoint.base.create_checkpoint")(empty, None, 1, id="x")["id"] == "x"

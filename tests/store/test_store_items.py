@@ -156,10 +156,41 @@ class TestNamespaces:
         with pytest.raises(InvalidNamespaceError, match=r"Write \(label,\)"):
             store.put("strict text", "k", {})
 
-    @pytest.mark.parametrize("key", [None, b"k", "a\0b", "\ud800"])
+    @pytest.mark.parametrize("key", [bytearray(b"k"), ["k"], "a\0b", "\ud800"])
     def test_and_so_are_keys(self, store, key):
         with pytest.raises(InvalidKeyError):
             store.put(NS, key, {})
+
+    @pytest.mark.parametrize("key", [None, b"k", ("k",)])
+    def test_a_key_that_is_no_text_is_taken_for_its_text(self, store, key, monkeypatch):
+        with pytest.warns(MilepostWarning, match="A key is a string"):
+            assert store.get(NS, key) is None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            store.put(NS, key, {"n": 1})
+            assert store.get(NS, key).key == str(key)
+            store.delete(NS, key)
+            assert store.get(NS, key) is None
+        monkeypatch.setenv("MILEPOST_STRICT", "1")
+        with pytest.raises(InvalidKeyError):
+            store.put(NS, key, {})
+
+    def test_a_batch_may_write_below_a_reserved_root(self, store):
+        place = ("langgraph", "notes")
+        with pytest.raises(InvalidNamespaceError):
+            store.put(place, "k", {"n": 1})
+        store.batch([PutOp(place, "k", {"n": 1})])
+        assert store.get(place, "k").value == {"n": 1}
+        store.delete(place, "k")
+        assert store.search(place) == []
+        with pytest.raises(InvalidNamespaceError):
+            store.batch([PutOp((), "k", {"n": 1})])
+
+    @pytest.mark.parametrize("index", [True, "n"])
+    def test_an_index_that_is_no_list_is_taken_with_a_warning(self, store, index):
+        with pytest.warns(MilepostWarning, match="index is a list of paths"):
+            store.put(NS, "k", {"n": "x"}, index=index)
+        assert store.get(NS, "k").value == {"n": "x"}
 
 
 class TestBatch:

@@ -15,6 +15,7 @@ from milepost.errors import FilterError
 from milepost.store._core.filters import holds, parse
 from milepost.store._core.json_view import Viewer
 from milepost.store.memory import InMemoryStore
+from milepost.warnings import MilepostWarning
 
 NS = ("alice", "memories")
 HOSTILE = [
@@ -342,11 +343,20 @@ class TestOrder:
         found = [keys(store.search(NS, limit=1, offset=offset))[0] for offset in range(12)]
         assert sorted(found) == [f"k{number:02}" for number in range(12)]
 
-    def test_limit_and_offset_cannot_be_negative(self, store):
+    def test_a_negative_limit_is_none_and_a_negative_offset_is_0(self, store, monkeypatch):
+        for number in range(12):
+            store.put(NS, f"k{number}", {})
+        with pytest.warns(MilepostWarning, match="negative"):
+            assert len(store.search(NS, limit=-1)) == 12
+        with pytest.warns(MilepostWarning, match="negative"):
+            assert store.list_namespaces(offset=-1) == [NS]
+        with pytest.warns(MilepostWarning, match="max_depth"):
+            assert store.list_namespaces(max_depth=-1) == [()]
+        monkeypatch.setenv("MILEPOST_STRICT", "1")
         with pytest.raises(ValueError, match="negative"):
             store.search(NS, limit=-1)
-        with pytest.raises(ValueError, match="negative"):
-            store.list_namespaces(offset=-1)
+        with pytest.raises(ValueError, match="max_depth"):
+            store.list_namespaces(max_depth=-1)
 
     def test_ten_are_returned_unless_told_otherwise(self, store):
         for number in range(12):

@@ -11,6 +11,7 @@ import pytest
 from milepost._db.sweeper import Sweeper
 from milepost.errors import VersionConflict
 from milepost.store.base import GetOp, PutOp, SearchOp
+from milepost.warnings import MilepostWarning
 
 NS = ("session",)
 
@@ -59,9 +60,19 @@ class TestExpiry:
         store.put(NS, "k", {"n": 2}, if_version=0)
         assert store.get(NS, "k").created_at > old.created_at
 
-    @pytest.mark.parametrize("ttl", [0, -1, "soon", True])
-    def test_must_be_positive(self, store, ttl):
+    @pytest.mark.parametrize("ttl", ["soon", True])
+    def test_must_be_a_number(self, store, ttl):
         with pytest.raises(ValueError, match="minutes"):
+            store.put(NS, "k", {}, ttl=ttl)
+
+    @pytest.mark.parametrize("ttl", [0, -1])
+    def test_an_item_whose_time_is_over_is_put_with_a_warning(self, store, clock, ttl, monkeypatch):
+        with pytest.warns(MilepostWarning, match="positive number of minutes"):
+            store.put(NS, "k", {}, ttl=ttl)
+        clock.pass_minutes(1)
+        assert store.get(NS, "k") is None
+        monkeypatch.setenv("MILEPOST_STRICT", "1")
+        with pytest.raises(ValueError, match="positive number of minutes"):
             store.put(NS, "k", {}, ttl=ttl)
 
 

@@ -19,7 +19,6 @@ from milepost._engine.loading import (
 from milepost._engine.observers import TRACE, observed
 from milepost._engine.position import start_lineage
 from milepost._engine.superstep.apply import apply_writes
-from milepost._engine.superstep.older_formats import SENDS_ARE_A_CHANNEL, with_sends
 from milepost._engine.superstep.pending_writes import (
     answered_before_failures,
     answers_in,
@@ -33,6 +32,7 @@ from milepost._engine.superstep.pending_writes import (
 from milepost._engine.superstep.plan import Task, plan, sketch
 from milepost._engine.superstep.program import Outside, Write
 from milepost._internal.ids import LateId, interrupt_id
+from milepost.checkpoint._contract.older_sends import SENDS_ARE_A_CHANNEL, with_sends
 from milepost.checkpoint._contract.records import Checkpoint, CheckpointTuple
 from milepost.checkpoint._contract.step_saver import TaskWrites
 from milepost.constants import ANSWERS, INPUT, START, TRACED

@@ -2,11 +2,13 @@
 
 import sys
 import threading
+import warnings
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Annotated, Any, TypedDict
 
+import pydantic
 import pytest
 
 from milepost.checkpoint.serde.base import SerializerProtocol
@@ -19,6 +21,7 @@ from milepost.errors import (
     UnregisteredTypeError,
 )
 from milepost.types import Send
+from milepost.warnings import MilepostWarning
 
 
 class Thing:
@@ -36,7 +39,11 @@ class DictLike(dict[str, Any]):
 
 
 class Zone(tzinfo):
-    pass
+    def utcoffset(self, _: datetime | None) -> timedelta:
+        return timedelta(hours=3)
+
+    def dst(self, _: datetime | None) -> None:
+        return None
 
 
 @pytest.fixture
@@ -78,8 +85,7 @@ def test_a_refusal_says_where(serde: JsonPlusSerializer, value: Any, path: str) 
     ("value", "advice"),
     [
         (Thing(), "register_type"), (lambda: 1, "not data"), (len, "not data"),
-        (sys, "not data"), (Thing, "not data"), (memoryview(b"x"), "bytes(value)"), (DictLike(), "register_type"),
-        (defaultdict(lambda: 1), "dict(value)"), (datetime(2024, 1, 1, tzinfo=Zone()), "ZoneInfo"),
+        (sys, "not data"), (Thing, "not data"), (DictLike(), "register_type"),
     ],
     ids=lambda v: v if type(v) is str and v.isascii() else type(v).__name__,
 )  # fmt: skip
@@ -88,6 +94,44 @@ def test_a_refusal_says_what_to_do(serde: JsonPlusSerializer, value: Any, advice
         with pytest.raises(SerializationError) as caught:
             serde.dumps_typed(wrapped)
         assert advice in str(caught.value)
+
+
+WITHOUT: list[tuple[Any, Any, str]] = [
+    (memoryview(b"x"), b"x", "bytes(value)"),
+    (defaultdict(lambda: 1, a=bytearray(b"x")), {"a": bytearray(b"x")}, "dict(value)"),
+    (
+        datetime(2024, 1, 1, tzinfo=Zone()),
+        datetime(2024, 1, 1, tzinfo=timezone(Zone().utcoffset(None))),
+        "ZoneInfo",
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "read", "advice"), WITHOUT, ids=["bytes", "dict", "zone"])
+def test_what_langgraph_stores_without_a_part_is_stored_so_with_a_warning(
+    serde: JsonPlusSerializer, value: Any, read: Any, advice: str
+) -> None:
+    for wrap in (lambda one: one, lambda one: [one], lambda one: {"a": (one,)}):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            back = serde.loads_typed(serde.dumps_typed(wrap(value)))
+        assert back == wrap(read)
+        assert type(back) is type(wrap(read))
+        assert all(one.category is MilepostWarning for one in told)
+        with pytest.raises(SerializationError) as caught:
+            JsonPlusSerializer(strict=True).dumps_typed(wrap(value))
+        assert advice in str(caught.value)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("text", ["2024-01-02T03:04:05+02:00", "2024-01-02T03:04:05Z"])
+def test_a_datetime_that_pydantic_has_read_is_kept_with_its_offset(text: str, strict: bool) -> None:
+    value = pydantic.TypeAdapter(datetime).validate_python(text)
+    serde = JsonPlusSerializer(strict=strict)
+    back = serde.loads_typed(serde.dumps_typed([value]))[0]
+    assert back == value
+    assert back.utcoffset() == value.utcoffset()
+    assert back.isoformat() == value.isoformat()
 
 
 def _cycles() -> list[Any]:

@@ -6,7 +6,7 @@ import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import pydantic
 import pytest
@@ -32,12 +32,25 @@ class Model(pydantic.BaseModel):
     orders: list[Order] = []
 
 
+class Extended(pydantic.BaseModel, extra="allow"):
+    name: str
+
+
 class Box(pydantic.BaseModel, Generic[T]):
     content: T
 
 
 class Kind(enum.Enum):
     ONE = object()
+
+
+class Mood(enum.StrEnum):
+    GOOD = "good"
+
+
+class Pair(NamedTuple):
+    left: int
+    right: int
 
 
 class Failed(Exception):
@@ -50,6 +63,9 @@ VALUES = [
     Box[int](content=1),
     Kind.ONE,
     {Order(1): 2},
+    Mood.GOOD,
+    Pair(1, 2),
+    {Mood.GOOD: {Pair(1, 2)}},
 ]
 
 
@@ -75,18 +91,56 @@ def test_the_warning_comes_once_for_each_type() -> None:
         serde.dumps_typed([Order(3)])
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"strict": True}, {"allowed_msgpack_modules": None}, {"allowed_msgpack_modules": []}],
-)
+@pytest.mark.parametrize("options", [{}, {"allowed_msgpack_modules": None}])
 @pytest.mark.parametrize("value", [*VALUES, Failed("x")], ids=lambda value: type(value).__name__)
-def test_a_strict_serializer_and_one_with_a_list_refuse_it(options: Any, value: Any) -> None:
+def test_a_strict_serializer_refuses_it(options: Any, value: Any) -> None:
     registry = TypeRegistry()
     with pytest.warns(MilepostWarning):
         stored = JsonPlusSerializer(registry=registry).dumps_typed(value)
     with pytest.raises(SerializationError, match="is not registered"):
-        JsonPlusSerializer(registry=registry, **options).dumps_typed(value)
+        JsonPlusSerializer(registry=registry, strict=True, **options).dumps_typed(value)
     assert stored[0] == "msgpack"
+
+
+class Size(enum.Enum):
+    SMALL = 1
+
+
+FIELDS: list[tuple[Any, Any]] = [
+    (Order(1), {"total": 1}),
+    (Model(name="a", orders=[Order(2)]), {"name": "a", "orders": [{"total": 2}]}),
+    ([Box[int](content=1)], [{"content": 1}]),
+    (Extended(name="a", more=[1]), {"name": "a", "more": [1]}),
+    ({"size": Size.SMALL}, {"size": 1}),
+    (Pair(1, 2), {"left": 1, "right": 2}),
+]
+
+
+@pytest.mark.parametrize("allowed", [None, [], [("shop", "Other")]])
+@pytest.mark.parametrize(("value", "fields"), FIELDS, ids=lambda value: type(value).__name__)
+def test_with_a_list_that_does_not_name_a_type_its_values_are_read_as_their_fields(
+    allowed: Any, value: Any, fields: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = TypeRegistry()
+    with pytest.warns(MilepostWarning):
+        exact = JsonPlusSerializer(registry=registry).dumps_typed(value)  # known to this process
+    serde = JsonPlusSerializer(registry=registry, allowed_msgpack_modules=allowed)
+    with pytest.warns(MilepostWarning, match="allowed_msgpack_modules"):
+        stored = serde.dumps_typed(value)
+    if value != {"size": Size.SMALL}:
+        assert stored == exact
+        with pytest.warns(MilepostWarning, match="blocked"):
+            assert serde.loads_typed(stored) == fields
+        assert "blocked" in caplog.text
+    assert serde.loads_typed(stored) == fields
+
+
+@pytest.mark.parametrize("value", [{Order(1)}, {Order(1): 2}, [frozenset({Order(1)})]])
+def test_with_a_list_what_could_not_be_read_as_fields_is_refused(value: Any) -> None:
+    with pytest.raises(SerializationError, match="allowed_msgpack_modules"):
+        fresh(allowed_msgpack_modules=None).dumps_typed(value)
+    named = fresh(allowed_msgpack_modules=[Order])
+    assert named.loads_typed(named.dumps_typed(value)) == value
 
 
 def test_stored_bytes_do_not_make_a_type_known() -> None:

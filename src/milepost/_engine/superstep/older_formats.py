@@ -2,25 +2,22 @@
 made today.
 
 Before format 3 every kind of edge had channels of its own: `start:b`, `branch:a:condition:b`, and
-for a plain edge from a to b just `a`. Before format 4 the tasks that a `Send` asked for were among
-the writes of the parent.
+for a plain edge from a to b just `a`. For Sends see `checkpoint._contract.older_sends`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost.constants import BRANCH_TO, INTERRUPT, START, TASKS
+from milepost.constants import BRANCH_TO, INTERRUPT, START
 
 if TYPE_CHECKING:
     from milepost._engine.superstep.program import ExecutableGraph
-    from milepost.checkpoint._contract.records import Checkpoint, PendingWrite
+    from milepost.checkpoint._contract.records import Checkpoint
 
 EDGES_HAVE_ONE_NAME: Final = 3
 """The format since which an edge is the channel of the node that it leads to."""
-SENDS_ARE_A_CHANNEL: Final = 4
-"""The format since which a checkpoint has the Sends that follow it."""
 
 
 def with_edges_of_today(program: ExecutableGraph, checkpoint: Checkpoint) -> Checkpoint:
@@ -36,19 +33,6 @@ def with_edges_of_today(program: ExecutableGraph, checkpoint: Checkpoint) -> Che
             node: _seen_by(node, _newest(program, seen))
             for node, seen in checkpoint["versions_seen"].items()
         },
-    }
-
-
-def with_sends(checkpoint: Checkpoint, parent_writes: Sequence[PendingWrite]) -> Checkpoint:
-    """A checkpoint from before format 4 with the Sends that are among its parent's writes."""
-    sends = [value for _, channel, value in parent_writes if channel == TASKS]
-    versions = checkpoint["channel_versions"]
-    if not sends or TASKS in versions or not versions:
-        return checkpoint
-    return {
-        **checkpoint,
-        "channel_values": {**checkpoint["channel_values"], TASKS: sends},
-        "channel_versions": {**versions, TASKS: max(versions.values())},
     }
 
 

@@ -7,7 +7,6 @@ from typing import Any, Final, Protocol
 
 from milepost._internal.ids import checkpoint_id
 from milepost.checkpoint._contract.records import (
-    FORMAT_VERSION,
     Checkpoint,
     CheckpointMetadata,
     now,
@@ -15,6 +14,9 @@ from milepost.checkpoint._contract.records import (
 from milepost.errors import EmptyChannelError
 from milepost.types import MISSING, RunnableConfig
 
+LATEST_VERSION: Final = 2
+"""The format that LangGraph's constant and `create_checkpoint` say: in it, Sends are among the
+writes of the parent. Runs write a newer one."""
 EXCLUDED_METADATA_KEYS: Final = {
     "thread_id",
     "checkpoint_id",
@@ -123,7 +125,7 @@ def create_checkpoint(
                 if value is not MISSING:
                     values[name] = value
     return Checkpoint(
-        v=FORMAT_VERSION,
+        v=LATEST_VERSION,
         id=id or checkpoint_id(checkpoint["id"]),
         ts=now(),
         channel_values=values,

@@ -15,13 +15,11 @@ from milepost._internal.generators import GeneratorDriver
 from milepost.channels.binop import overwrite_of
 from milepost.checkpoint._contract.older_names import (
     EXCLUDED_METADATA_KEYS,
+    LATEST_VERSION,
     create_checkpoint,
     get_checkpoint_metadata,
     get_serializable_checkpoint_metadata,
     writes_sort_key,
-)
-from milepost.checkpoint._contract.records import (
-    FORMAT_VERSION as LATEST_VERSION,
 )
 from milepost.checkpoint._contract.records import (
     WRITES_IDX_MAP,

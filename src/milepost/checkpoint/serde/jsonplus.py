@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from milepost._internal.warn import strict_by_default
+from milepost._internal.warn import strict_by_default, warn_of
 from milepost.checkpoint.serde._msgpack import engine
 from milepost.checkpoint.serde._msgpack.codec import Level, native_pack, native_unpack
 from milepost.checkpoint.serde._msgpack.signals import Refused
@@ -43,10 +43,11 @@ class JsonPlusSerializer:
         allowed_json_modules: Adds to `allowed_msgpack_modules`.
         allowed_msgpack_modules: Types that this serializer may also save: classes, or pairs of a
             module and a name, `[("shop.models", "Order")]`. They never take away what is
-            registered, but a list, or None, that is given here refuses every other data type. A
-            class that is named is imported when its first value is met. `True` allows every data
-            type, and imports what stored bytes name: use it only where no one else can write to
-            the database.
+            registered, but with a list, or None, that is given here the values of every other data
+            type are read as their fields, with a warning; `strict` refuses them. A class that is
+            named is imported when its first value is met. `True` allows every data type, and
+            imports what stored bytes name: use it only where no one else can write to the
+            database.
 
     Examples:
         >>> from datetime import date
@@ -89,7 +90,10 @@ class JsonPlusSerializer:
         from milepost.checkpoint.serde._types.extended import ExtendedRegistry
 
         extended = ExtendedRegistry(
-            self.registry, everything=everything, only_registered=only_registered
+            self.registry,
+            everything=everything,
+            only_registered=only_registered,
+            strict=self._strict,
         )
         extended.allow(*named)
         self._use(extended)
@@ -175,7 +179,7 @@ class JsonPlusSerializer:
         if kind == "bytearray":
             return bytearray(body)
         if kind == "json":
-            return old_json.read(body, self._allowed_class)
+            return old_json.read(body, self._allowed_class, self._blocked)
         if kind == "pickle":
             return self._unpickled(body)
         raise DeserializationError(
@@ -194,6 +198,13 @@ class JsonPlusSerializer:
                 f"the stored type {module}.{name} is not allowed; if you trust it, use"
                 f" JsonPlusSerializer(allowed_json_modules=[({module!r}, {name!r})])"
             )
+        return found
+
+    def _blocked(self, found: dict[str, Any], refusal: InvalidModuleError) -> Any:
+        """What stored JSON means that names a class which is not allowed: itself."""
+        if self._strict:
+            raise refusal
+        warn_of(f"{refusal}. It is read as the dict that is stored.")
         return found
 
     def _unpickled(self, body: bytes) -> Any:

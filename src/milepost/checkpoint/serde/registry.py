@@ -16,6 +16,7 @@ from weakref import WeakSet
 from milepost._internal import fork_guard
 from milepost._internal.noted_types import hand_over
 from milepost._internal.warn import warn_of
+from milepost.checkpoint.serde._msgpack.signals import Refused
 from milepost.checkpoint.serde._types import (
     families,
     own,
@@ -59,7 +60,7 @@ class TypeRegistry:
     plain_tuples = True
     """Whether tuples are written and read as usual, so that the accelerator may do it."""
     only_registered = False
-    """Whether data types are refused that are not registered, whatever the serializer says."""
+    """Whether a data type that is not registered is read as its fields, and not as itself."""
 
     def __init__(self) -> None:
         self.writers: dict[type, Writer] = dict(standard.WRITERS)
@@ -185,6 +186,27 @@ class TypeRegistry:
                 writer = self.bases[cls] = found.writer
             return writer
 
+    def check_keys(self, keys: Iterable[Any]) -> None:
+        """Refused if one of these would be read as its fields, which no set or dict can hold.
+
+        Args:
+            keys: Members of a set, or keys of a dict.
+        """
+        for cls in set(map(type, keys)):
+            way = None if cls in self.writers else unregistered.way_of(cls, self)
+            if way is not None and way.as_fields and not self._is_allowed(cls):
+                raise Refused(
+                    f"the type {cls.__module__}.{cls.__qualname__} is not in the list that the"
+                    " serializer was given, so it would be read as a dict, which cannot be in a"
+                    " set or a key of a dict; name it in allowed_msgpack_modules"
+                )
+
+    def _is_allowed(self, cls: type) -> bool:
+        try:
+            return self.find_writer(cls) is not None
+        except Refused:
+            return False
+
     def _add_unregistered(self, record: RecordType) -> None:
         former = self.unregistered.get(record.name)
         if former is not None:  # the definition was executed again
@@ -206,15 +228,26 @@ class TypeRegistry:
             record = self._find(name)
             if record is None:
                 _tell(name)
-                raise UnregisteredTypeError(
-                    f"the stored type {name!r} is not registered in this program. Compile the"
-                    " graph that uses it, or call register_type on its class, with"
-                    f" old_names=[{name!r}] if it was moved or renamed"
-                )
+                return self.stand_in_decoder(name)
             decode = record.decoder(version, given)
             if len(self.by_tag) < _REMEMBERED:
                 self.by_tag[tag] = decode
             return decode
+
+    def stand_in_decoder(self, name: str) -> Decode:
+        """What decodes the values of a type that is not allowed.
+
+        Args:
+            name: The name without a version.
+
+        Raises:
+            UnregisteredTypeError: Nothing does.
+        """
+        raise UnregisteredTypeError(
+            f"the stored type {name!r} is not registered in this program. Compile the"
+            " graph that uses it, or call register_type on its class, with"
+            f" old_names=[{name!r}] if it was moved or renamed"
+        )
 
     def error_decoder(self, tag: str) -> Decode | None:
         """The decoder of an exception class, if it is known.
@@ -224,11 +257,12 @@ class TypeRegistry:
         """
         decode = self.by_tag.get(tag)
         if decode is None:
-            families.allow_error(records.Tag.of(tag).name, self)
-            try:
-                decode = self.decoder(tag)
-            except UnregisteredTypeError:
+            name = records.Tag.of(tag).name
+            families.allow_error(name, self)
+            if self._find(name) is None:
+                _tell(name)
                 return None
+            decode = self.decoder(tag)
         return decode
 
     def class_named(self, name: str) -> type | None:
@@ -241,6 +275,9 @@ class TypeRegistry:
         return None if record is None else record.cls
 
     def _find(self, name: str) -> RecordType | None:
+        return self._registered(name) or self.unregistered.get(name)
+
+    def _registered(self, name: str) -> RecordType | None:
         if name not in self.types:
             families.allow_name(name, self)
         if name not in self.types:
@@ -248,7 +285,7 @@ class TypeRegistry:
         if name not in self.types and self._named:
             module, _, short = name.partition(":")
             self._import_named(module, short)
-        return self.types.get(name) or self.unregistered.get(name)
+        return self.types.get(name)
 
     def allow(self, *types: tuple[str, ...] | type) -> None:
         """Allow data types, and those that their fields mention.

@@ -20,7 +20,7 @@ from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, loads_a
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.errors import SerdeError, StoreError, ValueTooLargeError
-from milepost.store._core import namespaces
+from milepost.store._core import arguments, namespaces
 from milepost.store._core.filters import parse
 from milepost.store._core.json_view import Viewer
 from milepost.store._core.records import (
@@ -50,7 +50,7 @@ from milepost.store._core.tasks import (
     Transact,
     Write,
 )
-from milepost.store._core.ttl import Clock, Lifetimes, Stamps, to_micros
+from milepost.store._core.ttl import Clock, Lifetimes, Stamps
 from milepost.store._vectors.embeddings import Embedder
 from milepost.store._vectors.paths import get_text_at_path, tokenize_path
 from milepost.store._vectors.tasks import needs_vectors, wanted_vectors, with_vectors
@@ -179,22 +179,19 @@ class StoreCore(ABC):
         if isinstance(op, SearchOp):
             return self._search(op)
         if isinstance(op, ListNamespacesOp):
-            _check_page(op.limit, op.offset)
-            if op.max_depth is not None and op.max_depth < 0:
-                raise ValueError(f"max_depth is a number of labels, not {op.max_depth}.")
             namespaces.validate_op_namespace(op)
-            return Listing(op)
+            return Listing(arguments.listing(op))
         raise TypeError(f"{op!r} is not an operation of a store.")
 
     def _search(self, op: SearchOp) -> Search:
-        _check_page(op.limit, op.offset)
+        limit, offset = arguments.page(op.limit, op.offset)
         if op.order is not None and op.order not in ORDERS:
             raise ValueError(f"order={op.order!r} is not one of {', '.join(ORDERS)}.")
         return Search(
             namespaces.check(op.namespace_prefix),
             parse(op.filter, self.viewer),
-            op.limit,
-            op.offset,
+            limit,
+            offset,
             # Without an index there is nothing to rank by; the scores, None, say so.
             op.query or None if self.embedder is not None else None,
             op.order,
@@ -203,7 +200,7 @@ class StoreCore(ABC):
 
     def _write(self, op: PutOp) -> Write:
         namespace, key, value, paths, ttl, version = op
-        namespace = namespaces.check_put(namespace)
+        namespace = namespaces.check_write(namespace)
         if type(key) is not str or not key.isascii() or "\0" in key:
             key = namespaces.check_key(key)
         if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
@@ -217,7 +214,7 @@ class StoreCore(ABC):
                     "{'value': ...}."
                 )
             value = dict(value)
-        index = None if paths is None else _index(paths)
+        index = None if paths is None else arguments.index(paths)
         try:
             if self._binds:
                 data = dumps_at(self.serde, value, place(namespace, key))
@@ -238,7 +235,7 @@ class StoreCore(ABC):
             view,
             () if self.embedder is None else self.texts(value, index),
             index,
-            None if ttl is None else to_micros(ttl),
+            None if ttl is None else arguments.lifetime(ttl),
             version,
         )
 
@@ -371,16 +368,3 @@ def _embedder(index: IndexConfig) -> Embedder:
             "index needs `embed` and `dims`: what makes the vectors, and their length."
         )
     return Embedder(index["embed"], index["dims"], index.get("model"))
-
-
-def _index(index: Any) -> Index:
-    if index is False:
-        return index
-    if isinstance(index, str) or not all(isinstance(path, str) for path in index):
-        raise TypeError(f"index is a list of paths, or False to embed nothing; not {index!r}.")
-    return tuple(index)
-
-
-def _check_page(limit: int, offset: int) -> None:
-    if limit < 0 or offset < 0:
-        raise ValueError(f"limit and offset cannot be negative: got {limit} and {offset}.")

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
 
-from milepost._internal.warn import strict_by_default, warn_of
 from milepost.errors import InvalidKeyError, InvalidNamespaceError
+from milepost.store._core.arguments import mistake
 from milepost.store._core.records import (
     GetOp,
     ListNamespacesOp,
@@ -29,6 +29,20 @@ LAST: Final = "\U0010ffff" * 8
 _RESERVED: Final = ("langgraph", "milepost")
 
 
+def check_write(namespace: Any) -> Namespace:
+    """The namespace of a write in a batch: as in LangGraph, also one below a reserved root."""
+    checked = check(namespace)
+    if not checked:
+        raise _empty()
+    return checked
+
+
+def _empty() -> InvalidNamespaceError:
+    return InvalidNamespaceError(
+        "Namespace cannot be empty: give at least one label, such as ('memories',)."
+    )
+
+
 def check_put(namespace: Any) -> Namespace:
     """The namespace, if items can be put there."""
     try:
@@ -40,9 +54,7 @@ def check_put(namespace: Any) -> Namespace:
 def _check_put(namespace: Any) -> Namespace:
     checked = _check(namespace)
     if not checked:
-        raise InvalidNamespaceError(
-            "Namespace cannot be empty: give at least one label, such as ('memories',)."
-        )
+        raise _empty()
     if checked[0] in _RESERVED:
         raise InvalidNamespaceError(
             f'Root label for namespace cannot be "{checked[0]}": it is reserved. Got: {checked}'
@@ -94,9 +106,7 @@ def _labels_of(text: str) -> Namespace:
     As in LangGraph each character is one, so that items which it has stored are found.
     """
     wrong = f"A namespace is a tuple of strings, not {text!r}. Write (label,) for one label."
-    if strict_by_default():
-        raise InvalidNamespaceError(wrong)
-    warn_of(f"{wrong} Each character of it is taken as a label.")
+    mistake(InvalidNamespaceError(wrong), "Each character of it is taken as a label.")
     return tuple(text)
 
 
@@ -106,12 +116,15 @@ _known: Final = lru_cache(1024)(_check)
 
 
 def check_key(key: Any) -> str:
-    """The key, if an item can have it. Numbers and UUIDs are written as text."""
+    """The key, if an item can have it. What is no text is written as text, such as a number."""
     if type(key) is str and key.isascii() and "\0" not in key:
         return key
     if not isinstance(key, str):
         if key is None or isinstance(key, (bytes, bytearray, tuple, list, dict)):
-            raise InvalidKeyError(f"A key is a string, not {type(key).__name__}: {key!r}.")
+            wrong = InvalidKeyError(f"A key is a string, not {type(key).__name__}: {key!r}.")
+            if isinstance(key, (bytearray, list, dict)):
+                raise wrong
+            mistake(wrong, f"It is taken for the text {str(key)!r}.")
         key = str(key)
     if not is_plain(key):
         raise InvalidKeyError(

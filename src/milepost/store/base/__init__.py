@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast
 
 from milepost.errors import InvalidNamespaceError, VersionConflict
-from milepost.store._core.namespaces import validate_op_namespace
+from milepost.store._core.namespaces import check_put, validate_op_namespace
 from milepost.store._core.records import (
     NOT_PROVIDED,
     GetOp,
@@ -199,6 +199,7 @@ class BaseStore(ABC):
             >>> item = store.get(("users", "ada"), "city")
             >>> store.put(("users", "ada"), "city", {"name": "Rome"}, if_version=item.version)
         """
+        check_put(namespace)
         self.batch([self._put(namespace, key, value, index, ttl, if_version)])
 
     def delete(
@@ -281,6 +282,7 @@ class BaseStore(ABC):
         if_version: int | None = None,
     ) -> None:
         """`put`, for use on an event loop."""
+        check_put(namespace)
         await self._one(self._put(namespace, key, value, index, ttl, if_version))
 
     async def adelete(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from milepost._internal.lazy_tuple import LazyTuple
+from milepost.checkpoint._contract.older_sends import SENDS_ARE_A_CHANNEL, with_sends
 from milepost.checkpoint._contract.records import (
     Checkpoint,
     CheckpointTuple,
@@ -31,6 +32,7 @@ from milepost.checkpoint._sql.read.fetched import (
     put_in_order,
 )
 from milepost.checkpoint._sql.rows import long_kind
+from milepost.constants import TASKS
 from milepost.errors import SerdeError
 from milepost.types import MISSING
 
@@ -170,7 +172,7 @@ class CheckpointAssembler:
                 if value is not MISSING:
                     values[channel] = value
         format, time, updated = self._manifests.stamp(row)
-        return Checkpoint(
+        checkpoint = Checkpoint(
             v=format,
             id=row.id,
             ts=time,
@@ -179,6 +181,9 @@ class CheckpointAssembler:
             versions_seen={node: dict(seen) for node, seen in manifest.seen.items()},
             updated_channels=updated,
         )
+        if format < SENDS_ARE_A_CHANNEL and row.parent_id:
+            return with_sends(checkpoint, self.pending_writes(row.parent_id, (TASKS,)))
+        return checkpoint
 
     def channel(self, manifest: Manifest, channel: str) -> Any:
         """The value of one channel."""

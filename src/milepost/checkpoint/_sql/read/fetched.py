@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from milepost.checkpoint._contract.older_sends import SENDS_ARE_A_CHANNEL
 from milepost.checkpoint._sql import manifest as manifests
 from milepost.checkpoint._sql import metadata as metadata_cells
 from milepost.checkpoint._sql.cache import CachedManifest
@@ -191,6 +192,19 @@ class Manifests:
                     versions, seen, inline = dict(versions), dict(seen), dict(inline)
         assert cached is not None
         return cached
+
+    def parents_with_sends(self, rows: Sequence[CheckpointRecord]) -> list[str]:
+        """Checkpoints whose writes hold the Sends of one of these, and are not among them."""
+        found: list[str] = []
+        here = {row.id for row in rows}
+        for row in rows:
+            if row.parent_id is not None and row.parent_id not in here:
+                try:
+                    older = self.stamp(row)[0] < SENDS_ARE_A_CHANNEL
+                except UNREADABLE:
+                    continue  # reading this checkpoint raises the error
+                found += [row.parent_id] * older
+        return found
 
     def stamp(self, row: CheckpointRecord) -> tuple[Any, str, Any]:
         """What a manifest has of its own: format, time, updated channels."""

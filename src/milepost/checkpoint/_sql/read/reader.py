@@ -248,6 +248,7 @@ class Reader:
         ids = [row.id for row in rows]
         after = dict(pairwise(reversed(ids))) if adjacent else {}
         wanted = manifests.wanted()
+        ids += manifests.parents_with_sends(rows)
         return (
             yield from self.rows_of(thread_id, ns, manifests, ids, wanted, after=after, last=last)
         )

@@ -17,7 +17,7 @@ from milepost.checkpoint.serde._msgpack.codec import OTHER_KEYS, PASS_THROUGH, L
 from milepost.checkpoint.serde._msgpack.paths import Trail
 from milepost.checkpoint.serde._msgpack.signals import Refused, TooDeep
 from milepost.checkpoint.serde._msgpack.survey import NATIVE_KEYS
-from milepost.checkpoint.serde._types.standard import array_head, check_spread
+from milepost.checkpoint.serde._types.standard import array_head, check_keys
 from milepost.errors import SerializationError
 from milepost.warnings import MilepostWarning
 
@@ -106,7 +106,7 @@ class ExactLevel(Level):
                 steps.pop()
             return members
         try:
-            check_spread(value)
+            check_keys(value, self)
         except Refused as refusal:
             self._refuse(str(refusal))
         inner = self._inner()
@@ -144,7 +144,7 @@ class ExactLevel(Level):
             self._refuse(str(refusal))
 
     def _object(self, value: Any, cls: type, lists: int) -> Any:
-        if cls is memoryview:
+        if cls is memoryview and self.strict:
             self._refuse("a memoryview would come back as bytes; save bytes(value) instead")
         try:
             writer = self.registry.writers.get(cls) or self.find_writer(cls)

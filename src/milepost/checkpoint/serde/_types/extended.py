@@ -6,8 +6,10 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from milepost._internal import log
+from milepost._internal.warn import warn_of
 from milepost.checkpoint.serde._msgpack.signals import Refused
-from milepost.checkpoint.serde._types.records import Tag, is_data_type
+from milepost.checkpoint.serde._types.records import Tag, fields_of, is_data_type
 from milepost.checkpoint.serde.event_hooks import emit_serde_event
 from milepost.checkpoint.serde.registry import TypeRegistry
 
@@ -22,15 +24,25 @@ class ExtendedRegistry(TypeRegistry):
     With `everything` it allows every data type: one that is written is registered here, and one
     that stored bytes name is imported. A program has to ask for that: whoever can write to the
     database then chooses which modules a reader imports.
+
+    With `only_registered` the types are all that the program allows: a value of another one is
+    stored as it is and read as its fields, with a warning, or refused by a `strict` registry.
     """
 
     def __init__(
-        self, base: TypeRegistry, *, everything: bool = False, only_registered: bool = False
+        self,
+        base: TypeRegistry,
+        *,
+        everything: bool = False,
+        only_registered: bool = False,
+        strict: bool = False,
     ) -> None:
         super().__init__()
         self.base = base
         self.everything = everything
         self.only_registered = only_registered
+        self.strict = strict
+        self._blocked: set[str] = set()
         self.plain_tuples = base.plain_tuples
 
     def find_writer(self, cls: type) -> Writer:
@@ -47,12 +59,32 @@ class ExtendedRegistry(TypeRegistry):
 
     def decoder(self, tag: str) -> Decode:
         """The decoder for a stored tag. The base keeps its own: migrations may be added to it."""
-        if self.base._find(Tag.of(tag).name) is not None:
+        if self._of_base(Tag.of(tag).name) is not None:
             return self.base.by_tag.get(tag) or self.base.decoder(tag)
         return super().decoder(tag)
 
+    def stand_in_decoder(self, name: str) -> Decode:
+        """What decodes the values of a type that is not allowed."""
+        if self.strict or not self.only_registered:
+            return super().stand_in_decoder(name)
+        if name not in self._blocked:
+            message = (
+                f"the stored type {name!r} is blocked, since the list of types that the serializer"
+                " was given does not name it; its values are read as their fields"
+            )
+            warn_of(f"{message}. Name it in allowed_msgpack_modules to read them as they were.")
+            log.warning(log.STORAGE, "%s.", message)
+            self._blocked.add(name)
+        return fields_of
+
+    def _of_base(self, name: str) -> RecordType | None:
+        return self.base._registered(name) if self.only_registered else self.base._find(name)
+
+    def _registered(self, name: str) -> RecordType | None:
+        return self.base._registered(name) or super()._registered(name)
+
     def _find(self, name: str) -> RecordType | None:
-        found = self.base._find(name) or super()._find(name)
+        found = self._of_base(name) or super()._find(name)
         if found is None and self.everything:
             module, _, qualname = name.partition(":")
             self._import(module, qualname)

@@ -10,19 +10,22 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from milepost.errors import DeserializationError
+from milepost.errors import DeserializationError, InvalidModuleError
 
 Find = Callable[[str, str], Callable[..., Any]]
 """From a module and a name to what builds such an object; raises if it is not allowed."""
+
+Blocked = Callable[[dict[str, Any], InvalidModuleError], Any]
+"""What a dict means whose class is not allowed; its members are revived already."""
 
 Plain = Callable[[dict[str, Any]], Any]
 """What a dict that names no class means; its members are revived already."""
 
 
-def read(body: bytes, find: Find) -> Any:
+def read(body: bytes, find: Find, blocked: Blocked | None = None) -> Any:
     """The value; DeserializationError if these bytes are not one."""
     try:
-        return revived(_parsed(body), find)
+        return revived(_parsed(body), find, blocked=blocked)
     except DeserializationError:
         raise
     except Exception as error:
@@ -36,13 +39,18 @@ def _parsed(body: bytes) -> Any:
         raise DeserializationError(f"the stored bytes are not JSON: {error}") from error
 
 
-def revived(value: Any, find: Find, plain: Plain = lambda members: members) -> Any:
+def revived(
+    value: Any,
+    find: Find,
+    plain: Plain = lambda members: members,
+    blocked: Blocked | None = None,
+) -> Any:
     """What parsed JSON means. Raises whatever a builder raises."""
     if isinstance(value, list):
-        return [revived(member, find, plain) for member in value]
+        return [revived(member, find, plain, blocked) for member in value]
     if not isinstance(value, dict):
         return value
-    members = {key: revived(member, find, plain) for key, member in value.items()}
+    members = {key: revived(member, find, plain, blocked) for key, member in value.items()}
     if value.get("lc") not in (1, 2) or value.get("type") != "constructor":
         return plain(members)
     *modules, name = _list(members["id"])
@@ -52,8 +60,14 @@ def revived(value: Any, find: Find, plain: Plain = lambda members: members) -> A
         made = bytes.fromhex if method == "fromhex" else base64.b64decode
         return made(arguments[0]) if name == "bytes" else bytearray(made(arguments[0]))
     if isinstance(method, str):  # an alternative constructor, such as datetime.fromisoformat
-        return find(".".join([*modules, name]), method)(*arguments, **named)
-    return find(".".join(modules), name)(*arguments, **named)
+        modules, name = [*modules, name], method
+    try:
+        build = find(".".join(modules), name)
+    except InvalidModuleError as refusal:
+        if blocked is None:
+            raise
+        return blocked(members, refusal)
+    return build(*arguments, **named)
 
 
 def _list(stored: Any) -> Any:

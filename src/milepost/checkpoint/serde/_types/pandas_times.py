@@ -12,7 +12,7 @@ from ormsgpack import Ext
 
 from milepost.checkpoint.serde._msgpack import ext
 from milepost.checkpoint.serde._msgpack.shapes import NUMBER, TEXT, fixed
-from milepost.checkpoint.serde._msgpack.signals import Refused
+from milepost.checkpoint.serde._types.stdlib import readable_zone
 
 if TYPE_CHECKING:
     from milepost.checkpoint.serde._msgpack.codec import Level
@@ -37,12 +37,7 @@ def writer_for(cls: type) -> Writer | None:
 
 
 def _write_moment(value: Any, level: Level) -> Ext:
-    zone = value.tzinfo
-    if type(zone) not in _ZONE:
-        raise Refused(
-            f"its time zone is a {type(zone).__module__}.{type(zone).__qualname__}; use"
-            " zoneinfo.ZoneInfo or datetime.timezone, which can be read back"
-        )
+    zone = readable_zone(value, level)
     number = int(value.asm8.astype("int64"))
     return Ext(ext.PANDAS_TIME, level.pack([_MOMENT, value.unit, number, zone]))
 

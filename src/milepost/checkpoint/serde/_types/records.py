@@ -156,6 +156,17 @@ def read_record(data: bytes, level: Level) -> Any:
     return decode(payload)
 
 
+def fields_of(payload: Any) -> Any:
+    """What is stored of an instance, without its type: fields as a dict, as far as it has some."""
+    if type(payload) is list and len(payload) in (3, 4) and type(payload[0]) is dict:
+        # Beside the fields of a model: which were given, what was added, and what is private.
+        # Beside those of a dataclass: other attributes, and which fields have no value.
+        others = payload[2 if len(payload) == 4 else 1]
+        if others is None or type(others) is dict:
+            return {**payload[0], **(others or {})}
+    return payload
+
+
 READERS: dict[int, Callable[[bytes, Level], Any]] = {
     ext.RECORD: read_record,
     ext.ERROR: exceptions.read_error,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ormsgpack import Ext
 
+from milepost._internal.warn import warn_of
 from milepost.checkpoint.serde._msgpack import ext
 from milepost.checkpoint.serde._msgpack.shapes import (
     ANY,
@@ -23,7 +24,7 @@ from milepost.checkpoint.serde._msgpack.shapes import (
     is_spread,
     listed,
 )
-from milepost.checkpoint.serde._msgpack.signals import Refused
+from milepost.checkpoint.serde._msgpack.signals import NotExact, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -63,8 +64,10 @@ def map_head(size: int) -> bytes:
     return b"\xdf" + size.to_bytes(4, "big")
 
 
-def check_spread(keys: Collection[Any]) -> None:
-    """Refused if it would take too long to make a set or dict of these."""
+def check_keys(keys: Collection[Any], level: Level) -> None:
+    """Refused if a set or dict of these could not be made again, or would take too long."""
+    if level.registry.only_registered:
+        level.registry.check_keys(keys)
     if not is_spread(keys):
         raise Refused(
             "too many of its members have the same hash to be read back in a reasonable time; save"
@@ -75,7 +78,7 @@ def check_spread(keys: Collection[Any]) -> None:
 def _unordered(code: int, members: Collection[Any], level: Level) -> Ext:
     # In the order of their bytes: a set must not look changed because another process, with
     # other string hashes, wrote it.
-    check_spread(members)
+    check_keys(members, level)
     packed = sorted(map(level.pack, members))
     if not _DISTINCT.issuperset(map(type, members)) and len(set(packed)) != len(packed):
         raise Refused(
@@ -85,9 +88,9 @@ def _unordered(code: int, members: Collection[Any], level: Level) -> Ext:
     return Ext(code, array_head(len(packed)) + b"".join(packed))
 
 
-def _flat(value: dict[Any, Any]) -> list[Any]:
+def _flat(value: dict[Any, Any], level: Level) -> list[Any]:
     """Key, value, key, value, …"""
-    check_spread(value)
+    check_keys(value, level)
     return [member for pair in value.items() for member in pair]
 
 
@@ -108,14 +111,18 @@ def _write_int(value: int, _: Level) -> Ext:
     return Ext(ext.BIGINT, value.to_bytes(size, "little", signed=True))
 
 
-def _write_default_dict(value: defaultdict[Any, Any], level: Level) -> Ext:
+def _write_default_dict(value: defaultdict[Any, Any], level: Level) -> Any:
     factory = value.default_factory
     if factory is not None and _FACTORIES.get(getattr(factory, "__name__", "")) is not factory:
-        raise Refused(
-            f"its default factory {factory!r} could not be read back; save dict(value) instead"
-        )
+        reason = f"its default factory {factory!r} could not be read back; save dict(value) instead"
+        if level.strict:
+            raise Refused(reason)
+        if not level.exact:
+            raise NotExact  # a survey of the value around it has not seen what is inside
+        warn_of(f"a defaultdict is stored as a plain dict: {reason}.")
+        return dict(value)
     name = None if factory is None else factory.__name__
-    return Ext(ext.DEFAULT_DICT, level.pack([name, _flat(value)]))
+    return Ext(ext.DEFAULT_DICT, level.pack([name, _flat(value, level)]))
 
 
 def _default_dict(name: str | None, members: list[Any]) -> defaultdict[Any, Any]:
@@ -145,8 +152,8 @@ WRITERS: Final[dict[type, Callable[[Any, Level], Ext]]] = {
     set: lambda value, level: _unordered(ext.SET, value, level),
     frozenset: lambda value, level: _unordered(ext.FROZENSET, value, level),
     deque: lambda value, level: Ext(ext.DEQUE, level.pack([value.maxlen, list(value)])),
-    OrderedDict: lambda value, level: Ext(ext.ORDERED_DICT, level.pack(_flat(value))),
-    Counter: lambda value, level: Ext(ext.COUNTER, level.pack(_flat(value))),
+    OrderedDict: lambda value, level: Ext(ext.ORDERED_DICT, level.pack(_flat(value, level))),
+    Counter: lambda value, level: Ext(ext.COUNTER, level.pack(_flat(value, level))),
     defaultdict: _write_default_dict,
     bytearray: lambda value, _: Ext(ext.BYTEARRAY, bytes(value)),
     int: _write_int,

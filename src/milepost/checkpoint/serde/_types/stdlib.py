@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import pathlib
 import re
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 from ormsgpack import Ext
 
+from milepost._internal.warn import warn_of
 from milepost.checkpoint.serde._msgpack import ext
 from milepost.checkpoint.serde._msgpack.shapes import BYTES, NUMBER, TEXT, check, fixed, is_quick
 from milepost.checkpoint.serde._msgpack.signals import Refused
@@ -48,6 +49,8 @@ _ADDRESSES: Final[dict[str, type[Any]]] = {
 }
 _ZONES: Final = frozenset({timezone, ZoneInfo})
 _ZONE: Final = _ZONES | {type(None)}
+_PYDANTIC: Final = "pydantic_core._pydantic_core.TzInfo"
+"""What pydantic makes of a text: nothing but an offset, so another form of it loses nothing."""
 _NAIVE: Final = ord("n")
 _UTC: Final = ord("u")
 
@@ -62,15 +65,32 @@ def _write_moment(code: int) -> Callable[[Any, Level], Ext]:
                 return Ext(code, b"n" + value.isoformat().encode())
             if zone is UTC:
                 return Ext(code, b"u" + value.replace(tzinfo=None).isoformat().encode())
-        if zone is not None and type(zone) not in _ZONES:
-            raise Refused(
-                f"its time zone is a {type(zone).__module__}.{type(zone).__qualname__}; use"
-                " zoneinfo.ZoneInfo or datetime.timezone, which can be read back"
-            )
+        zone = readable_zone(value, level)
         naive = value.replace(tzinfo=None, fold=0).isoformat()
         return Ext(code, level.pack([naive, value.fold, zone]))
 
     return write
+
+
+def readable_zone(value: Any, level: Level) -> tzinfo | None:
+    """The zone of a moment; if it could not be read back, one with the same offset from UTC."""
+    zone: tzinfo | None = value.tzinfo
+    if zone is None or type(zone) in _ZONES:
+        return zone
+    kind = f"{type(zone).__module__}.{type(zone).__qualname__}"
+    offset = value.utcoffset()
+    if offset is None or (level.strict and kind != _PYDANTIC):
+        raise Refused(
+            f"its time zone is a {kind}; use zoneinfo.ZoneInfo or datetime.timezone, which can be"
+            " read back"
+        )
+    if kind != _PYDANTIC:
+        warn_of(
+            f"a time zone of the type {kind} could not be read back: the offset from UTC that it"
+            " has at the time is stored in its place; zoneinfo.ZoneInfo and datetime.timezone are"
+            " kept. JsonPlusSerializer(strict=True) refuses such values."
+        )
+    return timezone(offset) if offset else UTC
 
 
 def _read_moment(cls: Any) -> Callable[[bytes, Level], Any]:

@@ -1,9 +1,10 @@
 """Types that are not registered and are written all the same, with a warning.
 
-- A subclass of a built-in type is stored as the type that it extends. What the subclass adds is
-  not stored. Methods of the subclass are not called.
+- A subclass of a built-in type is stored as the type that it extends, unless it is a data type: a
+  named tuple or an enum. What the subclass adds is not stored. Its methods are not called.
 - A data type is stored as if it were registered. This process reads it back. Another one does so
-  only if its own graphs show the type: a name in stored bytes is never enough.
+  only if its own graphs show the type: a name in stored bytes is never enough. A serializer that
+  was given a list without the type reads its fields, and stores an enum as its value.
 - An exception is stored as a RemoteError.
 
 The first value of each class gives a warning that names the line which keeps it. A strict
@@ -13,6 +14,7 @@ serializer refuses such values instead.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict, deque
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost.checkpoint.serde._msgpack.signals import NotExact
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint.serde.registry import TypeRegistry, Writer
 
 _ALL: Final = slice(None)
+_PLAIN: Final = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 class Way(NamedTuple):
@@ -35,23 +38,29 @@ class Way(NamedTuple):
     warning: str
     record: records.RecordType | None = None
     """What reads them back, for a data type."""
+    as_fields: bool = False
+    """Whether they are read back as a dict of their fields."""
 
 
 def way_of(cls: type, registry: TypeRegistry) -> Way | None:
     """The way that the values of `cls` are written; None if they are refused."""
     found = _base_of(cls)
-    if found is not None:
-        return Way(_base_writer(*found), _stored_as_base(cls, found[0]))
-    if registry.only_registered or not records.is_data_type(cls):
-        return None
+    as_base = None if found is None else Way(_base_writer(*found), _stored_as_base(cls, found[0]))
+    if not records.is_data_type(cls):
+        return as_base
     if issubclass(cls, BaseException):
         return Way(exceptions.stand_in_writer(registry), _stored_as_remote(cls))
+    if registry.only_registered and issubclass(cls, Enum):
+        plain = all(type(member.value) in _PLAIN for member in cls)
+        return Way(_value_of, _read_as_fields(cls)) if plain else as_base
     if records.name_of(cls) in registry.types:
-        return None  # the name of another class
+        return as_base  # the name of another class
     try:
         record = records.make(cls)
     except (TypeError, ValueError):
-        return None  # it needs encode and decode functions, or a name of its own
+        return as_base  # it needs encode and decode functions, or a name of its own
+    if registry.only_registered:
+        return Way(record.write, _read_as_fields(cls), as_fields=True)
     return Way(record.write, _stored_for_this_process(cls), record)
 
 
@@ -87,6 +96,8 @@ def _base_of(cls: type) -> tuple[type, Callable[[Any], Any]] | None:
     none, or if the class has declared fields of its own besides, which would be lost."""
     if records.is_dataclass_or_attrs(cls):
         return None
+    if cls is memoryview:
+        return bytes, bytes
     for base in cls.__mro__[1:]:
         to_base = _TO_BASE.get(base)
         if to_base is None and base.__module__ in _STANDARD:
@@ -96,6 +107,10 @@ def _base_of(cls: type) -> tuple[type, Callable[[Any], Any]] | None:
         if to_base is not None:
             return base, to_base
     return None
+
+
+def _value_of(member: Any, _: Level) -> Any:
+    return member.value
 
 
 def _base_writer(base: type, to_base: Callable[[Any], Any]) -> Writer:
@@ -132,6 +147,15 @@ def _stored_as_remote(cls: type) -> str:
         f"exceptions of the type {cls.__module__}.{cls.__qualname__}, which is not registered, are"
         " stored with their message and read back as RemoteError; to keep the type, call"
         f" register_type({cls.__qualname__}) {_IMPORT}"
+    )
+
+
+def _read_as_fields(cls: type) -> str:
+    what = "value" if issubclass(cls, Enum) else "fields"
+    return (
+        f"the type {cls.__module__}.{cls.__qualname__} is not in the list that the serializer was"
+        f" given: its values are read back as their {what}; to keep the type, name it in"
+        f" allowed_msgpack_modules, or call register_type({cls.__qualname__}) {_IMPORT}"
     )
 
 

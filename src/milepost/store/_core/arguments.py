@@ -1,0 +1,68 @@
+"""Arguments of a store that are most likely mistakes, and that LangGraph's stores take.
+
+Nothing that is stored depends on refusing them, so a call goes on with a warning. Under
+MILEPOST_STRICT=1 it is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from milepost._internal.warn import strict_by_default, warn_of
+from milepost.store._core.records import ListNamespacesOp
+from milepost.store._core.tasks import Index
+from milepost.store._core.ttl import to_micros
+
+NO_LIMIT: Final = 2**31 - 1
+"""More items than a search returns."""
+
+
+def mistake(error: Exception, instead: str) -> None:
+    """Raise the error if the process is strict; otherwise warn of it, and say what is done."""
+    if strict_by_default():
+        raise error
+    warn_of(f"{error} {instead}")
+
+
+def page(limit: int, offset: int) -> tuple[int, int]:
+    """How many to find, and how many to skip. As in SQLite, a negative limit is none."""
+    if limit >= 0 and offset >= 0:
+        return limit, offset
+    wrong = ValueError(f"limit and offset cannot be negative: got {limit} and {offset}.")
+    mistake(wrong, "A negative limit is taken for none, and a negative offset for 0.")
+    return (NO_LIMIT if limit < 0 else limit), max(offset, 0)
+
+
+def listing(op: ListNamespacesOp) -> ListNamespacesOp:
+    """The operation with a page and a depth that there can be."""
+    limit, offset = page(op.limit, op.offset)
+    depth = op.max_depth
+    if depth is not None and depth < 0:
+        wrong = ValueError(f"max_depth is a number of labels, not {depth}.")
+        mistake(wrong, "It is taken for 0.")
+        depth = 0
+    if (limit, offset, depth) == (op.limit, op.offset, op.max_depth):
+        return op
+    return op._replace(limit=limit, offset=offset, max_depth=depth)
+
+
+def index(paths: Any) -> Index:
+    """What a put says about embedding."""
+    if paths is False:
+        return paths
+    if isinstance(paths, str) or paths is True:
+        wrong = TypeError(f"index is a list of paths, or False to embed nothing; not {paths!r}.")
+        mistake(wrong, "True is taken for the store's own paths, and a text for one path.")
+        return None if paths is True else (paths,)
+    if not all(isinstance(path, str) for path in paths):
+        raise TypeError(f"index is a list of paths, or False to embed nothing; not {paths!r}.")
+    return tuple(paths)
+
+
+def lifetime(minutes: float) -> int | None:
+    """The microseconds until an item expires."""
+    if type(minutes) not in (int, float) or not minutes <= 0:
+        return to_micros(minutes)
+    wrong = ValueError(f"ttl is a positive number of minutes, not {minutes!r}.")
+    mistake(wrong, "The item expires at once.")
+    return 1

@@ -1,0 +1,62 @@
+"""Each row of docs/differences.md has a program that runs on both libraries, or a test elsewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import test_interrupts_and_updates
+import test_refusals
+import test_steps
+import test_threads_and_subgraphs
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = [
+    row.where
+    for module in (
+        test_refusals, test_threads_and_subgraphs, test_steps, test_interrupts_and_updates
+    )
+    for row in module.ROWS
+]  # fmt: skip
+ELSEWHERE = {
+    "a stored data type that is neither": "checkpoint/serde/test_serde_unregistered.py "
+    "test_stored_bytes_do_not_make_a_type_known",
+    "values in `InMemorySaver.storage`": "checkpoint/test_memory_saver.py "
+    "test_iterating_the_storage_gives_the_thread_ids",
+    "a subclass of a saver overrides": "checkpoint/test_overridden_savers.py "
+    "test_overriding_is_told_once_since_it_costs_the_fence",
+    "`next` and `tasks` while": "model/compare.py a_join_waits_for_the_end_of_the_step",
+    "a coroutine that a transformer": "stream/test_transformers.py "
+    "test_or_fails_the_end_if_asked_to",
+    "a step stops in the middle": "model/strategies.py _without_joins",
+    "a `Send` of `create_react_agent`": "prebuilt/test_durable_tools.py "
+    "test_the_state_is_not_stored_again_with_each_call",
+    "replay of the head": "engine/test_replay.py test_a_replay_can_itself_be_replayed",
+    "`checkpointer=True`, first call": "model/compare.py the first call",
+    "`checkpointer=True`, several calls": "engine/test_inner_calls.py "
+    "test_tasks_of_a_step_that_follow_one_another_share_it",
+}
+"""How the other rows begin, and where to look: a file, and text that is in it."""
+
+
+def rows() -> list[str]:
+    """The first cells of the tables from the refusals on; `test_rule` is about those before."""
+    text = (ROOT / "docs" / "differences.md").read_text().split("\n## Refusals")[1]
+    cells = re.findall(r"^\| (.*?) \|", text, re.MULTILINE)
+    return [cell for cell in cells if cell not in ("where", "---")]
+
+
+def test_each_row_has_a_program_or_is_proved_elsewhere() -> None:
+    known = [*PROGRAMS, *ELSEWHERE]
+    assert [row for row in rows() if not any(row.startswith(begin) for begin in known)] == []
+
+
+def test_each_program_is_of_a_row() -> None:
+    known = [*PROGRAMS, *ELSEWHERE]
+    assert [begin for begin in known if not any(row.startswith(begin) for row in rows())] == []
+
+
+def test_what_is_elsewhere_is_there() -> None:
+    for place in ELSEWHERE.values():
+        file, _, name = place.partition(" ")
+        assert name in (ROOT / "tests" / file).read_text(), place

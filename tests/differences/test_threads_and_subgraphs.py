@@ -1,0 +1,164 @@
+"""Threads, metadata and subgraphs."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sqlite3
+import threading
+from typing import Any
+
+import pytest
+from differing import Row, Rows, State, T, asks, line, outcome, saved, says
+
+ROWS = Rows()
+
+
+@ROWS.differ(
+    "`Command(graph=Command.PARENT)` without a parent",
+    langgraph=(True, False),
+    milepost=(True, True),
+)
+def no_parent(lib: Any) -> Any:
+    def node(_: Any) -> Any:
+        return lib.Command(graph=lib.Command.PARENT, update={"a": 1})
+
+    kinds = outcome(lambda: line(lib, n=node).compile().invoke({}))
+    return "ParentCommand" in kinds, "InvalidUpdateError" in kinds
+
+
+@ROWS.differ("`batch` with several inputs for one thread", langgraph=1, milepost=3)
+def batched(lib: Any) -> Any:
+    meet = threading.Barrier(3, timeout=1 if lib.name == "langgraph" else 0.05)
+
+    def node(_: Any) -> Any:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            meet.wait()
+        return {"log": ["x"]}
+
+    graph = saved(lib, line(lib, n=node))
+    graph.batch([{"log": []}] * 3, T)
+    return len(graph.get_state(T).values["log"])
+
+
+@ROWS.differ("`configurable` keys of the caller", langgraph=("u", "s", 1), milepost=("u", None, 1))
+def keys_of_the_caller(lib: Any) -> Any:
+    graph = saved(lib, line(lib, n=says("x")))
+    graph.invoke({}, {"configurable": {"thread_id": "t", "user": "u", "api_key": "s", "n": 1}})
+    metadata = graph.get_state(T).metadata
+    return tuple(metadata.get(key) for key in ("user", "api_key", "n"))
+
+
+@ROWS.differ('`config["metadata"]`', langgraph=(1, None), milepost=(1, {"b": 2}))
+def metadata_of_the_caller(lib: Any) -> Any:
+    graph = saved(lib, line(lib, n=says("x")))
+    graph.invoke({}, {**T, "metadata": {"a": 1, "more": {"b": 2}}})
+    metadata = graph.get_state(T).metadata
+    return metadata.get("a"), metadata.get("more")
+
+
+@ROWS.differ(
+    "one of our savers fails while a step is saved",
+    langgraph=["OperationalError"],
+    milepost=["SaverError"],
+)
+def saver_fails(lib: Any) -> Any:
+    saver_of = importlib.import_module(f"{lib.name}.checkpoint.sqlite").SqliteSaver
+    conn = sqlite3.connect(":memory:", check_same_thread=False)
+    saver = saver_of(conn)
+    saver.setup()
+    conn.execute("PRAGMA query_only = ON")
+    graph = line(lib, n=says("x")).compile(checkpointer=saver)
+    kinds = outcome(lambda: graph.invoke({}, T, durability="sync"))
+    return sorted(kinds & {"OperationalError", "SaverError"})
+
+
+@ROWS.differ('`metadata["writes"]`', langgraph=None, milepost={"n": {"log": ["x"]}})
+def writes_in_metadata(lib: Any) -> Any:
+    graph = saved(lib, line(lib, n=says("x")))
+    graph.invoke({}, T)
+    metadata = graph.get_state(T).metadata
+    assert "writes" not in metadata
+    return metadata["writes"] if lib.name == "milepost" else metadata.get("writes")
+
+
+@ROWS.differ("`tasks[i].state` before the subgraph has saved anything", langgraph={}, milepost=None)
+def nothing_saved(lib: Any) -> Any:
+    inner = line(lib, i=says("x")).compile()
+    graph = line(lib, n=inner).compile(checkpointer=lib.InMemorySaver(), interrupt_before=["n"])
+    graph.invoke({}, T)
+    state = graph.get_state(T, subgraphs=True).tasks[0].state
+    return state if state is None else state.values
+
+
+@ROWS.differ(
+    "`checkpointer=True` after a fork or a replay", langgraph=["1", "2", "3"], milepost=["1", "3"]
+)
+def memory_of_a_branch(lib: Any) -> Any:
+    inner = line(lib, i=lambda state: {}).compile(checkpointer=True)
+
+    seen: list[Any] = []
+
+    def remember(state: Any) -> Any:
+        seen[:] = inner.invoke({"log": [str(state["a"])]})["log"]
+        return {}
+
+    graph = saved(lib, line(lib, n=remember))
+    graph.invoke({"a": 1}, T)
+    before = graph.get_state(T).config
+    graph.invoke({"a": 2}, T)
+    graph.invoke({"a": 3}, before)
+    return list(seen)
+
+
+@ROWS.differ("`checkpointer=True`, `parent_config`", langgraph=True, milepost=False)
+def parent_of_a_memory(lib: Any) -> Any:
+    inner = line(lib, i=says("x"), j=asks(lib)).compile(checkpointer=True)
+    graph = saved(lib, line(lib, n=inner))
+    graph.invoke({"a": 1}, T)
+    state = graph.get_state(T, subgraphs=True).tasks[0].state
+    return "checkpoint_map" in state.parent_config["configurable"]
+
+
+@ROWS.differ(
+    "a retry of a node with a graph inside",
+    langgraph=["one", "two", "one", "two"],
+    milepost=["one", "two", "two"],
+)
+def retried(lib: Any) -> Any:
+    ran: list[str] = []
+
+    def two(_: Any) -> Any:
+        ran.append("two")
+        if len(ran) < 3:
+            raise ValueError("failed")
+        return {}
+
+    inner = line(lib, one=lambda _: ran.append("one") or {}, two=two).compile()
+    policy = lib.RetryPolicy(initial_interval=0, max_attempts=3, retry_on=ValueError, jitter=False)
+    builder = (
+        lib.StateGraph(State).add_node("n", inner, retry_policy=policy).add_edge(lib.START, "n")
+    )
+    saved(lib, builder).invoke({"a": 1}, T)
+    return ran
+
+
+@ROWS.differ("a saver or a store instance in a subgraph", langgraph=0, milepost=3)
+def own_saver(lib: Any) -> Any:
+    saver = lib.InMemorySaver()
+    inner = line(lib, i=says("x")).compile(checkpointer=saver)
+    saved(lib, line(lib, n=inner)).invoke({"a": 1}, T)
+    return len(list(saver.list(None)))
+
+
+@ROWS.differ("`checkpointer=False` with durability `sync`", langgraph=False, milepost=True)
+def unsaved(lib: Any) -> Any:
+    inner = line(lib, i=says("x")).compile(checkpointer=False)
+    found = outcome(lambda: saved(lib, line(lib, n=inner)).invoke({"a": 1}, T, durability="sync"))
+    return isinstance(found, dict)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.program.__name__ for row in ROWS])
+@pytest.mark.filterwarnings("ignore")
+def test_each_library_ends_as_the_row_says(row: Row, lib: Any) -> None:
+    assert row.program(lib) == getattr(row, lib.name)
