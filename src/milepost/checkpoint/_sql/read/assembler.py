@@ -51,6 +51,8 @@ class Record(LazyTuple, plain=CheckpointTuple):
 
     parent: CheckpointTuple | None = None
     """The checkpoint before it, if that was fetched along with it."""
+    unfetched: Collection[str] = ()
+    """Channels whose values were not."""
 
     def outline(self, channels: Collection[str]) -> Checkpoint:
         """The checkpoint with the values of these channels alone, unless it was read already."""
@@ -60,8 +62,13 @@ class Record(LazyTuple, plain=CheckpointTuple):
 
     def has(self, channels: Container[str]) -> bool:
         """Whether the values of these channels were fetched."""
+        return not any(channel in channels for channel in self.unfetched)
+
+    def pending_of(self, owners: str) -> Sequence[PendingWrite]:
+        """At least the pending writes of tasks whose ids begin so; others need not be decoded."""
         fields: Any = self._maker
-        return "checkpoint" in self._made or bool(fields.has(channels))
+        made: Sequence[PendingWrite] | None = self._made.get("pending_writes")
+        return fields.pending_of(owners) if made is None else made
 
 
 class _Fields:
@@ -84,8 +91,11 @@ class _Fields:
 
         return assembler.checkpoint(self._row, read)
 
-    def has(self, channels: Container[str]) -> bool:
-        return self._assembler.has(self._row, channels)
+    def pending_of(self, owners: str) -> list[PendingWrite]:
+        def is_theirs(write: WriteRecord) -> bool:
+            return isinstance(write.task_id, str) and write.task_id.startswith(owners)
+
+        return self._assembler.pending_writes(self._row.id, is_theirs)
 
 
 class Whole(CheckpointTuple):
@@ -118,19 +128,13 @@ class CheckpointAssembler:
         self._writes = writes
         self._resolver = resolver
 
-    def has(self, row: CheckpointRecord, channels: Container[str]) -> bool:
-        """Whether the values that a checkpoint has of these channels were fetched."""
-        try:
-            large = self._manifests.of(row.id).manifest.large()
-        except UNREADABLE:
-            return True  # reading it raises the error
-        fetched = self._resolver.has_rows_of
-        return all(fetched(*key) for key in large if key[0] in channels)
-
-    def record(self, row: CheckpointRecord) -> CheckpointTuple:
-        """One of them, to be put together later."""
-        record: CheckpointTuple = Record({}, _Fields(self, row))
-        return record
+    def record(self, row: CheckpointRecord, unfetched: Collection[str] = ()) -> CheckpointTuple:
+        """One of them, to be put together later; of the unfetched channels it has no values."""
+        record: Any = Record({}, _Fields(self, row))
+        if unfetched:
+            record.unfetched = unfetched
+        found: CheckpointTuple = record
+        return found
 
     def whole(self, row: CheckpointRecord) -> Whole:
         """One of them, put together at once."""
@@ -192,19 +196,19 @@ class CheckpointAssembler:
             raise error.at(thread=self._place[0], channel=channel) from None
 
     def pending_writes(
-        self, id: str, channels: Collection[str] | None = None
+        self, id: str, is_wanted: Callable[[WriteRecord], bool] | None = None
     ) -> list[PendingWrite]:
-        """The writes of tasks that ran after a checkpoint, or those to some channels."""
+        """The writes of tasks that ran after a checkpoint, or some of them."""
         rows = self._writes.get(id, ())
         self._manifests.check_writes(id, rows)
         if not rows:
             return []
         found = []
         for write in first_of_each([w for row in rows for w in self.writes_in(row)]):
-            if channels is None or write.channel in channels:
+            if is_wanted is None or is_wanted(write):
                 found.append(self.write(write))
             else:
-                self._opened(write)  # whether it really is another channel's
+                self._opened(write)  # whether it really is another
         return found
 
     def check_writes(self, id: str) -> None:

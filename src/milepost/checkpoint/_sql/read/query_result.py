@@ -18,7 +18,7 @@ from milepost.checkpoint._sql.read.fetched import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from milepost.checkpoint._contract.records import Place
 
@@ -44,10 +44,8 @@ class FoundCheckpoint:
     """Once `wanted` was asked for: the values of the checkpoint that have rows of their own."""
     behind: Sequence[tuple[str, str]] = ()
     """Those of the parent by which its tasks were started."""
-
-    def asked(self) -> list[CheckpointRecord]:
-        """Those of the rows whose manifests are wanted."""
-        return [self.row] if self.parent is None else [self.row, self.parent]
+    unfetched: Collection[str] = ()
+    """Channels of the parent with values that are not wanted."""
 
     def wanted(self, manifests: Manifests) -> set[tuple[str, str]]:
         """The channels and versions that have rows of their own.
@@ -65,8 +63,10 @@ class FoundCheckpoint:
                 large = manifests.of(self.parent.id).manifest.large()
             except UNREADABLE:
                 return wanted  # reading the parent raises the error
-            self.behind = [key for key in large if is_trigger(key[0])]
-            wanted.update(self.behind)
+            if large:
+                self.behind = [key for key in large if is_trigger(key[0])]
+                wanted.update(self.behind)
+                self.unfetched = [key[0] for key in large if key not in wanted]
         return wanted
 
 
