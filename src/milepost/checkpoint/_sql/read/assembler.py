@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from milepost._internal.lazy_tuple import LazyTuple
 from milepost.checkpoint._contract.records import (
     Checkpoint,
+    CheckpointMetadata,
     CheckpointTuple,
     PendingWrite,
 )
@@ -23,7 +24,6 @@ from milepost.checkpoint._sql.inline_writes import (
 )
 from milepost.checkpoint._sql.manifest import EMPTIED, OWN_ROW
 from milepost.checkpoint._sql.read.fetched import (
-    UNREADABLE,
     CheckpointRecord,
     Manifests,
     WriteRecord,
@@ -81,7 +81,16 @@ class _Fields:
         self._row = row
 
     def __call__(self, name: str) -> Any:
-        return self._assembler.field(self._row, name)
+        assembler, row = self._assembler, self._row
+        if name == "checkpoint":
+            return assembler.checkpoint(row)
+        if name == "pending_writes":
+            return assembler.pending_writes(row.id)
+        if name == "metadata":
+            return assembler.metadata(row)
+        if name == "config":
+            return assembler.config(row.id)
+        return assembler.parent_config(row)
 
     def outline(self, channels: Collection[str]) -> Checkpoint:
         assembler = self._assembler
@@ -139,26 +148,21 @@ class CheckpointAssembler:
     def whole(self, row: CheckpointRecord) -> Whole:
         """One of them, put together at once."""
         checkpoint = self.checkpoint(row)  # which has opened the row, with its parent's id
-        parent_config = self._config(row.parent_id) if row.parent_id else None
-        metadata = metadata_of(self._codec, *self._place, row)
-        return Whole(
-            self._config(row.id), checkpoint, metadata, parent_config, self.pending_writes(row.id)
-        )
+        parent_config = self.config(row.parent_id) if row.parent_id else None
+        metadata, writes = self.metadata(row), self.pending_writes(row.id)
+        return Whole(self.config(row.id), checkpoint, metadata, parent_config, writes)
 
-    def field(self, row: CheckpointRecord, name: str) -> Any:
-        """A field of a record."""
-        if name == "checkpoint":
-            return self.checkpoint(row)
-        if name == "pending_writes":
-            return self.pending_writes(row.id)
-        if name == "metadata":
-            return metadata_of(self._codec, *self._place, row)
-        if name == "config":
-            return self._config(row.id)
+    def metadata(self, row: CheckpointRecord) -> CheckpointMetadata:
+        """What is known about one of them besides its values."""
+        return metadata_of(self._codec, *self._place, row)
+
+    def parent_config(self, row: CheckpointRecord) -> RunnableConfig | None:
+        """Where the parent of one of them is."""
         self._manifests.check(row)
-        return self._config(row.parent_id) if row.parent_id else None
+        return self.config(row.parent_id) if row.parent_id else None
 
-    def _config(self, id: str) -> RunnableConfig:
+    def config(self, id: str) -> RunnableConfig:
+        """Where a checkpoint is."""
         thread_id, ns = self._place
         return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": id}}
 

@@ -101,10 +101,11 @@ class Reader:
         thread_id, ns, id = place
         at = (thread_id, ns)
         if id is None and self.q.latest:
-            sql, given = self.q.latest, (*at, *at, *at, *at, *at, thread_id)
             brings_values = alone and not holds
+            sql = self.q.newest if brings_values else self.q.latest
+            given: tuple[str, ...] = (*at, *at, *at, *at, *at, thread_id)
             if brings_values:
-                sql, given = self.q.newest, (*at, *at, *at, *given, *at)
+                given = (*at, *at, *at, *given, *at)
             found = latest_at(place, (yield Query(sql, given, alone)))
             if brings_values or not isinstance(found, Place):
                 return found
