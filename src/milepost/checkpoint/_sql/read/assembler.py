@@ -62,7 +62,7 @@ class Record(LazyTuple, plain=CheckpointTuple):
 
     def has(self, channels: Container[str]) -> bool:
         """Whether the values of these channels were fetched."""
-        return not any(channel in channels for channel in self.unfetched)
+        return not any(map(channels.__contains__, self.unfetched))
 
     def pending_of(self, owners: str) -> Sequence[PendingWrite]:
         """At least the pending writes of tasks whose ids begin so; others need not be decoded."""

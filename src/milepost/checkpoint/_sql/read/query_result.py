@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +19,7 @@ from milepost.checkpoint._sql.read.fetched import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from milepost.checkpoint._contract.records import Place
 
@@ -42,9 +43,9 @@ class FoundCheckpoint:
     """Rows of values that came along: they may be those that are wanted."""
     large: Sequence[tuple[str, str]] = ()
     """Once `wanted` was asked for: the values of the checkpoint that have rows of their own."""
-    behind: Sequence[tuple[str, str]] = ()
+    behind: list[tuple[str, str]] = field(default_factory=list)
     """Those of the parent by which its tasks were started."""
-    unfetched: Collection[str] = ()
+    unfetched: list[str] = field(default_factory=list)
     """Channels of the parent with values that are not wanted."""
 
     def wanted(self, manifests: Manifests) -> set[tuple[str, str]]:
@@ -63,10 +64,12 @@ class FoundCheckpoint:
                 large = manifests.of(self.parent.id).manifest.large()
             except UNREADABLE:
                 return wanted  # reading the parent raises the error
-            if large:
-                self.behind = [key for key in large if is_trigger(key[0])]
-                wanted.update(self.behind)
-                self.unfetched = [key[0] for key in large if key not in wanted]
+            for key in large:
+                if is_trigger(key[0]):
+                    self.behind.append(key)
+                    wanted.add(key)
+                elif key not in wanted:
+                    self.unfetched.append(key[0])
         return wanted
 
 

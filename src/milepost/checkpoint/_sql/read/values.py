@@ -10,7 +10,7 @@ from milepost.checkpoint._delta.diff import Buffer, DeltaOps, Parts, unpack
 from milepost.checkpoint._delta.encode import Codec, Encoded
 from milepost.checkpoint._delta.rope import Rope
 from milepost.checkpoint._sql.cache import CachedValue, Chain, Older
-from milepost.checkpoint._sql.rows import long_kind
+from milepost.checkpoint._sql.rows import MSGPACK, long_kind
 from milepost.checkpoint._sql.shared_list import ListVersion, follow, whole
 from milepost.errors import BrokenChainError, SerdeError
 
@@ -122,7 +122,7 @@ class Resolver:
                 row = self._rows.get(key)
                 if row is not None and row[3] is None:
                     # As most short values are stored.
-                    return self._codec.decode(long_kind(row[5]), [self.open(row)], *place)
+                    return self._codec.decode(row[5] or MSGPACK, [self.open(row)], *place)
             kind, rope = self.kind(channel, version), self.rope(channel, version)
             if (
                 self._shares
