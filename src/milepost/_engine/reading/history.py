@@ -140,28 +140,21 @@ def _parent(
     """The checkpoint before this one, where that tells what made this one."""
     try:
         before = saved.parent_config
+        if before is None:
+            return None
+        if candidate is not None and candidate.config != before:
+            candidate = candidate if place_of(candidate.config) == place_of(before) else None
+        # Our own savers fetch it along, without the parts that mostly are not looked at.
+        for parent in (candidate, getattr(saved, "parent", None)):
+            if parent is not None:
+                has: Callable[[Container[str]], bool] | None = getattr(parent, "has", None)
+                if has is None or has(view.program.deciding):
+                    found: CheckpointTuple = parent
+                    return found
+        if saved.metadata.get("source") not in ("loop", "update"):
+            return None
     except (BrokenChainError, SerdeError):
         return None  # reading this snapshot raises the error
-    if before is None:
-        return None
-    if candidate is not None and candidate.config != before:
-        candidate = None if place_of(candidate.config) != place_of(before) else candidate
-    # Our own savers fetch it along, without the parts that mostly are not looked at.
-    for parent in (candidate, getattr(saved, "parent", None)):
-        if parent is not None:
-            has: Callable[[Container[str]], bool] | None = getattr(parent, "has", None)
-            if has is None or has(view.program.deciding):
-                found: CheckpointTuple = parent
-                return found
-    if not _has_writes_behind(saved):
-        return None
     # In a listing, a checkpoint is read on access: a damaged one does not hide the others.
     cursor = yield from ListCheckpoints(view.saver, before, limit=1)
     return view.program.renames.apply((yield from NextCheckpoint(cursor)))
-
-
-def _has_writes_behind(saved: CheckpointTuple) -> bool:
-    try:
-        return saved.metadata.get("source") in ("loop", "update")
-    except (BrokenChainError, SerdeError):
-        return False  # reading this snapshot raises the error

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.operations import LinkedRows, Operation, Queries, Query, ReadCells, without_asking
@@ -29,7 +29,6 @@ from milepost.checkpoint._sql.read.values import Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
     from milepost._db.dialect import Traits
     from milepost.checkpoint._delta.encode import Codec
@@ -40,6 +39,7 @@ _FAR: Final = 256
 _NEAR: Final = 16
 """More than most chains have. If some manifests are cached, those of a long chain may be."""
 _id: Final = attrgetter("id")
+_key: Final = itemgetter(0, 1)
 
 
 class Reader:
@@ -69,12 +69,10 @@ class Reader:
         of them are read again, with the rest, in one transaction.
         """
         holds = self.cache.holds(place.thread_id, place.checkpoint_ns)
-        alone = []
-        if place.checkpoint_id is None:
-            alone = [True] if holds else []
-            if self._remote and self.q.newest:
-                alone.append(False)
-        for cached in alone:
+        alone = [True] if holds else []
+        if self._remote and self.q.newest:
+            alone.append(False)
+        for cached in alone if place.checkpoint_id is None else ():
             found = yield from self._found(place, cached, alone=True)
             if found is None:
                 return None
@@ -293,26 +291,23 @@ class Reader:
         self,
         thread_id: str,
         ns: str,
-        wanted: AbstractSet[tuple[str, str]],
+        wanted: set[tuple[str, str]],
         epoch: int | None = None,
         *,
         come: Sequence[tuple[Any, ...]] = (),
         last: bool = False,
     ) -> Operation[Resolver]:
-        """Fetches the rows of certain versions of channels, unless all of them have `come`.
+        """Fetches the rows of certain versions of channels that have not `come` already.
 
         Except those that are cached from this epoch: in another, a thread that was deleted and
         made again may have other values under the same versions, if these were made by hand.
         """
         cached = self._cached_values(thread_id, ns, wanted, epoch) if epoch is not None else {}
         rows = come
-        if len(cached) < len(wanted) and not (
-            come and wanted <= cached.keys() | {(row[0], row[1]) for row in come}
-        ):
-            missing = [key for key in wanted if key not in cached] if cached else wanted
+        if missing := wanted.difference(cached, map(_key, come)):
             if self._remote:
                 given = (_as_json(missing), thread_id, ns, thread_id, ns)
-                rows = yield Query(self.q.blobs, given, last)
+                rows = [*come, *(yield Query(self.q.blobs, given, last))]
             else:
                 rows = yield from self._one_by_one(thread_id, ns, missing)
         return Resolver(self.codec, thread_id, ns, rows, cached)
