@@ -12,7 +12,6 @@ is not made yet for a value. `tuple(record)` gives that code what it wants.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +34,7 @@ class LazyTuple(Sequence[Any]):
         cls._fields = plain._fields
         setattr(cls, "__match_args__", plain._fields)  # noqa: B010 - mypy wants it written out
         for name in cls._fields:
-            setattr(cls, name, property(partial(_field, name)))
+            setattr(cls, name, _field(name))
 
     def __new__(cls, made: dict[str, Any], maker: Callable[[str], Any]) -> Any:
         """`made` has the fields that are there, `maker` gives the others by their names."""
@@ -144,5 +143,9 @@ class LazyTuple(Sequence[Any]):
         return tuple(self)
 
 
-def _field(name: str, record: LazyTuple) -> Any:
-    return record._get(name)
+def _field(name: str) -> property:
+    def read(record: LazyTuple) -> Any:
+        made = record._made
+        return made[name] if name in made else record._get(name)
+
+    return property(read)

@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 
 from graphs import Log, thread
+from milepost._engine.superstep.pending_writes import NULL_PREFIX
+from milepost.checkpoint._sql.read.assembler import CheckpointAssembler
+from milepost.checkpoint._sql.read.fetched import WriteRecord
 from milepost.checkpoint._sql.read.values import Resolver
 from milepost.errors import BrokenChainError, SerdeError
 from milepost.graph import START, StateGraph
@@ -73,6 +76,23 @@ LOST = {
     "metadata": "UPDATE checkpoints SET metadata = frame",
     "tasks": "UPDATE checkpoints SET frame = metadata",
 }
+
+
+def test_values_of_the_history_are_known_without_decoding_the_writes_of_tasks(
+    saver, reopen, monkeypatch
+):
+    expected = [state.values for state in fill(saver).get_state_history(CONFIG)]
+    decoded = CheckpointAssembler.write
+
+    def unless_of_a_task(self: CheckpointAssembler, write: WriteRecord) -> Any:
+        assert write.task_id.startswith(NULL_PREFIX)
+        return decoded(self, write)
+
+    monkeypatch.setattr(CheckpointAssembler, "write", unless_of_a_task)
+    with reopen() as other:
+        states = asking(other).get_state_history(CONFIG)
+        assert [state.values for state in states] == expected
+    assert expected[0]["log"][-1] == "outside"  # which came from outside, and is not applied yet
 
 
 @pytest.mark.parametrize("field", LOST)

@@ -139,20 +139,22 @@ def _parent(
 ) -> EffectGenerator[CheckpointTuple | None]:
     """The checkpoint before this one, where that tells what made this one."""
     try:
-        before, source = saved.parent_config, saved.metadata.get("source")
+        before = saved.parent_config
+        if before is None:
+            return None
+        if candidate is not None and candidate.config != before:
+            candidate = candidate if place_of(candidate.config) == place_of(before) else None
+        # Our own savers fetch it along, without the parts that mostly are not looked at.
+        for parent in (candidate, getattr(saved, "parent", None)):
+            if parent is not None:
+                has: Callable[[Container[str]], bool] | None = getattr(parent, "has", None)
+                if has is None or has(view.program.deciding):
+                    found: CheckpointTuple = parent
+                    return found
+        if saved.metadata.get("source") not in ("loop", "update"):
+            return None
     except (BrokenChainError, SerdeError):
         return None  # reading this snapshot raises the error
-    if before is None or source not in ("loop", "update"):
-        return None
-    if candidate is not None and place_of(candidate.config) != place_of(before):
-        candidate = None
-    # Our own savers fetch it along, without the parts that mostly are not looked at.
-    for parent in (candidate, getattr(saved, "parent", None)):
-        if parent is not None:
-            has: Callable[[Container[str]], bool] | None = getattr(parent, "has", None)
-            if has is None or has(view.program.deciding):
-                found: CheckpointTuple = parent
-                return found
     # In a listing, a checkpoint is read on access: a damaged one does not hide the others.
     cursor = yield from ListCheckpoints(view.saver, before, limit=1)
     return view.program.renames.apply((yield from NextCheckpoint(cursor)))

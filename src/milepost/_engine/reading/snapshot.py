@@ -10,7 +10,7 @@ from milepost._engine.position import without_ids
 from milepost._engine.streaming.payloads import result_of, written
 from milepost._engine.superstep.channel_state import ChannelState
 from milepost._engine.superstep.older_formats import EDGES_HAVE_ONE_NAME
-from milepost._engine.superstep.pending_writes import null_writes, recall
+from milepost._engine.superstep.pending_writes import NULL_PREFIX, null_writes, recall
 from milepost._engine.superstep.plan import Task, finished_writes, sketch
 from milepost._internal.lazy_tuple import LazyTuple
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
     from milepost._engine.position import Position
     from milepost._engine.superstep.program import ExecutableGraph, Writer
-    from milepost.checkpoint._contract.records import Checkpoint, CheckpointMetadata
+    from milepost.checkpoint._contract.records import (
+        Checkpoint,
+        CheckpointMetadata,
+        PendingWrite,
+    )
 
 
 def tasks_at(
@@ -66,7 +70,8 @@ def _tasks_seen(
 
 def with_null_writes(channels: ChannelState, saved: CheckpointTuple, names: Container[str]) -> None:
     """Apply what came from outside, in a Command, while the thread was paused here."""
-    pending = saved.pending_writes
+    of_owners: Callable[[str], Sequence[PendingWrite]] | None = getattr(saved, "pending_of", None)
+    pending = saved.pending_writes if of_owners is None else of_owners(NULL_PREFIX)
     for name, value in chain.from_iterable(null_writes(pending)) if pending else ():
         if name in names:
             channels.channel(name).update([value])

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from milepost.checkpoint._contract.records import PendingWrite
 
 _SPECIAL = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED, NO_WRITES, CHILDREN, ANSWERS, TRACED})
-_NULL_PREFIX = NULL_TASK_ID[:24]
+NULL_PREFIX = NULL_TASK_ID[:24]
+"""How the ids begin under which writes are stored that no task made."""
 
 
 def is_id(key: object) -> bool:
@@ -97,7 +98,7 @@ def null_writes(pending: Sequence[PendingWrite]) -> list[list[Write]]:
     """What came with Commands from outside and belongs to no task, of one after the other."""
     by_owner: dict[str, list[Write]] = {}
     for task_id, channel, value in pending:
-        if task_id.startswith(_NULL_PREFIX) and channel not in _SPECIAL:
+        if task_id.startswith(NULL_PREFIX) and channel not in _SPECIAL:
             by_owner.setdefault(task_id, []).append((channel, value))
     return list(by_owner.values())
 
@@ -113,8 +114,8 @@ def answers_in(pending: Sequence[PendingWrite]) -> dict[str, Any]:
 
 def null_task_id(pending: Sequence[PendingWrite]) -> str:
     """An owner for more such writes: the first of each number stays when it is written twice."""
-    used = {task_id for task_id, _, _ in pending if task_id.startswith(_NULL_PREFIX)}
-    return f"{_NULL_PREFIX}{len(used):012d}"
+    used = {task_id for task_id, _, _ in pending if task_id.startswith(NULL_PREFIX)}
+    return f"{NULL_PREFIX}{len(used):012d}"
 
 
 def returned(pending: Sequence[PendingWrite]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ _FEW: Final = 12
 """Channels for which that is so."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+_SECOND: Final = timedelta(seconds=1)
 
 
 class Manifest:
@@ -206,10 +207,22 @@ def _parsed(time: str) -> str | int:
     return micros if _long(micros) == time else time
 
 
+_last_second = (-1, "")
+"""The last second that was written out: checkpoints of a thread are often close to each other."""
+
+
 def _long(time: str | int) -> str:
+    global _last_second
     if isinstance(time, str):
         return time
-    return (_EPOCH + time * _MICROSECOND).isoformat()
+    second, micros = divmod(time, 1_000_000)
+    if not micros:  # `isoformat` leaves the fraction away
+        return (_EPOCH + time * _MICROSECOND).isoformat()
+    known, text = _last_second
+    if known != second:
+        text = (_EPOCH + second * _SECOND).isoformat()[:19]
+        _last_second = (second, text)
+    return f"{text}.{micros:06d}+00:00"
 
 
 def is_due(base: CachedManifest, most: Bounds, step: Any) -> bool:

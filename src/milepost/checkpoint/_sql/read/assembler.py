@@ -12,6 +12,7 @@ from milepost._internal.lazy_tuple import LazyTuple
 from milepost.checkpoint._contract.older_sends import SENDS_ARE_A_CHANNEL, with_sends
 from milepost.checkpoint._contract.records import (
     Checkpoint,
+    CheckpointMetadata,
     CheckpointTuple,
     PendingWrite,
 )
@@ -24,7 +25,6 @@ from milepost.checkpoint._sql.inline_writes import (
 )
 from milepost.checkpoint._sql.manifest import EMPTIED, OWN_ROW
 from milepost.checkpoint._sql.read.fetched import (
-    UNREADABLE,
     CheckpointRecord,
     Manifests,
     WriteRecord,
@@ -53,6 +53,8 @@ class Record(LazyTuple, plain=CheckpointTuple):
 
     parent: CheckpointTuple | None = None
     """The checkpoint before it, if that was fetched along with it."""
+    unfetched: Collection[str] = ()
+    """Channels whose values were not."""
 
     def outline(self, channels: Collection[str]) -> Checkpoint:
         """The checkpoint with the values of these channels alone, unless it was read already."""
@@ -62,8 +64,13 @@ class Record(LazyTuple, plain=CheckpointTuple):
 
     def has(self, channels: Container[str]) -> bool:
         """Whether the values of these channels were fetched."""
+        return not any(map(channels.__contains__, self.unfetched))
+
+    def pending_of(self, owners: str) -> Sequence[PendingWrite]:
+        """At least the pending writes of tasks whose ids begin so; others need not be decoded."""
         fields: Any = self._maker
-        return "checkpoint" in self._made or bool(fields.has(channels))
+        made: Sequence[PendingWrite] | None = self._made.get("pending_writes")
+        return fields.pending_of(owners) if made is None else made
 
 
 class _Fields:
@@ -76,7 +83,16 @@ class _Fields:
         self._row = row
 
     def __call__(self, name: str) -> Any:
-        return self._assembler.field(self._row, name)
+        assembler, row = self._assembler, self._row
+        if name == "checkpoint":
+            return assembler.checkpoint(row)
+        if name == "pending_writes":
+            return assembler.pending_writes(row.id)
+        if name == "metadata":
+            return assembler.metadata(row)
+        if name == "config":
+            return assembler.config(row.id)
+        return assembler.parent_config(row)
 
     def outline(self, channels: Collection[str]) -> Checkpoint:
         assembler = self._assembler
@@ -86,8 +102,11 @@ class _Fields:
 
         return assembler.checkpoint(self._row, read)
 
-    def has(self, channels: Container[str]) -> bool:
-        return self._assembler.has(self._row, channels)
+    def pending_of(self, owners: str) -> list[PendingWrite]:
+        def is_theirs(write: WriteRecord) -> bool:
+            return isinstance(write.task_id, str) and write.task_id.startswith(owners)
+
+        return self._assembler.pending_writes(self._row.id, is_theirs)
 
 
 class Whole(CheckpointTuple):
@@ -120,43 +139,32 @@ class CheckpointAssembler:
         self._writes = writes
         self._resolver = resolver
 
-    def has(self, row: CheckpointRecord, channels: Container[str]) -> bool:
-        """Whether the values that a checkpoint has of these channels were fetched."""
-        try:
-            large = self._manifests.of(row.id).manifest.large()
-        except UNREADABLE:
-            return True  # reading it raises the error
-        fetched = self._resolver.has_rows_of
-        return all(fetched(*key) for key in large if key[0] in channels)
-
-    def record(self, row: CheckpointRecord) -> CheckpointTuple:
-        """One of them, to be put together later."""
-        record: CheckpointTuple = Record({}, _Fields(self, row))
-        return record
+    def record(self, row: CheckpointRecord, unfetched: Collection[str] = ()) -> CheckpointTuple:
+        """One of them, to be put together later; of the unfetched channels it has no values."""
+        record: Any = Record({}, _Fields(self, row))
+        if unfetched:
+            record.unfetched = unfetched
+        found: CheckpointTuple = record
+        return found
 
     def whole(self, row: CheckpointRecord) -> Whole:
         """One of them, put together at once."""
         checkpoint = self.checkpoint(row)  # which has opened the row, with its parent's id
-        parent_config = self._config(row.parent_id) if row.parent_id else None
-        metadata = metadata_of(self._codec, *self._place, row)
-        return Whole(
-            self._config(row.id), checkpoint, metadata, parent_config, self.pending_writes(row.id)
-        )
+        parent_config = self.config(row.parent_id) if row.parent_id else None
+        metadata, writes = self.metadata(row), self.pending_writes(row.id)
+        return Whole(self.config(row.id), checkpoint, metadata, parent_config, writes)
 
-    def field(self, row: CheckpointRecord, name: str) -> Any:
-        """A field of a record."""
-        if name == "checkpoint":
-            return self.checkpoint(row)
-        if name == "pending_writes":
-            return self.pending_writes(row.id)
-        if name == "metadata":
-            return metadata_of(self._codec, *self._place, row)
-        if name == "config":
-            return self._config(row.id)
+    def metadata(self, row: CheckpointRecord) -> CheckpointMetadata:
+        """What is known about one of them besides its values."""
+        return metadata_of(self._codec, *self._place, row)
+
+    def parent_config(self, row: CheckpointRecord) -> RunnableConfig | None:
+        """Where the parent of one of them is."""
         self._manifests.check(row)
-        return self._config(row.parent_id) if row.parent_id else None
+        return self.config(row.parent_id) if row.parent_id else None
 
-    def _config(self, id: str) -> RunnableConfig:
+    def config(self, id: str) -> RunnableConfig:
+        """Where a checkpoint is."""
         thread_id, ns = self._place
         return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": id}}
 
@@ -197,19 +205,19 @@ class CheckpointAssembler:
             raise error.at(thread=self._place[0], channel=channel) from None
 
     def pending_writes(
-        self, id: str, channels: Collection[str] | None = None
+        self, id: str, is_wanted: Callable[[WriteRecord], bool] | None = None
     ) -> list[PendingWrite]:
-        """The writes of tasks that ran after a checkpoint, or those to some channels."""
+        """The writes of tasks that ran after a checkpoint, or some of them."""
         rows = self._writes.get(id, ())
         self._manifests.check_writes(id, rows)
         if not rows:
             return []
         found = []
         for write in first_of_each([w for row in rows for w in self.writes_in(row)]):
-            if channels is None or write.channel in channels:
+            if is_wanted is None or is_wanted(write):
                 found.append(self.write(write))
             else:
-                self._opened(write)  # whether it really is another channel's
+                self._opened(write)  # whether it really is another
         return found
 
     def check_writes(self, id: str) -> None:

@@ -89,7 +89,7 @@ def history(
             {**empty_checkpoint(), "id": child.id},
             metadata_of(reader.codec, thread_id, ns, child),
         )
-        pending = assembler.pending_writes(ancestor.id, open_)
+        pending = assembler.pending_writes(ancestor.id, lambda write: write.channel in open_)
         applied = writes_leading_to(made, pending)
         for channel in tuple(open_):
             found[channel]["writes"][:0] = writes_to(channel, applied)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,12 +43,10 @@ class FoundCheckpoint:
     """Rows of values that came along: they may be those that are wanted."""
     large: Sequence[tuple[str, str]] = ()
     """Once `wanted` was asked for: the values of the checkpoint that have rows of their own."""
-    behind: Sequence[tuple[str, str]] = ()
+    behind: list[tuple[str, str]] = field(default_factory=list)
     """Those of the parent by which its tasks were started."""
-
-    def asked(self) -> list[CheckpointRecord]:
-        """Those of the rows whose manifests are wanted."""
-        return [self.row] if self.parent is None else [self.row, self.parent]
+    unfetched: list[str] = field(default_factory=list)
+    """Channels of the parent with values that are not wanted."""
 
     def wanted(self, manifests: Manifests) -> set[tuple[str, str]]:
         """The channels and versions that have rows of their own.
@@ -65,8 +64,12 @@ class FoundCheckpoint:
                 large = manifests.of(self.parent.id).manifest.large()
             except UNREADABLE:
                 return wanted  # reading the parent raises the error
-            self.behind = [key for key in large if is_trigger(key[0])]
-            wanted.update(self.behind)
+            for key in large:
+                if is_trigger(key[0]):
+                    self.behind.append(key)
+                    wanted.add(key)
+                elif key not in wanted:
+                    self.unfetched.append(key[0])
         return wanted
 
 

@@ -9,9 +9,8 @@ are its values. Where it is none, the rows of values are looked up one by one.
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from itertools import pairwise
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.operations import LinkedRows, Operation, Queries, Query, ReadCells, without_asking
@@ -27,7 +26,6 @@ from milepost.checkpoint._sql.read.query_result import (
     latest_at,
 )
 from milepost.checkpoint._sql.read.values import Resolver
-from milepost.errors import BrokenChainError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -41,7 +39,7 @@ _FAR: Final = 256
 _NEAR: Final = 16
 """More than most chains have. If some manifests are cached, those of a long chain may be."""
 _id: Final = attrgetter("id")
-_is_complete: Final = attrgetter("complete")
+_key: Final = itemgetter(0, 1)
 
 
 class Reader:
@@ -68,82 +66,77 @@ class Reader:
 
         Mostly one statement, or one round trip, brings all that is not cached: that
         transaction ends with it. If it was not enough, the rows may have changed since, and all
-        of them are read again.
+        of them are read again, with the rest, in one transaction.
+        """
+        holds = self.cache.holds(place.thread_id, place.checkpoint_ns)
+        alone = [True] if holds else []
+        if self._remote and self.q.newest:
+            alone.append(False)
+        for cached in alone if place.checkpoint_id is None else ():
+            found = yield from self._found(place, cached, alone=True)
+            if found is None:
+                return None
+            if isinstance(found, Place):
+                place = found
+                break
+            record = without_asking(self._rest(place, found, cached))
+            if record is not None:
+                return record
+        found = yield from self._found(place, holds)
+        if found is None:
+            return None
+        assert isinstance(found, FoundCheckpoint)
+        return (yield from self._rest(place, found, holds))
+
+    def _found(
+        self, place: Place, holds: bool, *, alone: bool = False
+    ) -> Operation[FoundCheckpoint | Place | None]:
+        """A checkpoint, with the manifests that it builds on.
+
+        `alone`: in a transaction of its own, and with the newest values if none are cached; where
+        it is, if these are not its values.
         """
         thread_id, ns, id = place
         at = (thread_id, ns)
-        holds = self.cache.holds(thread_id, ns)
-        if holds and id is None:
-            found = yield from self._found(place, 1, last=True)
-            if found is None:
-                return None
-            record = without_asking(self._rest(place, found, holds))
-            if record is not None:
-                return record
-        if self._remote and self.q.newest and id is None:
-            given = (*at, *at, *at, *at, *at, *at, *at, *at, thread_id, *at)
-            newest = latest_at(place, (yield Query(self.q.newest, given, last=True)))
-            if newest is None:
-                return None
-            if isinstance(newest, Place):
-                place = newest
-            else:
-                ids = set(map(_id, newest.asked()))
-                manifests = Manifests(self.codec, *at, newest.rows, ids, {}, newest.epoch)
-                resolver = Resolver(self.codec, *at, newest.values, {})
-                with suppress(BrokenChainError):  # a manifest may not have come along
-                    if resolver.has(newest.wanted(manifests)):
-                        return self._record(place, newest, manifests, resolver)
-        is_near = holds and id is not None
-        found = yield from self._found(place, _NEAR if is_near else _FAR)
-        return None if found is None else (yield from self._rest(place, found, holds))
-
-    def _found(
-        self, place: Place, depth: int, *, last: bool = False
-    ) -> Operation[FoundCheckpoint | None]:
-        """A checkpoint, with so many of the manifests that it builds on."""
-        thread_id, ns, id = place
-        at = (thread_id, ns)
         if id is None and self.q.latest:
-            given: tuple[Any, ...] = (*at, *at, *at, *at, *at, thread_id)
-            found = latest_at(place, (yield Query(self.q.latest, given, last)))
-            if not isinstance(found, Place):
+            brings_values = alone and not holds
+            sql = self.q.newest if brings_values else self.q.latest
+            given: tuple[str, ...] = (*at, *at, *at, *at, *at, thread_id)
+            if brings_values:
+                given = (*at, *at, *at, *given, *at)
+            found = latest_at(place, (yield Query(sql, given, alone)))
+            if brings_values or not isinstance(found, Place):
                 return found
             place, id = found, found.checkpoint_id
-        given = (thread_id, id, ns, *at, *at, depth, *at, *at, *at, *at)
-        [answer] = yield from self.first(Query(self.q.found, given), last=last)
+        depth = _FAR if not holds else 1 if alone else _NEAR
+        query = Query(self.q.found, (thread_id, id, ns, *at, *at, depth, *at, *at, *at, *at))
+        [answer] = yield from self.first(query, last=alone)
         return found_at(place, answer)
 
     def _rest(
         self, place: Place, found: FoundCheckpoint, holds: bool
     ) -> Operation[CheckpointTuple]:
         """A checkpoint that was found; fetches what is lacking. `holds`: what is cached of its
-        graph may be used."""
+        graph may be used. What was fetched is cached: a run may go on from it."""
         thread_id, ns, _ = place
-        asked, epoch = found.asked(), found.epoch
-        if holds or not all(map(_is_complete, asked)):
+        row, parent, epoch = found.row, found.parent, found.epoch
+        asked = (row,) if parent is None else (row, parent)
+        if holds or not row.complete or not (parent is None or parent.complete):
             manifests = yield from self._manifests(thread_id, ns, asked, found.rows, epoch)
         else:
             ids = set(map(_id, asked))
             manifests = Manifests(self.codec, thread_id, ns, found.rows, ids, {}, epoch)
         wanted = found.wanted(manifests)
         trusted = epoch if holds else None
-        resolver = yield from self.values(thread_id, ns, wanted, trusted, last=True)
-        return self._record(place, found, manifests, resolver)
-
-    def _record(
-        self, place: Place, found: FoundCheckpoint, manifests: Manifests, resolver: Resolver
-    ) -> CheckpointTuple:
-        """A checkpoint whose rows are all there. What was fetched for it is cached: a run may go
-        on from it."""
-        thread_id, ns, _ = place
+        resolver = yield from self.values(
+            thread_id, ns, wanted, trusted, come=found.values, last=True
+        )
         assembler = CheckpointAssembler(
             self.codec, thread_id, ns, manifests, by_checkpoint(found.writes), resolver
         )
-        row, parent, epoch = found.row, found.parent, found.epoch
         record = assembler.whole(row)
         if parent is not None:
-            record.parent = assembler.record(parent)
+            record.parent = assembler.record(parent, found.unfetched)
         if self.codec.splices:
             if parent is not None and (found.behind or not parent.complete):
                 self._learn(thread_id, ns, manifests.of(parent.id), found.behind, resolver, epoch)
@@ -299,23 +292,23 @@ class Reader:
         self,
         thread_id: str,
         ns: str,
-        wanted: Collection[tuple[str, str]],
+        wanted: set[tuple[str, str]],
         epoch: int | None = None,
         *,
+        come: Sequence[tuple[Any, ...]] = (),
         last: bool = False,
     ) -> Operation[Resolver]:
-        """Fetches the rows of certain versions of channels.
+        """Fetches the rows of certain versions of channels that have not `come` already.
 
         Except those that are cached from this epoch: in another, a thread that was deleted and
         made again may have other values under the same versions, if these were made by hand.
         """
         cached = self._cached_values(thread_id, ns, wanted, epoch) if epoch is not None else {}
-        rows: Sequence[tuple[Any, ...]] = ()
-        if len(cached) < len(wanted):
-            missing = [key for key in wanted if key not in cached] if cached else wanted
+        rows = come
+        if missing := wanted.difference(cached, map(_key, come)):
             if self._remote:
                 given = (_as_json(missing), thread_id, ns, thread_id, ns)
-                rows = yield Query(self.q.blobs, given, last)
+                rows = [*come, *(yield Query(self.q.blobs, given, last))]
             else:
                 rows = yield from self._one_by_one(thread_id, ns, missing)
         return Resolver(self.codec, thread_id, ns, rows, cached)

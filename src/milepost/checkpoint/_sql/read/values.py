@@ -10,13 +10,12 @@ from milepost.checkpoint._delta.diff import Buffer, DeltaOps, Parts, unpack
 from milepost.checkpoint._delta.encode import Codec, Encoded
 from milepost.checkpoint._delta.rope import Rope
 from milepost.checkpoint._sql.cache import CachedValue, Chain, Older
-from milepost.checkpoint._sql.rows import long_kind
+from milepost.checkpoint._sql.rows import MSGPACK, long_kind
 from milepost.checkpoint._sql.shared_list import ListVersion, follow, whole
 from milepost.errors import BrokenChainError, SerdeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
 
 _record: Final = tuple.__new__
@@ -57,22 +56,6 @@ class Resolver:
         self._ropes: dict[tuple[str, str], Rope | ListVersion] = {}
         self._deltas: dict[tuple[str, str], DeltaOps] = {}
         """Of versions that were not found to add to the one before, and no more."""
-
-    def has(self, wanted: AbstractSet[tuple[str, str]]) -> bool:
-        """Whether all these versions have been fetched."""
-        return wanted <= self._rows.keys()
-
-    def has_rows_of(self, channel: str, version: str) -> bool:
-        """Whether a version and all that it is a difference from are here."""
-        key, passed = (channel, version), 0
-        while key not in self._cached:
-            row = self._rows.get(key)
-            if row is None or passed > len(self._rows):
-                return False
-            if row.base is None:
-                return True
-            key, passed = (row.base_channel or row.channel, row.base), passed + 1
-        return True
 
     def kind(self, channel: str, version: str) -> str:
         """How a version is encoded."""
@@ -139,7 +122,7 @@ class Resolver:
                 row = self._rows.get(key)
                 if row is not None and row[3] is None:
                     # As most short values are stored.
-                    return self._codec.decode(long_kind(row[5]), [self.open(row)], *place)
+                    return self._codec.decode(row[5] or MSGPACK, [self.open(row)], *place)
             kind, rope = self.kind(channel, version), self.rope(channel, version)
             if (
                 self._shares
