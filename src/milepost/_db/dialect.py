@@ -105,7 +105,7 @@ SQLITE = Dialect(
     remote=False,
     refuses=False,
     settled=(),
-    chain=Bounds(8, 16, 8, short=8192),
+    chain=Bounds(8, 16, 8, short=8192, short_rows=2),
 )
 
 _FEW = " LIMIT (SELECT 1000000)"
