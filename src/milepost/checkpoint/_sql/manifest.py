@@ -125,11 +125,14 @@ def pack(stamp: Sequence[Any], manifest: Manifest, writes: ParentWrites = NO_WRI
         updated = True  # as it mostly is in changes
     parts = [format, _short(time), updated, _grouped(manifest.versions)]
     parts += manifest.seen, manifest.inline
+    return with_writes(ormsgpack.packb(parts), writes)
+
+
+def with_writes(packed: bytes, writes: ParentWrites) -> bytes:
+    """A manifest that was packed without saying this of its parent's writes: a longer list."""
     if writes.rows:
-        parts += writes
-    elif writes.inline:
-        parts.append(True)
-    return ormsgpack.packb(parts)
+        return b"\x98%b%b" % (packed[1:], ormsgpack.packb([*writes])[1:])
+    return b"\x97%b\xc3" % packed[1:] if writes.inline else packed
 
 
 Unpacked: TypeAlias = (
