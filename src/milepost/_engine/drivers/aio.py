@@ -23,7 +23,6 @@ from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from milepost._engine.context.task_context import inside
 from milepost._engine.drivers.effects import (
     Abandoned,
     Await,
@@ -38,7 +37,7 @@ from milepost._engine.drivers.effects import (
     Tell,
     is_deep,
 )
-from milepost._engine.drivers.run_driver import Ended, RunDriver, runs_inline, sorted_out
+from milepost._engine.drivers.run_driver import Ended, RunDriver, inside, runs_inline, sorted_out
 from milepost._engine.drivers.saver_effects import (
     METHOD_CALLS,
     Cursor,

@@ -16,7 +16,6 @@ from queue import Empty, SimpleQueue
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from milepost._engine.context.task_context import inside
 from milepost._engine.drivers.effects import (
     Abandoned,
     Await,
@@ -31,7 +30,7 @@ from milepost._engine.drivers.effects import (
     Tell,
     is_deep,
 )
-from milepost._engine.drivers.run_driver import RunDriver, runs_inline
+from milepost._engine.drivers.run_driver import RunDriver, inside, runs_inline
 from milepost._engine.drivers.saver_effects import (
     METHOD_CALLS,
     Cursor,
