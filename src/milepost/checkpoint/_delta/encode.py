@@ -103,7 +103,8 @@ class Codec:
         if self._elements and type(value) in (list, dict):
             if native.elements is not None:
                 base = None if after is None else after.elements
-                found = native.elements(value, self.serde.level.tuples, base)
+                level = self.serde.level
+                found = native.elements(value, level.tuples, base, level.registry.models)
                 if found is not None:
                     parts = Parts(*found)
                     return Encoded("msgpack", parts, parts.size)
