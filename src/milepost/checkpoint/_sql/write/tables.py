@@ -197,8 +197,8 @@ class Tables:
             for compaction in blob.compactions:
                 place = (thread_id, ns, compaction.channel or blob.channel, compaction.version)
                 into = (compaction.channel and blob.channel, blob.version)
-                columns = (*into, 0, short_kind(compaction.kind))
-                data = self._codec.seal(compaction.delta, ("blob", *place), columns)
+                beside = (*into, 0, short_kind(compaction.kind))
+                data = self._codec.seal(compaction.delta, ("blob", *place), beside)
                 self.compactions.append((*into, data, *place))
 
     def _add_writes(self, step: Prepared) -> None:
