@@ -362,7 +362,8 @@ class GraphRun:
                         # Tasks that it called may still run, and come to interrupts of their own.
                         waiting.append(task)
                         continue
-                    self._ended(task, alone=alone)
+                    if not (alone and self.events.quiet):
+                        self._ended(task, alone=alone)
                 if has_saver and (task.finished or is_worth_storing(task)):
                     unsaved.append(task)
             ended = ()

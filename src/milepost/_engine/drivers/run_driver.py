@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from milepost._engine.context.langchain_bridge import LANGCHAIN, share_config
 from milepost._engine.context.task_context import enter
-from milepost._engine.drivers.effects import STARTING, Await, Effect, EffectGenerator, Start
+from milepost._engine.drivers.effects import STARTING, Await, Effect, EffectGenerator
 from milepost._internal.generators import GeneratorDriver
 
 if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext
-    from milepost._engine.streaming.events import EventStream
     from milepost._engine.superstep.plan import Task
 
 R = TypeVar("R")
@@ -66,11 +65,6 @@ class RunDriver(GeneratorDriver[Effect[Any], R]):
         self.reason = reason
         if effect is not None and not self.take_ended(effect):
             self.error = reason
-
-
-def runs_inline(effect: Start, stream: EventStream) -> bool:
-    """Whether a step's only task can run in the driver itself: no event is due before it ends."""
-    return len(effect.tasks) == 1 and not effect.apart and not stream.flows_during_nodes
 
 
 def inside(context: TaskContext) -> Context:
