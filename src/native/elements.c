@@ -160,10 +160,29 @@ shared(PyObject *base, Py_ssize_t n, Buffer *buffer)
     return taken;
 }
 
-/* Puts the elements of a value into a list of as many. No object is made that the garbage collector
-   looks after, so nothing can run that changes the value meanwhile. */
+/* A member of a list that is not plain: a model in brief form, if its class is among `models`. To
+   look at it may run Python, as a plain value never does. */
 static Outcome
-pack_elements(PyObject *value, int tuples, PyObject *base, PyObject *elements, Buffer *buffer)
+pack_other(Buffer *buffer, PyObject *member, PyObject *models, int tuples)
+{
+    buffer->size = 0;
+    PyObject *form = PyDict_GetItemWithError(models, (PyObject *)Py_TYPE(member));
+    if (form == NULL) {
+        return PyErr_Occurred() ? FAILED : NOT_PLAIN;
+    }
+    Py_INCREF(member);
+    Py_INCREF(form);
+    Outcome outcome = pack_model(buffer, member, form, tuples);
+    Py_DECREF(form);
+    Py_DECREF(member);
+    return outcome;
+}
+
+/* Puts the elements of a value into a list of as many. No object is made that the garbage collector
+   looks after, so nothing can run that changes the value meanwhile, but for what a model does. */
+static Outcome
+pack_elements(PyObject *value, int tuples, PyObject *base, PyObject *models, PyObject *elements,
+              Buffer *buffer)
 {
     int is_list = PyList_CheckExact(value);
     Py_ssize_t position = 0;
@@ -172,6 +191,9 @@ pack_elements(PyObject *value, int tuples, PyObject *base, PyObject *elements, B
         PyObject *key, *member;
         buffer->size = 0;
         if (is_list) {
+            if (n >= PyList_GET_SIZE(value)) {
+                return NOT_PLAIN;
+            }
             member = PyList_GET_ITEM(value, n);
         }
         else if (PyDict_Next(value, &position, &key, &member)) {
@@ -182,6 +204,9 @@ pack_elements(PyObject *value, int tuples, PyObject *base, PyObject *elements, B
         }
         if (outcome == PACKED) {
             outcome = pack_value(buffer, member, 1, tuples);
+        }
+        if (outcome == NOT_PLAIN && is_list && models != NULL) {
+            outcome = pack_other(buffer, member, models, tuples);
         }
         if (outcome != PACKED) {
             return outcome;
@@ -197,19 +222,20 @@ pack_elements(PyObject *value, int tuples, PyObject *base, PyObject *elements, B
                       is_list ? 0xdc : 0xde);
 }
 
-/* elements(value, tuples, base): head and elements of a plain list or dict; None if it is not
+/* pack_elements(value, tuples, base, models): head and elements of a list or dict; None if it is not
    plain. An element that a list `base` has at the same place is that object. */
 PyObject *
 native_elements(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
     int tuples = 0;
-    if (count != 3) {
-        return PyErr_Format(PyExc_TypeError, "elements takes 3 arguments, not %zd", count);
+    if (count != 4) {
+        return PyErr_Format(PyExc_TypeError, "pack_elements takes 4 arguments, not %zd", count);
     }
-    if (!take_tuples("elements", args, 2, &tuples)) {
+    if (!take_tuples("pack_elements", args, 2, &tuples)) {
         return NULL;
     }
     PyObject *value = args[0], *base = PyList_CheckExact(args[2]) ? args[2] : NULL;
+    PyObject *models = PyDict_CheckExact(args[3]) ? args[3] : NULL;
     if (!PyList_CheckExact(value) && !PyDict_CheckExact(value)) {
         Py_RETURN_NONE;
     }
@@ -222,7 +248,7 @@ native_elements(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t c
     buffer_start(&buffer);
     Outcome outcome = NOT_PLAIN;
     if (PyObject_Size(value) == PyList_GET_SIZE(elements)) {
-        outcome = pack_elements(value, tuples, base, elements, &buffer);
+        outcome = pack_elements(value, tuples, base, models, elements, &buffer);
     }
     PyObject *found = NULL;
     if (outcome == PACKED) {

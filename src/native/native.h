@@ -15,6 +15,7 @@ enum {
     MOST_LISTS_READ = 1021, /* which have members: as many as ormsgpack reads in a pair */
     MOST_TUPLES = 8, /* whatever a caller asks for: the stack must bear it */
     CODE_OF_TUPLE = 32,
+    CODE_OF_RECORD = 37,
 };
 
 /* -- bytes that grow */
@@ -55,6 +56,7 @@ typedef enum {
 } Outcome;
 
 Outcome pack_value(Buffer *to, PyObject *value, int lists, int tuples);
+Outcome pack_model(Buffer *to, PyObject *model, PyObject *form, int tuples);
 Outcome pack_key(Buffer *to, PyObject *key);
 Outcome pack_count(Buffer *to, Py_ssize_t count, int short_head, int head);
 

@@ -271,24 +271,21 @@ pack_dict(Buffer *to, PyObject *value, int lists, int tuples)
     return outcome;
 }
 
-/* A tuple is an extension around a list of its members. How long its head is depends on how long
-   the payload turns out to be. */
+/* An extension. How long its head is depends on how long the payload turns out to be, so room is
+   left for the longest. */
 static Outcome
-pack_tuple(Buffer *to, PyObject *value, int tuples)
+begin_extension(Buffer *to)
 {
-    if (tuples == 0) {
-        return NOT_PLAIN;
-    }
     if (buffer_reserve(to, LONGEST_HEAD) < 0) {
         return FAILED;
     }
-    Py_ssize_t start = to->size;
     to->size += LONGEST_HEAD;
-    Outcome outcome = pack_members(
-        to, &PyTuple_GET_ITEM(value, 0), PyTuple_GET_SIZE(value), 1, tuples - 1);
-    if (outcome != PACKED) {
-        return outcome;
-    }
+    return PACKED;
+}
+
+static Outcome
+end_extension(Buffer *to, Py_ssize_t start, int code)
+{
     char *at = to->data + start;
     const char *payload = at + LONGEST_HEAD;
     Py_ssize_t size = to->size - start - LONGEST_HEAD;
@@ -316,10 +313,93 @@ pack_tuple(Buffer *to, PyObject *value, int tuples)
             at = put(at, length, 4);
         }
     }
-    *at++ = CODE_OF_TUPLE;
+    *at++ = (char)code;
     memmove(at, payload, (size_t)size);
     to->size = at + size - to->data;
     return PACKED;
+}
+
+/* A tuple is an extension around a list of its members. */
+static Outcome
+pack_tuple(Buffer *to, PyObject *value, int tuples)
+{
+    Py_ssize_t start = to->size;
+    Outcome outcome = tuples == 0 ? NOT_PLAIN : begin_extension(to);
+    if (outcome == PACKED) {
+        outcome = pack_members(
+            to, &PyTuple_GET_ITEM(value, 0), PyTuple_GET_SIZE(value), 1, tuples - 1);
+    }
+    return outcome == PACKED ? end_extension(to, start, CODE_OF_TUPLE) : outcome;
+}
+
+/* The bytes that a model in brief form begins with; NULL if it is not usual, or has failed. */
+static PyObject *
+begin_of_model(PyObject *form, PyObject *given, PyObject *extra, PyObject *private)
+{
+    PyObject *takes_extra = PyTuple_GET_ITEM(form, 1), *begins = PyTuple_GET_ITEM(form, 2);
+    if (private != Py_None || !PyAnySet_CheckExact(given)) {
+        return NULL;
+    }
+    if (takes_extra == Py_True ? !PyDict_CheckExact(extra) || PyDict_GET_SIZE(extra) != 0
+                               : extra != Py_None) {
+        return NULL;
+    }
+    for (Py_ssize_t n = 0; n < PyList_GET_SIZE(begins); n++) {
+        PyObject *begin = PyList_GET_ITEM(begins, n);
+        int same = PyObject_RichCompareBool(given, PyTuple_GET_ITEM(begin, 0), Py_EQ);
+        if (same != 0) {
+            return same < 0 ? NULL : PyTuple_GET_ITEM(begin, 1);
+        }
+    }
+    return NULL;
+}
+
+/* A pydantic model in brief form: what it begins with, and the dict of its fields, in an extension.
+   `form` is (names of its slots, whether it takes extra fields, [(fields given, beginning)]). */
+Outcome
+pack_model(Buffer *to, PyObject *model, PyObject *form, int tuples)
+{
+    PyObject *slots[4] = {NULL, NULL, NULL, NULL}; /* given, extra, private, fields */
+    PyObject *names = PyTuple_GET_ITEM(form, 0), *begin = NULL;
+    Outcome outcome = NOT_PLAIN;
+    Py_ssize_t start = to->size;
+    int found = 0;
+    while (found < 4) {
+        slots[found] = PyObject_GetAttr(model, PyTuple_GET_ITEM(names, found));
+        if (slots[found] == NULL) {
+            break;
+        }
+        found += 1;
+    }
+    if (found == 4 && PyDict_CheckExact(slots[3])) {
+        begin = begin_of_model(form, slots[0], slots[1], slots[2]);
+    }
+    if (begin != NULL) {
+        outcome = begin_extension(to);
+        Py_ssize_t size = PyBytes_GET_SIZE(begin);
+        if (outcome == PACKED && buffer_reserve(to, size) < 0) {
+            outcome = FAILED;
+        }
+        if (outcome == PACKED) {
+            memcpy(to->data + to->size, PyBytes_AS_STRING(begin), (size_t)size);
+            to->size += size;
+            outcome = pack_value(to, slots[3], 0, tuples > 0 ? tuples - 1 : 0);
+        }
+        if (outcome == PACKED) {
+            outcome = end_extension(to, start, CODE_OF_RECORD);
+        }
+    }
+    else if (PyErr_Occurred()) {
+        /* The slow path explains what is wrong with the model; an interrupt is not for it. */
+        outcome = PyErr_ExceptionMatches(PyExc_Exception) ? NOT_PLAIN : FAILED;
+        if (outcome == NOT_PLAIN) {
+            PyErr_Clear();
+        }
+    }
+    for (int n = 0; n < found; n++) {
+        Py_DECREF(slots[n]);
+    }
+    return outcome;
 }
 
 /* `lists` are around the value; `tuples` may still be inside it. */

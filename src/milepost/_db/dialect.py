@@ -88,7 +88,7 @@ SQLITE = Dialect(
     lock="",
     remote=False,
     settled=(),
-    chain=Bounds(8, 16, 8, short=8192),
+    chain=Bounds(8, 16, 8, short=8192, short_rows=2),
 )
 
 _FEW = " LIMIT (SELECT 1000000)"

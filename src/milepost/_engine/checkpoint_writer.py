@@ -370,9 +370,9 @@ class CheckpointWriter:
         if copied is not None:
             whole = self.deltas.take_all(channels)
         live = channels.live
-        changed = {
-            name: live[name].checkpoint() if name in live else MISSING for name in channels.dirty
-        }
+        changed: dict[str, Any] = {}
+        for name in channels.dirty:
+            changed[name] = live[name].checkpoint() if name in live else MISSING
         if self.program.delta:
             self.deltas.substitute(changed)
         if self.program.untracked:

@@ -12,6 +12,7 @@ that it tells, and the resources that its tasks can use.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -343,7 +344,8 @@ class GraphRun:
         if (limit := self.settings.step_timeout) is not None:
             wait, apart = Await(monotonic() + limit), True
         start = perform_observed if self.events.observers else perform
-        ended = yield Start([(task, start(self, task)) for task in tasks], at_once, apart)
+        programs = map(start, repeat(self), tasks)
+        ended = yield Start(list(zip(tasks, programs, strict=True)), at_once, apart)
         left, has_saver = len(tasks), checkpoints.thread is not None
         waiting: list[Task] = []
         while left or subtasks.running:
@@ -360,7 +362,8 @@ class GraphRun:
                         # Tasks that it called may still run, and come to interrupts of their own.
                         waiting.append(task)
                         continue
-                    self._ended(task, alone=alone)
+                    if not (alone and self.events.quiet):
+                        self._ended(task, alone=alone)
                 if has_saver and (task.finished or is_worth_storing(task)):
                     unsaved.append(task)
             ended = ()

@@ -35,12 +35,16 @@ def checkpoint_id(*after: str | None) -> str:
         # must be in order is told by `after`, and the random digits keep ids apart.
         ticks += 1
     _last_ticks = ticks
-    text = _text(ticks)
-    for earlier in after:
-        if earlier and earlier >= text and (floor := _ticks_of(earlier)) >= ticks:
-            ticks = floor + 1
-            text = _text(ticks)
-    return text
+    digits = getrandbits(62) | 0x8000_0000_0000_0000
+    while True:
+        text = "%015x%016x" % (ticks, digits)  # noqa: UP031 - faster
+        text = f"{text[:8]}-{text[8:12]}-6{text[12:15]}-{text[15:19]}-{text[19:]}"
+        for earlier in after:
+            if earlier and earlier >= text and (floor := _ticks_of(earlier)) >= ticks:
+                ticks = floor + 1
+                break
+        else:
+            return text
 
 
 class LateId:
@@ -61,11 +65,6 @@ class LateId:
     def successor(self) -> LateId:
         """An id that comes after this one. An id that was not read yet is not made for that."""
         return LateId(*self._after) if self._made is None else LateId(self._made)
-
-
-def _text(ticks: int) -> str:
-    text = "%015x%016x" % (ticks, getrandbits(62) | 0x8000_0000_0000_0000)  # noqa: UP031 - faster
-    return f"{text[:8]}-{text[8:12]}-6{text[12:15]}-{text[15:19]}-{text[19:]}"
 
 
 def _ticks_of(identifier: str) -> int:

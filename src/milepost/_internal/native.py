@@ -38,9 +38,10 @@ another piece is joined.
 ValueError if the head is in two of them, or if `unpack` would raise it for all of them joined.
 """
 
-elements: Callable[[Any, int, object], tuple[bytes, list[bytes]] | None] | None = None
-"""`elements(value, tuples, base)`: head and elements of a plain list or dict; None if there is
-anything in it that is not plain.
+elements: Callable[[Any, int, object, object], tuple[bytes, list[bytes]] | None] | None = None
+"""`elements(value, tuples, base, models)`: head and elements of a plain list or dict; None if there
+is anything in it that is not plain. A list may also have elements of the classes among `models`,
+pydantic models whose fields are plain (`TypeRegistry.models`).
 
 An element that a list `base` has at the same place is that object: versions share their bytes, and
 most of a comparison is one of objects.
@@ -54,8 +55,8 @@ try:
         raise ImportError
     # By name: one that was built from older source lacks some, and counts as not built.
     from milepost._native import cut_up as _cut_up
-    from milepost._native import elements as _elements
     from milepost._native import pack as _pack
+    from milepost._native import pack_elements as _elements
     from milepost._native import unpack as _unpack
     from milepost._native import unpack_pieces as _unpack_pieces
 except ImportError:

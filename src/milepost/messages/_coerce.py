@@ -43,7 +43,7 @@ def convert_to_messages(given: Iterable[Any]) -> list[Any]:
     installed = langchain_messages()
     if installed is None:
         return [_light(item) for item in given]
-    return [_langchain(item, installed) for item in given]
+    return [item if type(item) in _whole else _langchain(item, installed) for item in given]
 
 
 # -- with LangChain
@@ -53,12 +53,9 @@ _whole: set[type] = set()
 
 
 def _langchain(item: Any, installed: Any) -> Any:
-    kind = type(item)
-    if kind in _whole:
-        return item
     if isinstance(item, installed.BaseMessage):
         if not isinstance(item, installed.BaseMessageChunk):
-            _whole.add(kind)
+            _whole.add(type(item))
             return item
         return installed.message_chunk_to_message(item)
     if isinstance(item, light.BaseMessage):

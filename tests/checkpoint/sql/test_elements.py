@@ -136,8 +136,10 @@ def test_versions_share_the_elements_that_have_not_changed() -> None:
 
 def test_what_is_not_plain_is_left_to_python() -> None:
     for value in ([1, {2}], [bytearray(b"x")], {"a": 1j}, {(1,): 2}, ["\ud800"]):
-        assert native.elements(value, 4, None) is None
-        assert native.elements([*"abc", value], 4, CODEC.encode([*"abc"]).parts.elements) is None
+        assert native.elements(value, 4, None, None) is None
+        assert (
+            native.elements([*"abc", value], 4, CODEC.encode([*"abc"]).parts.elements, None) is None
+        )
     assert CODEC.encode([1, {2}]).parts == plainly([1, {2}]).parts
 
 
@@ -247,12 +249,12 @@ def test_pieces_that_are_no_list_or_dict_are_refused() -> None:
 
 def test_what_is_no_call_of_it_is_refused() -> None:
     for wrong in (None, (b"\xa1a",), [None, 1], ["a", "b"]):
-        assert native.elements(["a", "b"], 0, wrong) == (b"\x92", [b"\xa1a", b"\xa1b"])
+        assert native.elements(["a", "b"], 0, wrong, None) == (b"\x92", [b"\xa1a", b"\xa1b"])
     for value in ("text", (1,), 1, None):
-        assert native.elements(value, 0, None) is None
+        assert native.elements(value, 0, None, None) is None
     for call in (
         lambda: native.elements(["a"], 0),
-        lambda: native.elements(["a"], "0", None),
+        lambda: native.elements(["a"], "0", None, None),
         lambda: native.cut_up("a"),
         lambda: native.cut_up((b"\x90",)),
     ):
@@ -264,13 +266,13 @@ def test_nothing_leaks() -> None:
     source = random.Random(1)
     value: list[Any] = [{"a": "x" * source.randrange(400), "é": [n, (n,)]} for n in range(200)]
     member = value[5]["é"]
-    head, base = native.elements(value, 4, None)
+    head, base = native.elements(value, 4, None, None)
     data = SERDE.dumps_typed(value)[1]
 
     def work() -> None:
         for changed in (value, [*value, 1], [1, *value], value[:70], [*value, object()], [{1}]):
-            native.elements(changed, 4, base)
-        native.elements(dict(enumerate(value)), 4, base)
+            native.elements(changed, 4, base, None)
+        native.elements(dict(enumerate(value)), 4, base, None)
         assert native.cut_up(data) == (head, base)
         assert native.cut_up(data[:-3]) is None
         assert native.cut_up(b"\x90") == (b"\x90", [])
@@ -324,5 +326,5 @@ def test_nothing_else_runs_while_a_value_is_packed() -> None:
     """No garbage is collected, which could run anything: not for short ones, nor for long."""
     long = "x" * 70_000
     for value in ([long] * 300, dict.fromkeys(range(300), long)):
-        _, packed = with_little_garbage(value, lambda value: native.elements(value, 0, None))
+        _, packed = with_little_garbage(value, lambda value: native.elements(value, 0, None, None))
         assert len(packed) == 300

@@ -303,13 +303,13 @@ def test_a_database_of_an_earlier_version_is_not_checked_for_what_it_does_not_sa
     from milepost.checkpoint._sql import manifest as manifests
     from milepost.checkpoint._sql import metadata as metadata_cells
 
-    pack, counted = manifests.pack, metadata_cells.counted
-    monkeypatch.setattr(manifests, "pack", lambda stamp, frame, *_: pack(stamp, frame))
+    with_writes, counted = manifests.with_writes, metadata_cells.counted
+    monkeypatch.setattr(manifests, "with_writes", lambda packed, _: packed)
     monkeypatch.setattr(metadata_cells, "counted", lambda kind, data, _: (kind, data))
     graph = questions(saver, [])
     graph.invoke({"log": ["in"]}, CONFIG, durability="sync")
     monkeypatch.undo()
-    assert manifests.pack is pack
+    assert manifests.with_writes is with_writes
     assert metadata_cells.counted is counted
     assert saver.verify() == []
     graph = questions(anew(saver), [])

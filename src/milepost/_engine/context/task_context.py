@@ -7,15 +7,14 @@ node find the run that they belong to through it.
 
 from __future__ import annotations
 
-from contextvars import Context, ContextVar, copy_context
+from contextvars import ContextVar
 from dataclasses import field, replace
-from sys import modules
 from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
 from milepost._engine.context.config import node_config
-from milepost._engine.context.langchain_bridge import LANGCHAIN, share_config, with_callbacks
+from milepost._engine.context.langchain_bridge import with_callbacks
 from milepost._engine.context.server_info import ServerInfo, server_info
 from milepost._internal.dataclass_tools import frozen
 from milepost._internal.ids import interrupt_id
@@ -32,24 +31,10 @@ if TYPE_CHECKING:
     from milepost.store.base import BaseStore
 
 _current: ContextVar[TaskContext | None] = ContextVar("milepost_task_context", default=None)
-_enter = _current.set
+enter = _current.set
 
 for_configs: list[Callable[[TaskContext], dict[str, Any]]] = []
 """What integrations put into `config["configurable"]` of a node, each time a config is made."""
-
-
-def inside(context: TaskContext) -> Context:
-    """A copy of the context variables here, with a task's context among them.
-
-    So context variables that a node sets end with the node.
-    """
-    variables = copy_context()
-    variables.run(_enter, context)
-    if LANGCHAIN in modules:
-        share_config(variables, context)
-    for observer in context.run.observers:
-        observer.enter(variables, context)
-    return variables
 
 
 def find_context() -> TaskContext | None:

@@ -23,7 +23,6 @@ from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from milepost._engine.context.task_context import inside
 from milepost._engine.drivers.effects import (
     Abandoned,
     Await,
@@ -38,7 +37,7 @@ from milepost._engine.drivers.effects import (
     Tell,
     is_deep,
 )
-from milepost._engine.drivers.run_driver import Ended, RunDriver, runs_inline, sorted_out
+from milepost._engine.drivers.run_driver import Ended, RunDriver, inside, sorted_out
 from milepost._engine.drivers.saver_effects import (
     METHOD_CALLS,
     Cursor,
@@ -327,7 +326,8 @@ class AsyncDriver:
     # -- tasks
 
     async def _start(self, effect: Start) -> Sequence[Task]:
-        if runs_inline(effect, self.events):
+        # A step's only task runs right here if no event is due before it ends.
+        if len(effect.tasks) == 1 and not effect.apart and not self.events.flows_during_nodes:
             task, program = effect.tasks[0]
             await adrive(program, self.carry_out)
             return (task,)

@@ -1,4 +1,4 @@
-"""What both drivers share: where an interrupted run stops.
+"""What both drivers share: where an interrupted run stops, and what a task finds around it.
 
 A run may be interrupted at any moment: by Ctrl-C, by a cancellation, by a consumer that goes away.
 Tasks that have ended by then are done, and must not run again on a resume. So the run is given
@@ -8,13 +8,17 @@ those first, stores them, and is stopped where it would start or await more.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import Context, copy_context
+from sys import modules
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from milepost._engine.drivers.effects import STARTING, Await, Effect, EffectGenerator, Start
+from milepost._engine.context.langchain_bridge import LANGCHAIN, share_config
+from milepost._engine.context.task_context import enter
+from milepost._engine.drivers.effects import STARTING, Await, Effect, EffectGenerator
 from milepost._internal.generators import GeneratorDriver
 
 if TYPE_CHECKING:
-    from milepost._engine.streaming.events import EventStream
+    from milepost._engine.context.task_context import TaskContext
     from milepost._engine.superstep.plan import Task
 
 R = TypeVar("R")
@@ -63,9 +67,18 @@ class RunDriver(GeneratorDriver[Effect[Any], R]):
             self.error = reason
 
 
-def runs_inline(effect: Start, stream: EventStream) -> bool:
-    """Whether a step's only task can run in the driver itself: no event is due before it ends."""
-    return len(effect.tasks) == 1 and not effect.apart and not stream.flows_during_nodes
+def inside(context: TaskContext) -> Context:
+    """A copy of the context variables here, with a task's context among them.
+
+    So context variables that a node sets end with the node.
+    """
+    variables = copy_context()
+    variables.run(enter, context)
+    if LANGCHAIN in modules:
+        share_config(variables, context)
+    for observer in context.run.observers:
+        observer.enter(variables, context)
+    return variables
 
 
 def sorted_out(items: Sequence[Ended]) -> tuple[list[Task], list[Ended]]:

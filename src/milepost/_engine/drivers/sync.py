@@ -16,7 +16,6 @@ from queue import Empty, SimpleQueue
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from milepost._engine.context.task_context import inside
 from milepost._engine.drivers.effects import (
     Abandoned,
     Await,
@@ -31,7 +30,7 @@ from milepost._engine.drivers.effects import (
     Tell,
     is_deep,
 )
-from milepost._engine.drivers.run_driver import RunDriver, runs_inline
+from milepost._engine.drivers.run_driver import RunDriver, inside
 from milepost._engine.drivers.saver_effects import (
     METHOD_CALLS,
     Cursor,
@@ -269,7 +268,8 @@ class SyncDriver:
     # -- tasks
 
     def _start(self, effect: Start) -> Sequence[Task]:
-        if runs_inline(effect, self.events):
+        # A step's only task runs right here if no event is due before it ends.
+        if len(effect.tasks) == 1 and not effect.apart and not self.events.flows_during_nodes:
             task, program = effect.tasks[0]
             drive(program, self.carry_out)
             return (task,)

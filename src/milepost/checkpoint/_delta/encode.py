@@ -103,7 +103,8 @@ class Codec:
         if self._elements and type(value) in (list, dict):
             if native.elements is not None:
                 base = None if after is None else after.elements
-                found = native.elements(value, self.serde.level.tuples, base)
+                level = self.serde.level
+                found = native.elements(value, level.tuples, base, level.registry.models)
                 if found is not None:
                     parts = Parts(*found)
                     return Encoded("msgpack", parts, parts.size)
@@ -175,7 +176,12 @@ class Codec:
         if self.seals:
             sealed: bytes = self.serde.seal(data, _bound(place, columns))
             return sealed
-        return data + _sum(data, place, columns)
+        # The sum of its bytes, and of all that it is bound to but the thread.
+        names = [place[0], *place[2:]]
+        for column in columns:
+            names.append("" if column is None else f"={column}")
+        start = crc32("\0".join(names).encode("utf-8", "surrogatepass"))
+        return data + crc32(data, start).to_bytes(_SUM, "big")
 
     def unseal(self, data: bytes, place: tuple[str, ...], columns: Columns) -> Buffer:
         """What was sealed for `place`; DamagedRowError if it is not that any more, and
@@ -184,7 +190,6 @@ class Codec:
             if self.seals and not self._reads_plain(data):
                 opened: bytes = self.serde.unseal(data, _bound(place, columns))
                 return opened
-            # `_sum` without its call: to read a short thread is to open four such cells.
             body = data[:-_SUM] if len(data) < _LARGE else memoryview(data)[:-_SUM]
             names = [place[0], *place[2:]]
             for column in columns:
@@ -249,12 +254,3 @@ def _bound(place: tuple[str, ...], columns: Columns) -> str:
     for column in columns:
         names.append("" if column is None else f"={column}")
     return "\0".join(names)
-
-
-def _sum(data: Buffer, place: tuple[str, ...], columns: Columns) -> bytes:
-    """The checksum of a cell: of its bytes, and of all that it is bound to but the thread."""
-    names = [place[0], *place[2:]]
-    for column in columns:
-        names.append("" if column is None else f"={column}")
-    start = crc32("\0".join(names).encode("utf-8", "surrogatepass"))
-    return crc32(data, start).to_bytes(_SUM, "big")

@@ -288,7 +288,8 @@ class ThreadCache:
                 if len(line) > _KEPT:
                     thread.size -= _held(line.pop(0))
             self._size += thread.size
-            self._make_room()
+            if self._size > self.limit:
+                self._make_room()
 
     def _make_room(self) -> None:
         while self._size > self.limit and len(self._threads) > 1:

@@ -124,13 +124,20 @@ def pack(stamp: Sequence[Any], manifest: Manifest, writes: ParentWrites = NO_WRI
     format, time, updated = stamp
     if updated is not None and updated == sorted(manifest.versions):
         updated = True  # as it mostly is in changes
-    parts = [format, _short(time), updated, _grouped(manifest.versions)]
-    parts += manifest.seen, manifest.inline
+    # Each version with its channels: those that a step changes get the same one.
+    groups: dict[Any, list[Any]] = {}
+    for name, version in manifest.versions.items():
+        groups.setdefault(version, [version]).append(name)
+    parts = [format, _short(time), updated, list(groups.values()), manifest.seen, manifest.inline]
+    packed = ormsgpack.packb(parts)
+    return packed if writes is NO_WRITES else with_writes(packed, writes)
+
+
+def with_writes(packed: bytes, writes: ParentWrites) -> bytes:
+    """A manifest that was packed without saying this of its parent's writes: a longer list."""
     if writes.rows:
-        parts += writes
-    elif writes.inline:
-        parts.append(True)
-    return ormsgpack.packb(parts)
+        return b"\x98%b%b" % (packed[1:], ormsgpack.packb([*writes])[1:])
+    return b"\x97%b\xc3" % packed[1:] if writes.inline else packed
 
 
 Unpacked: TypeAlias = (
@@ -167,18 +174,6 @@ def stamp(unpacked: Unpacked) -> tuple[Any, str, Any]:
     """What a manifest has of its own: format, time, updated channels."""
     format, time, updated, _, versions, _, _ = unpacked
     return format, _long(time), sorted(versions) if updated is True else updated
-
-
-def _grouped(versions: Mapping[str, Any]) -> list[list[Any]]:
-    """Each version with its channels: those that a step changes get the same one."""
-    groups: dict[Any, list[Any]] = {}
-    for name, version in versions.items():
-        group = groups.get(version)
-        if group is None:
-            groups[version] = [version, name]
-        else:
-            group.append(name)
-    return list(groups.values())
 
 
 _this_second = ("", 0)

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from milepost.checkpoint._delta.diff import Delta
     from milepost.checkpoint._delta.encode import Encoded
     from milepost.checkpoint._sql.cache import CachedManifest, CachedValue, Chain
-    from milepost.checkpoint._sql.manifest import Manifest
 
 
 MSGPACK: Final = "msgpack"
@@ -34,7 +33,8 @@ class Compaction(NamedTuple):
 
     version: str
     kind: str
-    delta: Delta
+    delta: bytes
+    """What cuts it out of that one, packed."""
     channel: str | None = None
     """Whose version it is, if it is another channel's."""
 
@@ -54,7 +54,8 @@ class BlobRow:
     """How that one was stored, or was to be, when this was prepared."""
     base_version: str | None = None
     """The version that it is a difference from, if that is an earlier one."""
-    delta: Delta | None = None
+    delta: bytes | None = None
+    """The difference from that version, packed."""
     compactions: list[Compaction] = field(default_factory=list)
     fresh: Delta | None = None
     """The difference from the version before it, however it is stored."""
@@ -101,8 +102,10 @@ class CheckpointRow:
     run_id: str | None
     stamp: tuple[Any, ...]
     """What a manifest has of its own: format, time, updated channels."""
-    changes: Manifest | None
-    """What differs from the parent's manifest; None if it is to be stored complete."""
+    packed: bytes | None
+    """The manifest, or what differs from the parent's; None if only that says what it holds."""
+    is_complete: bool
+    """Whether it is the manifest."""
     base: CachedManifest | None
     cached: CachedManifest
     metadata_kind: str | None

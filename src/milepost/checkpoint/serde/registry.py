@@ -19,6 +19,7 @@ from milepost._internal.warn import warn_of
 from milepost.checkpoint.serde._msgpack.signals import Refused
 from milepost.checkpoint.serde._types import (
     families,
+    models,
     own,
     records,
     standard,
@@ -64,6 +65,8 @@ class TypeRegistry:
 
     def __init__(self) -> None:
         self.writers: dict[type, Writer] = dict(standard.WRITERS)
+        self.models: dict[type, models.Form] = {}
+        """How the accelerator writes pydantic models, as their writers do in the brief form."""
         """By exact class. Filled as classes are met; holds only what is allowed."""
         self.readers: dict[int, Reader] = families.Readers({**standard.READERS, **records.READERS})
         """By extension code."""
@@ -141,6 +144,7 @@ class TypeRegistry:
                 )
             # The definition was executed again (a reload, a function that defines classes).
             self.writers.pop(known.cls, None)
+            self.models.pop(known.cls, None)
         former = next((r for r in self.types.values() if r.cls is record.cls), None)
         if former is not None:
             record.migrations = former.migrations
@@ -149,6 +153,9 @@ class TypeRegistry:
         self.bases.pop(record.cls, None)
         self.by_tag.clear()
         self.writers[record.cls] = record.write
+        self.models.pop(record.cls, None)
+        if record.model is not None:
+            self.models[record.cls] = record.model
 
     def find_writer(self, cls: type) -> Writer:
         """The writer of a class that has not been met yet; Refused if it is not allowed."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from milepost.checkpoint._delta.diff import Delta, Parts, cost, difference
+from milepost.checkpoint._delta.diff import Delta, Parts, cost, difference, pack
 from milepost.checkpoint._sql.cache import CachedValue, Chain, Older
 from milepost.checkpoint._sql.rows import BlobRow, Compaction
 
@@ -68,7 +68,7 @@ def blob_row(
         chain.rows >= _ROWS and (chain.rows >= _MOST_ROWS or chain.spent + price > encoded.size)
     ):
         return row
-    row.base, row.delta = base, delta
+    row.base, row.delta = base, pack(delta)
     cached.chain = Chain.of_changes(chain.rows + 1, chain.spent + price)
     return row
 
@@ -85,7 +85,7 @@ def _grow(row: BlobRow, cached: CachedValue, base: CachedValue, delta: Delta, mo
         roots, tail = chain.roots, (*chain.tail, before)
     is_short = new.size <= most.short and chain.compactions < _SHORT_COMPACTIONS
     if len(tail) < (most.short_rows if is_short else most.small):
-        row.base, row.delta = base, delta
+        row.base, row.delta = base, pack(delta)
         cached.chain = Chain(
             chain.rows + 1, chain.spent + cost(delta), roots, tail, False, chain.compactions
         )
@@ -93,10 +93,11 @@ def _grow(row: BlobRow, cached: CachedValue, base: CachedValue, delta: Delta, mo
     if not is_short and len(roots) < most.large + new.size // _WORTH_A_ROW:
         root = roots[-1]
         row.base_version = root.version
-        row.base, row.delta = base, _since(root, new)
+        delta = _since(root, new)
+        row.base, row.delta = base, pack(delta)
         row.compactions = [_compaction(older, new) for older in tail]
         cached.chain = Chain(
-            len(roots) + 1, chain.spent + cost(row.delta), roots, (), True, chain.compactions
+            len(roots) + 1, chain.spent + cost(delta), roots, (), True, chain.compactions
         )
         return
     kept = chain.compactions >= _MOST_COMPACTIONS
@@ -132,14 +133,13 @@ def _since(root: Older, new: Encoded) -> Delta:
 def _compaction(older: Older, new: Encoded) -> Compaction:
     """An older version as its own head, and as much of the new one as it had."""
     head = new.parts.head
-    if older.head == head:
-        return Compaction(older.version, new.kind, [(0, older.size)])
-    return Compaction(
-        older.version, new.kind, [older.head, (len(head), older.size - len(older.head))]
-    )
+    delta: Delta = [(0, older.size)]
+    if older.head != head:
+        delta = [older.head, (len(head), older.size - len(older.head))]
+    return Compaction(older.version, new.kind, pack(delta))
 
 
-def moved(cached: CachedValue, row: BlobRow) -> Delta | None:
+def moved(cached: CachedValue, row: BlobRow) -> bytes | None:
     """The value of an emptied channel as a part of another's, if it went there.
 
     The input of a graph is stored first as such, and a step later among the values that it set.
@@ -158,7 +158,7 @@ def moved(cached: CachedValue, row: BlobRow) -> Delta | None:
         return None
     at, start, size = best
     delta: Delta = [data[:at], (start, size), data[at + size :]]
-    return list(filter(None, delta))
+    return pack(list(filter(None, delta)))
 
 
 def _new_pieces(row: BlobRow) -> list[tuple[int, bytes]]:

@@ -122,11 +122,13 @@ class Preparer:
             # If it is partial, it is completed from the database when it is stored.
             partial = len(held) < len(versions)
             all = {**dict.fromkeys(versions, INHERITED), **held} if partial else held
-            manifest, changes = (
-                Manifest(dict(versions), dict(checkpoint["versions_seen"]), all),
-                None,
-            )
+            manifest = Manifest(dict(versions), dict(checkpoint["versions_seen"]), all)
+            changes = None
         updated = checkpoint.get("updated_channels")
+        stamp = (checkpoint["v"], checkpoint["ts"], None if updated is None else list(updated))
+        packed = None
+        if changes is not None or not partial:
+            packed = manifests.pack(stamp, changes or manifest)
         kind, data = metadata_cells.encoded(self._codec, metadata, thread_id, ns, id)
         told = self._codec.seal(data, ("metadata", thread_id, ns, id), (kind,))
         run_id = metadata.get("run_id")
@@ -134,8 +136,9 @@ class Preparer:
         prepared.checkpoint = row = CheckpointRow(
             id,
             None if run_id is None else str(run_id),
-            (checkpoint["v"], checkpoint["ts"], None if updated is None else list(updated)),
-            changes,
+            stamp,
+            packed,
+            changes is None,
             base,
             cached,
             kind,

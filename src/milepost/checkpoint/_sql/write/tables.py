@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._db.operations import ExecuteMany
 from milepost.checkpoint._contract.step_saver import StoredWrites
-from milepost.checkpoint._delta.diff import Buffer, pack
+from milepost.checkpoint._delta.diff import Buffer
 from milepost.checkpoint._sql import manifest as manifests
 from milepost.checkpoint._sql import metadata as metadata_cells
 from milepost.checkpoint._sql.cache import Chain
@@ -181,7 +181,7 @@ class Tables:
                 as_planned = blob.base.chain is blob.chain
                 if as_planned and blob.base.supports(step.token, epoch):
                     base = blob.base_version or blob.base.version
-                    data = pack(blob.delta)
+                    data = blob.delta
                 elif cached is not None:
                     cached.chain = Chain()
             if base is None:
@@ -197,10 +197,8 @@ class Tables:
             for compaction in blob.compactions:
                 place = (thread_id, ns, compaction.channel or blob.channel, compaction.version)
                 into = (compaction.channel and blob.channel, blob.version)
-                data = pack(compaction.delta)
-                data = self._codec.seal(
-                    data, ("blob", *place), (*into, 0, short_kind(compaction.kind))
-                )
+                beside = (*into, 0, short_kind(compaction.kind))
+                data = self._codec.seal(compaction.delta, ("blob", *place), beside)
                 self.compactions.append((*into, data, *place))
 
     def _add_writes(self, step: Prepared) -> None:
@@ -244,20 +242,19 @@ def checkpoint_row(
     Its parent has so many rows of writes, with those of the step.
     """
     thread_id, ns, parent_id = step.place
-    cached, base, changes = row.cached, row.base, row.changes
+    cached, base, packed, complete = row.cached, row.base, row.packed, row.is_complete
+    if packed is None or not (complete or (base and base.supports(step.token, epoch))):
+        packed, complete = manifests.pack(row.stamp, cached.manifest), True
     writes = manifests.ParentWrites(row.inline_writes is not None, rows)
-    if changes is not None and base is not None and base.supports(step.token, epoch):
-        complete = 0
-        data = manifests.pack(row.stamp, changes, writes)
+    data = manifests.with_writes(packed, writes)
+    if complete or base is None:
+        cached.rows, cached.spent, cached.size = 1, 0, len(data)
+    else:
         cached.rows, cached.spent = base.rows + 1, base.spent + len(data)
         cached.size = base.size
-    else:
-        complete = 1
-        data = manifests.pack(row.stamp, cached.manifest, writes)
-        cached.rows, cached.spent, cached.size = 1, 0, len(data)
     cached.epoch = epoch
     id = row.checkpoint_id
-    manifest = codec.seal(data, ("frame", thread_id, ns, id), (parent_id, complete))
+    manifest = codec.seal(data, ("frame", thread_id, ns, id), (parent_id, int(complete)))
     kind = row.metadata_kind
     if step.fence is not None:
         # Made by this run, it has no rows of writes yet that the run does not know.
@@ -267,7 +264,7 @@ def checkpoint_row(
         ns,
         id,
         parent_id,
-        complete,
+        int(complete),
         row.run_id,
         manifest,
         kind,

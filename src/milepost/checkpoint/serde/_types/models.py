@@ -33,6 +33,13 @@ class Brief(NamedTuple):
     """The names of the fields that were given, for the tag; None for an unusual instance."""
     decode: Callable[[str], Callable[[Any], Any]]
     """What decodes the fields that are stored with such a tag."""
+    takes_extra: bool
+    """Whether instances have a dict of other fields, which is empty in a usual one."""
+
+
+SLOTS = ("__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__", "__dict__")
+Form = tuple[tuple[str, str, str, str], bool, list[tuple[set[str], bytes]]]
+"""SLOTS, `takes_extra`, and what instances begin with, by the fields that were given."""
 
 
 _Given = tuple[set[str], str | None]
@@ -121,7 +128,7 @@ def of_model(cls: Any) -> tuple[Codec, Brief]:
 
         return decode_fields
 
-    return (encode, decode), Brief(given_of, decode_given)
+    return (encode, decode), Brief(given_of, decode_given, extra_allowed)
 
 
 def _listed(given: set[str], before: list[_Given]) -> _Given:

@@ -32,7 +32,8 @@ class RecordType:
     """One registered class."""
 
     __slots__ = (
-        "brief", "cls", "decode", "fielded", "migrations", "name", "tag", "version", "write"
+        "brief", "cls", "decode", "fielded", "migrations", "model", "name", "tag", "version",
+        "write",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +57,10 @@ class RecordType:
         self.migrations: dict[int, Migration] = {}
         """From a version to the next."""
         self.brief = brief
+        self.model: models.Form | None = None
+        if brief is not None:
+            self.model = (models.SLOTS, brief.takes_extra, [])
+        """What the accelerator is told of it; the list is filled as instances are written."""
         self.write = _writer(self, encode)
 
     def decoder(self, version: int, given: str | None = None) -> Decode:
@@ -116,6 +121,7 @@ def _writer(record: RecordType, encode: Encode) -> Callable[[Any, Level], Ext]:
         return write_fields if record.fielded else write
     given_of = record.brief.given
     prefixes: dict[str, bytes] = {}
+    begins = record.model[2] if record.model is not None else []
 
     def write_brief(obj: Any, level: Level) -> Ext:
         given = given_of(obj)
@@ -126,6 +132,7 @@ def _writer(record: RecordType, encode: Encode) -> Callable[[Any, Level], Ext]:
             begin = b"\x92" + ormsgpack.packb(f"{record.tag}!{given}")
             if len(prefixes) < _REMEMBERED:
                 prefixes[given] = begin
+                begins.append((set(obj.__pydantic_fields_set__), begin))
         return Ext(code, begin + level.pack_fields(obj.__dict__))
 
     return write_brief
