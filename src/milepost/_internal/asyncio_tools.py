@@ -47,7 +47,10 @@ def setter(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[]
     """A function that sets an event of a loop from any thread."""
 
     def tell() -> None:
-        loop.call_soon_threadsafe(event.set)
+        if threads.runs_here(loop):
+            event.set()
+        else:
+            loop.call_soon_threadsafe(event.set)
 
     return tell
 
