@@ -47,7 +47,7 @@ def setter(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[]
     """A function that sets an event of a loop from any thread."""
 
     def tell() -> None:
-        if threads.runs_here(loop):
+        if asyncio._get_running_loop() is loop:
             event.set()
         else:
             loop.call_soon_threadsafe(event.set)

@@ -10,7 +10,6 @@ from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
     Callable,
-    Generator,
     Iterator,
     Mapping,
     Sequence,
