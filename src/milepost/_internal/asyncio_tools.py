@@ -47,7 +47,10 @@ def setter(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[]
     """A function that sets an event of a loop from any thread."""
 
     def tell() -> None:
-        loop.call_soon_threadsafe(event.set)
+        if asyncio._get_running_loop() is loop:
+            event.set()
+        else:
+            loop.call_soon_threadsafe(event.set)
 
     return tell
 

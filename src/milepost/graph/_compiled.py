@@ -10,7 +10,6 @@ from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
     Callable,
-    Generator,
     Iterator,
     Mapping,
     Sequence,
@@ -346,7 +345,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         show = form_of(self, options.get("version"), many_modes=many, subgraphs=subgraphs)
         driver = SyncDriver(run.events.stream)
         run.subtasks.spawn = driver.spawn
-        return end_at_exit(_shown(driver.stream(run.run(input)), show))
+        return end_at_exit(driver.stream(run.run(input), show))
 
     def astream(
         self,
@@ -778,11 +777,3 @@ class CompiledStateGraph(Pregel[StateT, ContextT, InputT, OutputT]):
 
 def _listed(names: str | Sequence[str]) -> str | list[str]:
     return names if isinstance(names, str) else list(names)
-
-
-def _shown(events: Any, show: Callable[[Event], Any]) -> Generator[Any, None, None]:
-    try:
-        for event in events:
-            yield show(event)
-    finally:
-        events.close()

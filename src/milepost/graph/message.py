@@ -206,6 +206,6 @@ def push_message(message: Any, *, state_key: str | None = "messages") -> Any:
     if pushed.id is None:
         raise ValueError("push_message needs a message with an id: AIMessage(..., id='...').")
     context = pushing.context
-    context.run.events.message(pushed, context.config.get("metadata") or {}, once=False)
+    context.run.events.message(pushed, dict(context.config.get("metadata") or {}), once=False)
     pushing.write(pushed)
     return pushed

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from langchain_core.messages import AIMessage
 from pydantic import BaseModel
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -144,6 +145,17 @@ class TestPrinting:
         assert streamed == [{"said": []}, {"said": ["deep"]}]
         printed = plain(capsys.readouterr().out)
         assert [line.partition(" ")[0] for line in printed] == ["[tasks]", "[tasks]"]
+
+    def test_messages_are_printed_and_stay_out_of_a_stream_of_another_mode(
+        self, lib: Any, run: Any, capsys: Any
+    ) -> None:
+        builder = lib.StateGraph(State)
+        builder.add_node("speak", lambda state: {"said": [AIMessage("hi", id="1")]})
+        graph = builder.add_edge(lib.START, "speak").compile()
+        streamed = run.stream(graph, {"said": []}, print_mode="messages")
+        assert streamed == [{"speak": {"said": [AIMessage("hi", id="1")]}}]
+        (printed,) = plain(capsys.readouterr().out)
+        assert printed.startswith("[messages] (AIMessage(content='hi'")
 
     def test_lines_of_inner_graphs_name_them(self, lib: Any, run: Any, capsys: Any) -> None:
         run.stream(nested(lib), {"said": []}, print_mode=["values"], subgraphs=True)

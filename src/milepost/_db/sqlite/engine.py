@@ -10,7 +10,7 @@ import os
 import sqlite3
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from milepost._db.connection_lock import lock_of
 from milepost._db.connections import HOLDERS, OpenConnections
@@ -26,7 +26,8 @@ from milepost.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import asyncio
+    from collections.abc import Callable, Coroutine
 
     from milepost._db.group_commit import Committer, Outcome, Waiting
     from milepost._db.migrations import TableSetup
@@ -180,13 +181,15 @@ class SqliteEngine:
         """Take part in a group commit."""
         return committer.commit(waiting, partial(self.run, write=True))
 
-    async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
+    def acommit(
+        self, committer: Committer[S], waiting: Waiting[S]
+    ) -> Coroutine[Any, Any, Outcome]:
         """`commit`, for use on an event loop; a cancellation waits until it has ended."""
-        return await self._worker.see_through(lambda: self.commit(committer, waiting))
+        return self._worker.see_through(partial(self.commit, committer, waiting))
 
-    async def in_worker(self, job: Callable[[], R]) -> R:
+    def in_worker(self, job: Callable[[], R]) -> asyncio.Future[R]:
         """Call something in the worker thread."""
-        return await self._worker.call(job)
+        return self._worker.call(job)
 
     def vacuum(self) -> None:
         """Rewrite the file without the rows that were removed, and empty the log beside it."""

@@ -7,41 +7,41 @@ is imported where it is used: a program without an event loop need not load it.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
 R = TypeVar("R")
+_Job: TypeAlias = "tuple[Callable[[], Any], asyncio.Future[Any]]"
 
 
 class Worker:
     """A thread that is started when it is first needed, and ends when it is closed."""
 
     def __init__(self) -> None:
-        self._condition = threading.Condition()
-        self._jobs: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._closing = False
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        """What the thread is to do; None is the last of it."""
 
-    async def call(self, job: Callable[[], R]) -> R:
-        """Call something in the thread, and wait for its result."""
+    def call(self, job: Callable[[], R]) -> asyncio.Future[R]:
+        """Call something in the thread; the result is for the loop that runs here."""
         import asyncio
 
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        with self._condition:
+        with self._lock:
             if self._thread is None:
-                self._closing = False
+                self._jobs = SimpleQueue()
                 self._thread = threading.Thread(
-                    target=self._serve, name="milepost-sqlite", daemon=True
+                    target=_serve, args=(self._jobs,), name="milepost-sqlite", daemon=True
                 )
                 self._thread.start()
-            self._jobs.append((job, future))
-            self._condition.notify()
-        return await future
+            self._jobs.put((job, future))
+        return future
 
     async def see_through(self, job: Callable[[], R]) -> R:
         """`call`; a cancellation waits until what was begun so far has ended."""
@@ -50,49 +50,46 @@ class Worker:
         try:
             return await self.call(job)
         except asyncio.CancelledError:
-            await self._catch_up()
+            ended = self.call(_nothing)
+            while not ended.done():  # even if it is cancelled meanwhile
+                with suppress(asyncio.CancelledError):
+                    await asyncio.shield(ended)
             raise
-
-    async def _catch_up(self) -> None:
-        """Wait until what was begun so far has ended, even if the caller is cancelled meanwhile."""
-        import asyncio
-
-        ended = asyncio.ensure_future(self.call(_nothing))
-        while not ended.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.shield(ended)
 
     def close(self) -> None:
         """End the thread, when it has done what it was given."""
-        with self._condition:
-            thread = self._thread
-            self._closing = True
-            self._condition.notify()
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._jobs.put(None)
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
-    def _serve(self) -> None:
-        while True:
-            with self._condition:
-                while not self._jobs:
-                    if self._closing:
-                        self._thread = None
-                        return
-                    self._condition.wait()
-                jobs = list(self._jobs)
-                self._jobs.clear()
-            answers: dict[asyncio.AbstractEventLoop, list[tuple[Any, Any, Any]]] = {}
-            for job, future in jobs:
-                result, error = None, None
-                try:
-                    result = job()
-                except BaseException as failure:
-                    error = failure
-                answers.setdefault(future.get_loop(), []).append((future, result, error))
-            for loop, settled in answers.items():
-                with suppress(RuntimeError):  # the loop has ended, and with it its callers
-                    loop.call_soon_threadsafe(_settle, settled)
-            del jobs, answers
+
+def _serve(waiting: SimpleQueue[_Job | None]) -> None:
+    while _do_what_waits(waiting):
+        pass
+
+
+def _do_what_waits(waiting: SimpleQueue[_Job | None]) -> bool:
+    """Do what there is to do, or is next; False after the last of it."""
+    jobs = [waiting.get()]
+    while not waiting.empty():
+        jobs.append(waiting.get())
+    answers: dict[asyncio.AbstractEventLoop, list[tuple[Any, Any, Any]]] = {}
+    for each in jobs:
+        if each is None:
+            break
+        job, future = each
+        result, error = None, None
+        try:
+            result = job()
+        except BaseException as failure:
+            error = failure
+        answers.setdefault(future.get_loop(), []).append((future, result, error))
+    for loop, settled in answers.items():
+        with suppress(RuntimeError):  # the loop has ended, and with it its callers
+            loop.call_soon_threadsafe(_settle, settled)
+    return each is not None
 
 
 def _nothing() -> None:

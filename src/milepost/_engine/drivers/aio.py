@@ -134,6 +134,7 @@ class AsyncDriver:
                             yield show(undelivered.popleft())
                         while not self._ended:
                             self._news.clear()
+                            self.events.woken = False  # before looking: what comes now wakes
                             while undelivered:
                                 yield show(undelivered.popleft())
                             if not self._ended and not await self._wait_for_news(effect.deadline):

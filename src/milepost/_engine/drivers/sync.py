@@ -77,9 +77,12 @@ class SyncDriver:
                 result: R = done.value
                 return result
 
-    def stream(self, program: EffectGenerator[R]) -> Generator[Event, None, R]:
+    def stream(
+        self, program: EffectGenerator[R], show: Callable[[Event], Any] = lambda event: event
+    ) -> Generator[Any, None, R]:
         """Run a generator to its end, and yield its events as they come."""
-        undelivered = self.events.undelivered
+        events = self.events
+        undelivered = events.undelivered
         steps: RunDriver[R] = RunDriver(program, self._pool.ended)
         is_finalizing = sys.is_finalizing  # by then modules may have been emptied
         try:
@@ -90,28 +93,31 @@ class SyncDriver:
                 try:
                     if type(effect) is Start:
                         while undelivered:
-                            yield undelivered.popleft()
+                            yield show(undelivered.popleft())
                         steps.answer = self._start(effect)
                     elif type(effect) is Await:
+                        events.woken = False  # before looking: what comes from here on wakes
                         while undelivered:
-                            yield undelivered.popleft()
+                            yield show(undelivered.popleft())
                         if effect.deadline is None:
                             while (item := self._pool.wait()) is None:
+                                events.woken = False
                                 while undelivered:
-                                    yield undelivered.popleft()
+                                    yield show(undelivered.popleft())
                             steps.answer = self._pool.collect(item)
                         else:
                             while (ended := self._ended_by(effect.deadline)) is None:
+                                events.woken = False
                                 while undelivered:
-                                    yield undelivered.popleft()
+                                    yield show(undelivered.popleft())
                             steps.answer = ended
                     else:
                         while undelivered and type(effect) is Tell:
-                            yield undelivered.popleft()
+                            yield show(undelivered.popleft())
                         steps.answer = self.carry_out(effect)
                     answered = True
                     while undelivered:
-                        yield undelivered.popleft()
+                        yield show(undelivered.popleft())
                 except GeneratorExit:
                     if not is_finalizing():  # no thread runs then that could be waited for
                         steps.abandon(None if answered else effect, Abandoned())
@@ -127,7 +133,7 @@ class SyncDriver:
         except Exception:
             # What was said before the failure still counts.
             while undelivered:
-                yield undelivered.popleft()
+                yield show(undelivered.popleft())
             raise
         except BaseException as failure:
             if isinstance(program, GeneratorType) and program.gi_frame is not None:
@@ -142,7 +148,7 @@ class SyncDriver:
         if steps.reason is not None:
             raise steps.reason
         while undelivered:
-            yield undelivered.popleft()
+            yield show(undelivered.popleft())
         return steps.result
 
     def _wind_up(self, steps: RunDriver[Any]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost._engine.context import langchain_bridge
@@ -36,6 +37,10 @@ class Event(NamedTuple):
     payload: Any
 
 
+_event = partial(tuple.__new__, Event)
+"""`Event(*parts)`, without a call of Python code: there are many tokens."""
+
+
 def _wake_nothing() -> None:
     return None
 
@@ -52,6 +57,7 @@ class EventStream:
         "subgraphs",
         "undelivered",
         "wake",
+        "woken",
     )
 
     def __init__(
@@ -77,6 +83,8 @@ class EventStream:
         """Whether the consumer of `messages` takes models' answers in content blocks."""
         self.wake: Callable[[], None] = _wake_nothing
         """Tells a driver that waits for tasks to look here."""
+        self.woken = False
+        """Whether the driver was told so, and has not looked yet."""
         self.heard: set[str] = set()
         """Ids of the messages that the consumer of `messages` knows."""
         if modes & {"messages", "tools"}:
@@ -111,9 +119,11 @@ class EventStream:
         return not self.modes and self.parent is None
 
     def deliver(self, event: Event) -> None:
-        """Hand an event to the consumer."""
+        """Hand an event to the consumer, from any thread."""
         self.undelivered.append(event)
-        self.wake()
+        if not self.woken:
+            self.woken = True
+            self.wake()
 
     def push(self, event: Event, *, from_child: bool = False) -> None:
         """Deliver an event, from any thread."""
@@ -122,33 +132,34 @@ class EventStream:
         if self.parent is not None:
             self.parent.push(event, from_child=True)
 
-    def push_message(
-        self, event: Event, id: str | None, *, once: bool, from_child: bool = False
-    ) -> None:
-        """Deliver a message; with `once` only where its id was not heard yet."""
-        if "messages" in self.modes and (self.subgraphs or not from_child):
-            known = id in self.heard
-            if not known and id is not None:
-                self.heard.add(id)
-            if not (once and known):
-                self.undelivered.append(event)  # as `deliver` does: there are many tokens
-                self.wake()
-        if self.parent is not None:
-            self.parent.push_message(event, id, once=once, from_child=True)
+    def takers_of_messages(self) -> Iterator[EventStream]:
+        """The streams that a message of this graph goes to: this one, and those around it."""
+        taker: EventStream | None = self
+        while taker is not None:
+            if "messages" in taker.modes and (taker.subgraphs or taker is self):
+                yield taker
+            taker = taker.parent
 
-    def know_messages(self, ids: Iterable[str | None], *, from_child: bool = False) -> None:
+    def know_messages(self, ids: Iterable[str | None]) -> None:
         """Remember messages that need not be streamed."""
         known = [id for id in ids if id is not None]
-        if "messages" in self.modes and (self.subgraphs or not from_child):
-            self.heard.update(known)
-        if self.parent is not None:
-            self.parent.know_messages(known, from_child=True)
+        for taker in self.takers_of_messages():
+            taker.heard.update(known)
 
 
 class RunEvents:
     """Tells a stream what happens in one run."""
 
-    __slots__ = ("config", "keys", "observers", "position", "program", "quiet", "stream")
+    __slots__ = (
+        "_takers",
+        "config",
+        "keys",
+        "observers",
+        "position",
+        "program",
+        "quiet",
+        "stream",
+    )
 
     def __init__(
         self,
@@ -168,6 +179,8 @@ class RunEvents:
         """Whether the stream has no consumer."""
         self.observers: Sequence[RunObserver] = ()
         """Those that follow the steps of the run."""
+        self._takers: tuple[tuple[str, ...], list[EventStream]] | None = None
+        """The namespace that messages come with, and where they go, once there was one."""
 
     def push(self, mode: StreamMode, payload: Any) -> None:
         """Send an event of this graph."""
@@ -266,10 +279,19 @@ class RunEvents:
 
     # -- messages
 
-    def message(self, message: Any, metadata: Mapping[str, Any], *, once: bool) -> None:
+    def message(self, message: Any, metadata: dict[str, Any], *, once: bool) -> None:
         """A message or a piece of one; `once`: only to those who have not heard it."""
-        event = Event(ns_parts(self.position.ns), "messages", (message, dict(metadata)))
-        self.stream.push_message(event, message.id, once=once)
+        if self._takers is None:
+            self._takers = ns_parts(self.position.ns), [*self.stream.takers_of_messages()]
+        ns, takers = self._takers
+        id, event = message.id, _event((ns, "messages", (message, metadata)))
+        for taker in takers:
+            if id not in taker.heard:
+                if id is not None:
+                    taker.heard.add(id)
+            elif once:
+                continue
+            taker.deliver(event)
 
     def message_event(self, event: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
         """The begin, a content block or the end of a message."""
