@@ -190,7 +190,8 @@ class CheckpointAssembler:
             updated_channels=updated,
         )
         if format < SENDS_ARE_A_CHANNEL and row.parent_id:
-            return with_sends(checkpoint, self.pending_writes(row.parent_id, (TASKS,)))
+            sends = self.pending_writes(row.parent_id, lambda write: write.channel == TASKS)
+            return with_sends(checkpoint, sends)
         return checkpoint
 
     def channel(self, manifest: Manifest, channel: str) -> Any:
