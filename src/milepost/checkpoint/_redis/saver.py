@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.write.store import Storer
     from milepost.checkpoint.serde.base import SerializerProtocol
 
-TRAITS: Final = Traits(
-    name="redis", remote=True, settled=(), chain=Bounds(16, 32, 16)
-)
+TRAITS: Final = Traits(name="redis", remote=True, settled=(), chain=Bounds(16, 32, 16))
 _PAGE: Final = 200
 
 
