@@ -68,8 +68,8 @@ def test_no_object_of_a_run_has_more_than_about_twenty_attributes(config):
 
 
 LONG_CHAINS = {
-    # LangGraph's names, each below the other: a shallow saver is the saver of its database, which
-    # is a BaseCheckpointSaver. Between these is one class, with what all savers share.
+    # A shallow saver is an instance of the saver of its database, and programs may rely on it. Of
+    # the four classes all but `SqlSaver`, which has what savers share, have LangGraph's names.
     "milepost.checkpoint.postgres.shallow": 4,
     "milepost.checkpoint.redis.ashallow": 4,
     "milepost.checkpoint.redis.shallow": 4,
