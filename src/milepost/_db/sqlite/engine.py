@@ -181,9 +181,7 @@ class SqliteEngine:
         """Take part in a group commit."""
         return committer.commit(waiting, partial(self.run, write=True))
 
-    def acommit(
-        self, committer: Committer[S], waiting: Waiting[S]
-    ) -> Coroutine[Any, Any, Outcome]:
+    def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Coroutine[Any, Any, Outcome]:
         """`commit`, for use on an event loop; a cancellation waits until it has ended."""
         return self._worker.see_through(partial(self.commit, committer, waiting))
 
