@@ -65,9 +65,9 @@ class TypeRegistry:
 
     def __init__(self) -> None:
         self.writers: dict[type, Writer] = dict(standard.WRITERS)
+        """By exact class. Filled as classes are met; holds only what is allowed."""
         self.models: dict[type, models.Form] = {}
         """How the accelerator writes pydantic models, as their writers do in the brief form."""
-        """By exact class. Filled as classes are met; holds only what is allowed."""
         self.readers: dict[int, Reader] = families.Readers({**standard.READERS, **records.READERS})
         """By extension code."""
         self.by_tag: dict[str, Decode] = {}
