@@ -7,14 +7,14 @@ from pathlib import Path
 
 import test_interrupts_and_updates
 import test_refusals
-import test_steps
+import test_rows_of_steps
 import test_threads_and_subgraphs
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = [
     row.where
     for module in (
-        test_refusals, test_threads_and_subgraphs, test_steps, test_interrupts_and_updates
+        test_refusals, test_threads_and_subgraphs, test_rows_of_steps, test_interrupts_and_updates
     )
     for row in module.ROWS
 ]  # fmt: skip

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +24,8 @@ from milepost.checkpoint._redis.rows import Keys
 from milepost.checkpoint._redis.server import look_at
 from milepost.checkpoint._redis.settings import Settings
 from milepost.checkpoint.memory import InMemorySaver
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.errors import ConnectionUnusableError
 from milepost.graph import START, StateGraph
 from milepost.pregel.remote import RemoteGraph
@@ -69,6 +73,20 @@ def a_serializer_has_no_allowlist(stage: Any) -> None:
 
     saver: Any = InMemorySaver(serde=Own())
     assert saver.with_allowlist([("secret", "Secret")]) is saver
+
+
+@dataclass
+class Order:
+    note: str
+
+
+def a_stored_type_is_not_allowed(stage: Any) -> None:
+    registry = TypeRegistry()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        stored = JsonPlusSerializer(registry=registry).dumps_typed(Order("secret"))
+        only = JsonPlusSerializer(registry=registry, allowed_msgpack_modules=[])
+        assert only.loads_typed(stored) == {"note": "secret"}
 
 
 def a_server_sends_nothing(stage: Any) -> None:
@@ -215,6 +233,13 @@ QUIET_TROUBLE: dict[Callable[[Any], None], list[tuple[str, str, str]]] = {
             "milepost.storage",
             "WARNING",
             "Own has no list of allowed types, so with_allowlist() changes nothing.",
+        )
+    ],
+    a_stored_type_is_not_allowed: [
+        (
+            "milepost.storage",
+            "WARNING",
+            "The stored type 'quiet_trouble:Order' is blocked: it is not allowed.",
         )
     ],
     a_server_sends_nothing: [

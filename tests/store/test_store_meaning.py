@@ -20,6 +20,7 @@ from milepost.errors import (
 from milepost.store._vectors.embeddings import ensure_embeddings
 from milepost.store.base import PutOp, get_text_at_path, tokenize_path
 from milepost.store.memory import InMemoryStore
+from milepost.warnings import MilepostWarning
 
 NS = ("1", "memories")
 
@@ -192,10 +193,11 @@ class TestFields:
         assert model.calls == []
         assert store.search(NS, query="a") == []
 
-    def test_an_index_that_is_not_a_list_is_refused(self, stores):
+    def test_an_index_that_is_a_text_is_taken_for_one_path(self, stores):
         store = stores.open(index=index())
-        with pytest.raises(TypeError, match="list of paths"):
-            store.put(NS, "k", {}, index="text")
+        with pytest.warns(MilepostWarning, match="list of paths"):
+            store.put(NS, "k", {"text": "a", "other": "b"}, index="other")
+        assert [item.score for item in store.search(NS, query="b")] == [pytest.approx(1)]
 
 
 class TestPaths:

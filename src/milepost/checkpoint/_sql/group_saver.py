@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from milepost._db.group_commit import Committer, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Sequence
 
     from milepost._db.engine import GroupEngine
     from milepost.checkpoint._sql.rows import Prepared
@@ -29,6 +29,6 @@ class GroupCommits:
         """Store prepared steps; for each None, or why it was not stored."""
         return self.engine.commit(self._committer, self._committer.add(steps))
 
-    def acommit(self, steps: Sequence[Prepared]) -> Coroutine[Any, Any, Outcome]:
+    async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
         """`commit`, for use on an event loop."""
-        return self.engine.acommit(self._committer, self._committer.add(steps))
+        return await self.engine.acommit(self._committer, self._committer.add(steps))

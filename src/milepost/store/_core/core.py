@@ -200,7 +200,9 @@ class StoreCore(ABC):
 
     def _write(self, op: PutOp) -> Write:
         namespace, key, value, paths, ttl, version = op
-        namespace = namespaces.check_write(namespace)
+        namespace = namespaces.check(namespace)  # in a batch, also one below a reserved root
+        if not namespace:
+            raise namespaces.empty()
         if type(key) is not str or not key.isascii() or "\0" in key:
             key = namespaces.check_key(key)
         if version is not None and (not isinstance(version, int) or isinstance(version, bool)):

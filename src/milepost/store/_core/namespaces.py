@@ -29,15 +29,8 @@ LAST: Final = "\U0010ffff" * 8
 _RESERVED: Final = ("langgraph", "milepost")
 
 
-def check_write(namespace: Any) -> Namespace:
-    """The namespace of a write in a batch: as in LangGraph, also one below a reserved root."""
-    checked = check(namespace)
-    if not checked:
-        raise _empty()
-    return checked
-
-
-def _empty() -> InvalidNamespaceError:
+def empty() -> InvalidNamespaceError:
+    """What a write is told that names none."""
     return InvalidNamespaceError(
         "Namespace cannot be empty: give at least one label, such as ('memories',)."
     )
@@ -54,7 +47,7 @@ def check_put(namespace: Any) -> Namespace:
 def _check_put(namespace: Any) -> Namespace:
     checked = _check(namespace)
     if not checked:
-        raise _empty()
+        raise empty()
     if checked[0] in _RESERVED:
         raise InvalidNamespaceError(
             f'Root label for namespace cannot be "{checked[0]}": it is reserved. Got: {checked}'

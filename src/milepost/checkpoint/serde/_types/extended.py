@@ -68,12 +68,12 @@ class ExtendedRegistry(TypeRegistry):
         if self.strict or not self.only_registered:
             return super().stand_in_decoder(name)
         if name not in self._blocked:
-            message = (
-                f"the stored type {name!r} is blocked, since the list of types that the serializer"
-                " was given does not name it; its values are read as their fields"
+            warn_of(
+                f"The stored type {name!r} is blocked, since the list of types that the serializer "
+                "was given does not name it; its values are read as their fields. Name it in "
+                "allowed_msgpack_modules to read them as they were."
             )
-            warn_of(f"{message}. Name it in allowed_msgpack_modules to read them as they were.")
-            log.warning(log.STORAGE, "%s.", message)
+            log.warning(log.STORAGE, "The stored type '%s' is blocked: it is not allowed.", name)
             self._blocked.add(name)
         return fields_of
 
