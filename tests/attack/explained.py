@@ -75,6 +75,12 @@ def is_explained(span: Span, now: Any) -> str | None:
         return None  # there is no such thread
     if name in BY_REMOVAL:
         removals = [other for other in others if other.operation == "remove"]
+        # What a run has stored is removed from copies of its thread, too.
+        removals += [
+            other
+            for other in now.spans
+            if other.arguments.get("how") == "delete_for_runs" and other.overlaps(since, span.stop)
+        ]
         return None if removals else "nobody removed anything"
     if name in ("ThreadConflict", "UnknownInterruptError"):
         changes = [other for other in others if other.operation in CHANGES]
