@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost._db.sweeper import Sweeper
 from milepost._internal.generators import adrive, drive
@@ -13,6 +13,9 @@ from milepost.store._core.core import StoreCore
 from milepost.store._core.records import IndexConfig, Op, Result, TTLConfig
 from milepost.store._core.tasks import Embed, Group, Program, Progress, RefusedItem, Request
 from milepost.store._vectors.embeddings import Embeddings, ensure_embeddings
+
+if TYPE_CHECKING:
+    from milepost.store._core.engine_core import EngineCore
 
 R = TypeVar("R")
 
@@ -77,12 +80,14 @@ class CoreStore:
     def _carry_out(self, request: Request) -> Any:
         if isinstance(request, Embed):
             return self._embed(request)
-        return self._core.transact(self._engine, request)
+        core: EngineCore = self._core  # type: ignore[assignment] # no other asks for transactions
+        return core.transact(self._engine, request)
 
     def _acarry_out(self, request: Request) -> Awaitable[Any]:
         if isinstance(request, Embed):
             return self._aembed(request)
-        return self._core.atransact(self._engine, request)
+        core: EngineCore = self._core  # type: ignore[assignment]
+        return core.atransact(self._engine, request)
 
     def _embed(self, request: Embed) -> tuple[Sequence[Any], Sequence[Any]]:
         embedder = self._core.embedder

@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
-from milepost._db.migrations import TableSetup
 from milepost._db.operations import Work
 from milepost.checkpoint.serde import _rotation
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, loads_at
@@ -47,7 +46,6 @@ from milepost.store._core.tasks import (
     RefusedItem,
     Search,
     Task,
-    Transact,
     Write,
 )
 from milepost.store._core.ttl import Clock, Lifetimes, Stamps
@@ -110,14 +108,6 @@ class StoreCore(ABC):
         """The only field that is embedded, if it is one: found without a walk."""
 
     # -- what a backend does
-
-    def transact(self, engine: Any, request: Transact | TableSetup) -> Any:
-        """Carry out a request with an engine."""
-        raise NotImplementedError
-
-    async def atransact(self, engine: Any, request: Transact | TableSetup) -> Any:
-        """`transact`, for use on an event loop."""
-        raise NotImplementedError
 
     def single_put(self, group: Group) -> Work[Any] | None:  # noqa: ARG002
         """All that a group asks for, if that is one put which needs no program."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
+from milepost._db.migrations import TableSetup
 from milepost.checkpoint.serde._rotation import Reencrypted
 from milepost.errors import ReindexConflict, VersionConflict
 from milepost.store._core.core import StoreCore
-from milepost.store._core.tasks import Group, Outcome, Program, Progress, RefusedItem
+from milepost.store._core.tasks import Group, Outcome, Program, Progress, RefusedItem, Transact
 from milepost.store._vectors.generations import Unverified
 from milepost.store._vectors.making import (
     Incomplete,
@@ -34,6 +35,14 @@ class EngineCore(StoreCore):
     _ready = False
 
     # -- what a database gives
+
+    @abstractmethod
+    def transact(self, engine: Any, request: Transact | TableSetup) -> Any:
+        """Carry out a request with an engine."""
+
+    @abstractmethod
+    async def atransact(self, engine: Any, request: Transact | TableSetup) -> Any:
+        """`transact`, for use on an event loop."""
 
     @abstractmethod
     def getting_ready(self) -> Program[None]:
