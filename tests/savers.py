@@ -1,6 +1,7 @@
 """Savers that several test modules share."""
 
 import pickle
+from itertools import count
 from typing import Any
 
 from milepost.checkpoint._contract.records import WRITES_IDX_MAP, CheckpointTuple, Place, place_of
@@ -192,3 +193,39 @@ class WholeSaver(BaseCheckpointSaver):
             if parent is not None and (ns, parent) not in kept:
                 checkpoint, metadata, _ = pickle.loads(self.checkpoints[thread_id, ns][id])
                 self.checkpoints[thread_id, ns][id] = pickle.dumps((checkpoint, metadata, None))
+
+
+class SharingSaver(WholeSaver):
+    """Keeps values by version, so that what one checkpoint has whole, all with that version have.
+
+    A copy of a checkpoint has its delta channels whole, under the versions of the original.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared: dict[tuple[str, str, str, int], bytes] = {}
+        self.versions = count(1)
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        thread_id, ns, _ = place_of(config)
+        for channel, value in checkpoint["channel_values"].items():
+            version = checkpoint["channel_versions"][channel]
+            self.shared[thread_id, ns, channel, version] = pickle.dumps(value)
+        return super().put(config, checkpoint, metadata, new_versions)
+
+    def _read(self, place: Place) -> CheckpointTuple:
+        found = super()._read(place)
+        values = found.checkpoint["channel_values"]
+        for channel, version in found.checkpoint["channel_versions"].items():
+            if (value := self.shared.get((*place[:2], channel, version))) is not None:
+                values.setdefault(channel, pickle.loads(value))
+        return found
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        return next(self.versions)
+
+    def copy_thread(self, source: str, target: str) -> None:
+        super().copy_thread(source, target)
+        for (thread_id, *at), value in list(self.shared.items()):
+            if thread_id == source:
+                self.shared[target, *at] = value

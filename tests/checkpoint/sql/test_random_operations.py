@@ -33,7 +33,7 @@ from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
 from milepost.constants import ANSWERS, CHILDREN, INTERRUPT, RESUME
 from milepost.types import Command
-from savers import WholeSaver
+from savers import SharingSaver, WholeSaver
 
 LONG = bool(os.environ.get("MILEPOST_LONG"))
 MOVES = 40 if LONG else 15
@@ -148,17 +148,14 @@ OPERATIONS: dict[str, tuple[float, Any]] = {
     "put after": (1, Side.put_after),
     "put writes": (1, Side.put_writes),
 }
-LEFT_OUT = {"memory": ["copy"]}
-"""A copy has delta channels whole. In memory its original then has them too, which is no harm, but a
-prune keeps fewer checkpoints for it."""
 SILENT = ("prune", "delete run")
 """Operations whose result is no part of what all savers have in common."""
 MEANWHILE = ("look", "prune", "clone")
 """What another saver may do to a thread on which a run is at work."""
 
 
-def drawn(rng: random.Random, changes: Changes, threads: list[str], kind: str) -> Move:
-    names = [name for name in OPERATIONS if name not in LEFT_OUT.get(kind, ())]
+def drawn(rng: random.Random, changes: Changes, threads: list[str]) -> Move:
+    names = list(OPERATIONS)
     if changes.seed % 4 == 1:
         names = ["input", "update", "look"]  # what branches and chains are made of
     [name] = rng.choices(names, [OPERATIONS[name][0] for name in names])
@@ -268,7 +265,10 @@ class Campaign:
         self.savers = savers
         self.rng = random.Random(seed)
         self.changes = Changes(seed)
-        self.whole = Side(WholeSaver(), self.changes)
+        # In memory the value of a delta channel that a replay or a copy stores whole is the
+        # original's too, so that a prune keeps fewer checkpoints for the original.
+        whole = SharingSaver() if savers.kind == "memory" else WholeSaver()
+        self.whole = Side(whole, self.changes)
         self.ours = [savers.open(self.changes, colour) for colour in KINDS[savers.kind]]
         self.observer = savers.open(self.changes)
         """Tells what is there without the memory of those who act."""
@@ -279,7 +279,7 @@ class Campaign:
         """Do one operation on both sides: what comes of it must be the same."""
         rng, changes = self.rng, self.changes
         changes.begin(number)
-        move = drawn(rng, changes, self.threads, self.savers.kind)
+        move = drawn(rng, changes, self.threads)
         if "clone" in (move.name, move.meanwhile):
             self.threads.append(move.new)
         who = rng.randrange(len(self.ours))
