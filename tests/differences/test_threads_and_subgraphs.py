@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 import pytest
-from differing import Row, Rows, State, T, asks, line, outcome, saved, says
+from differing import Row, Rows, State, T, asked, asks, line, outcome, saved, says
 
 ROWS = Rows()
 
@@ -141,6 +141,25 @@ def retried(lib: Any) -> Any:
     )
     saved(lib, builder).invoke({"a": 1}, T)
     return ran
+
+
+@ROWS.differ(
+    "a node waits or fails after a graph that it called has ended, durability `exit`",
+    langgraph=["1?", "2?", "1?"],
+    milepost=["1?", "2?", []],
+)
+def ended_call(lib: Any) -> Any:
+    def ask(state: Any) -> Any:
+        return {"log": [lib.interrupt(f"{state['a']}?")]}
+
+    inner = line(lib, i=ask).compile()
+    graph = saved(lib, line(lib, n=lambda _: {"log": [inner.invoke({"a": a}) for a in (1, 2)]}))
+    found = [graph.invoke({}, T, durability="exit")]
+    for _ in range(2):
+        [one] = found[-1]["__interrupt__"]
+        answer = lib.Command(resume={one.id: "yes"})
+        found.append(graph.invoke(answer, T, durability="exit"))
+    return [one for result in found for one in asked(result) or [[]]]
 
 
 @ROWS.differ("a saver or a store instance in a subgraph", langgraph=0, milepost=3)

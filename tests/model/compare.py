@@ -50,6 +50,8 @@ class Run:
         """Nodes of the graph with a subgraph, at any depth, that has memory of its own."""
         self.resumed: set[str] = set()
         """Where a value was given to an interrupt."""
+        self.called_again: set[tuple[str, str]] = set()
+        """Where a node had begun a second call of its subgraph: the first has ended."""
 
     def observe(self) -> list[dict[str, Any]]:
         """Do everything; one observation for each operation, and the history at the end."""
@@ -73,7 +75,11 @@ class Run:
         seen["trace"] = _by_step(self.built.trace)
         if self.case.serial():
             seen["order"] = [ns for ns, _, phase in self.built.trace if phase == "start"]
-        seen["state"] = self._snapshot(self.state(), nested=True)
+        head = self.state()
+        seen["state"] = self._snapshot(head, nested=True)
+        seen["exit"] = self.durability == "exit"
+        names = [ns.partition("|")[0] for ns, _, _ in self.built.trace if "|1|" in ns]
+        self.called_again |= {(str(head.config), name) for name in names}
         return seen
 
     def _input(self, op: Op, seen: dict[str, Any]) -> None:
@@ -359,8 +365,19 @@ def _one_answer_beside_a_failure(run: Run, op: Op) -> bool:
     return op.kind == "resume" and len(_open(head)) > 1 and any(task.error for task in head.tasks)
 
 
+def _ended_call(run: Run, op: Op) -> bool:
+    """Under `exit` a subgraph that a node has called and that has ended is saved if the node waits
+    or fails after it; in LangGraph it runs again, and asks again what was answered."""
+    if run.durability != "exit" or op.kind not in ("go_on", "resume", "answer"):
+        return False
+    head = run.state()
+    waiting = {(str(head.config), task.name) for task in head.tasks if task.result is None}
+    return bool(waiting & run.called_again)
+
+
 NOT_COMPARED = [
     _abandoned_memory,
+    _ended_call,
     _inferred_after_update,
     _kept_siblings,
     _one_answer_beside_a_failure,
@@ -420,6 +437,23 @@ def a_child_that_never_ran_has_no_state(theirs: dict[str, Any], mine: dict[str, 
 
     strip(theirs["state"])
     strip(mine["state"])
+
+
+def an_ended_call_is_saved_at_exit(theirs: dict[str, Any], mine: dict[str, Any]) -> None:
+    """Under `exit` the state inside a task that waits may be one that has ended; LangGraph's is
+    then that of the run before, or there is none."""
+
+    def strip(theirs: dict[str, Any], mine: dict[str, Any]) -> None:
+        for their, my in zip(theirs["tasks"], mine["tasks"], strict=False):
+            if (state := my["state"]) is None:
+                continue
+            if my["result"] is None and not state["tasks"]:
+                their["state"] = my["state"] = None
+            elif their["state"] is not None:
+                strip(their["state"], state)
+
+    if mine.pop("exit") & theirs.pop("exit"):
+        strip(theirs["state"], mine["state"])
 
 
 def a_failed_subgraph_shows_its_questions(theirs: dict[str, Any], mine: dict[str, Any]) -> None:
@@ -503,6 +537,7 @@ def _together(run: list[Any]) -> list[Any]:
 
 DIFFERENCES = [
     interrupts_of_a_step_are_streamed_together,
+    an_ended_call_is_saved_at_exit,
     only_what_was_answered_runs_again,
     a_child_that_never_ran_has_no_state,
     a_failed_subgraph_shows_its_questions,

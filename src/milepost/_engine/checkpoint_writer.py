@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from milepost._engine.streaming.events import RunEvents
     from milepost._engine.superstep.channel_state import ChannelState
     from milepost._engine.superstep.program import ExecutableGraph, Writer
+    from milepost._engine.superstep.subtasks import Subtasks
     from milepost._engine.thread_writer import ThreadWriter
     from milepost.checkpoint._contract.records import (
         CheckpointMetadata,
@@ -263,13 +265,26 @@ class CheckpointWriter:
         if (thread := self._claimed) is not None:
             thread.fence.waiting = status
 
-    def finish(self, *, succeeded: bool) -> EffectGenerator[None]:
-        """Store what is not stored yet. `succeeded`: nothing waits, and nothing has failed."""
+    def finish(self, subtasks: Subtasks, *, succeeded: bool) -> EffectGenerator[None]:
+        """Store what is not stored yet. `succeeded`: nothing waits, and nothing has failed.
+
+        `subtasks` know the graphs that have ended inside this run.
+        """
         yield from self.store_prepared()
-        if not self.stores_at_exit or (self.position.is_transient and succeeded):
+        if not self.stores_at_exit or self.mid_apply:  # half-applied channels are no state to save
             return
-        if not self.mid_apply:  # half-applied channels are no state to save
-            yield from self._store_at_exit()
+        position = self.position
+        if succeeded and position.is_transient:
+            # Its end is of use only if the task that called it does not end.
+            around = position.parent
+            if around is not None and around.run.checkpoints.thread is self.thread:
+                around.run.subtasks.ended[position.ns] = (around.task, self)
+            return
+        for task, ended in list(subtasks.ended.values()):  # tasks on threads may still call
+            if not task.finished:
+                with suppress(SerdeError):  # it runs again
+                    yield from ended._store_at_exit()
+        yield from self._store_at_exit()
 
     def _store_at_exit(self) -> EffectGenerator[None]:
         """Under `exit`: store the whole result of the run in one commit."""

@@ -198,7 +198,7 @@ class GraphRun:
             return
         checkpoints.set_outcome(outcome)
         try:
-            yield from checkpoints.finish(succeeded=succeeded)
+            yield from checkpoints.finish(self.subtasks, succeeded=succeeded)
             if self.position.parent is not None and self.position.present:
                 pin(self.position, self.channels, self.tasks)
             yield from checkpoints.flush()
@@ -337,7 +337,7 @@ class GraphRun:
         if not tasks:
             return unsaved
         checkpoints, subtasks = self.checkpoints, self.subtasks
-        if subtasks.called:
+        if subtasks.called or subtasks.ended:
             subtasks.begin_step()
         apart = self.program.starts_tasks and self._stores_calls(tasks)
         wait = AWAIT

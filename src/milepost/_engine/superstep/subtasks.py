@@ -1,8 +1,9 @@
-"""Tasks that a running node calls: `@task` functions.
+"""What a running node calls: `@task` functions, and graphs.
 
 A call starts a task of its own beside the node that made it, with an id that depends on the node
 and on how many calls it made before. What the task returns is stored as soon as it is there, so a
-node that runs again from its top finds the results of its finished calls.
+node that runs again from its top finds the results of its finished calls. A graph stores its own
+end, but for `exit`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from milepost.types import MISSING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from milepost._engine.checkpoint_writer import CheckpointWriter
     from milepost._engine.context.task_context import TaskContext
     from milepost._engine.drivers.effects import Spawn, TaskGenerator
     from milepost._engine.drivers.futures import TaskFuture
@@ -33,15 +35,17 @@ class TaskStarter:
 
 
 class Subtasks:
-    """The tasks that running tasks of a run have called."""
+    """The tasks and graphs that running tasks of a run have called."""
 
-    __slots__ = ("_futures", "_lock", "called", "running", "spawn")
+    __slots__ = ("_futures", "_lock", "called", "ended", "running", "spawn")
 
     def __init__(self) -> None:
         self.spawn: Spawn
         """Starts a task; set by the driver of the run."""
         self.called: list[Task] = []
         """Those that were called in this step and had not finished before."""
+        self.ended: dict[str, tuple[Task, CheckpointWriter]] = {}
+        """Under `exit`: graphs that have ended in this step, by namespace, and who called them."""
         self._futures: dict[str, TaskFuture[Any]] = {}
         """Of each of them the latest, by task id."""
         self.running = 0
@@ -56,6 +60,7 @@ class Subtasks:
     def begin_step(self) -> None:
         """Forget what the tasks of the last step have called."""
         self.called = []
+        self.ended = {}
         self._futures = {}
 
     def add(self, task: Task, future: TaskFuture[Any]) -> None:
