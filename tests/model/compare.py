@@ -90,8 +90,9 @@ class Run:
 
     def _resume(self, op: Op, seen: dict[str, Any]) -> None:
         head = self.state()
-        if not _open(head):
+        if not (opened := _open(head)):
             return self._run(op, seen, None, CONFIG)
+        seen["answered"] = sorted({str(one.value) for one in opened.values()})
         self.resumed.add(str(head.config))
         return self._run(op, seen, self.built.library.command(resume=f"yes {op.number}"), CONFIG)
 
@@ -223,12 +224,16 @@ def _open(snapshot: Any) -> dict[str, Any]:
     """What waits for an answer, at any level, by id.
 
     What is inside a task that has ended does not, though its state may still be that of a run
-    before, if the last one saved nothing but its own end.
+    before, if the last one saved nothing but its own end. A task that has failed waits for what is
+    open inside it; LangGraph also lists what it had asked before, though that was answered.
     """
-    opened = {one.id: one for one in snapshot.interrupts}
+    opened: dict[str, Any] = {}
     for task in snapshot.tasks:
-        if task.result is None and hasattr(task.state, "interrupts"):
-            opened |= _open(task.state)
+        if task.result is None:
+            if task.error is None:
+                opened |= {one.id: one for one in task.interrupts}
+            if hasattr(task.state, "interrupts"):
+                opened |= _open(task.state)
     return opened
 
 
