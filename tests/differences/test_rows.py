@@ -25,14 +25,14 @@ ELSEWHERE = {
     "test_iterating_the_storage_gives_the_thread_ids",
     "a subclass of a saver overrides": "checkpoint/test_overridden_savers.py "
     "test_overriding_is_told_once_since_it_costs_the_fence",
-    "`next` and `tasks` while": "model/compare.py a_join_waits_for_the_end_of_the_step",
+    "`next` and `tasks` while": "model/on_purpose.py a_join_waits_for_the_end_of_the_step",
     "a coroutine that a transformer": "stream/test_transformers.py "
     "test_or_fails_the_end_if_asked_to",
     "a step stops in the middle": "model/strategies.py _without_joins",
     "a `Send` of `create_react_agent`": "prebuilt/test_durable_tools.py "
     "test_the_state_is_not_stored_again_with_each_call",
     "replay of the head": "engine/test_replay.py test_a_replay_can_itself_be_replayed",
-    "`checkpointer=True`, first call": "model/compare.py the first call",
+    "`checkpointer=True`, first call": "model/on_purpose.py the first call",
     "`checkpointer=True`, several calls": "engine/test_inner_calls.py "
     "test_tasks_of_a_step_that_follow_one_another_share_it",
 }
