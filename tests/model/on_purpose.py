@@ -171,8 +171,12 @@ def only_what_was_answered_runs_again(theirs: dict[str, Any], mine: dict[str, An
 
 
 def _told(run: list[Any]) -> bool:
+    """Whether something was done in a run: what had ended before it is told as cached."""
     return any(
-        isinstance(update, dict) for part in run if isinstance(part, list) for update in part
+        isinstance(update, dict) and "__metadata__" not in update
+        for part in run
+        if isinstance(part, list)
+        for update in part
     )
 
 
