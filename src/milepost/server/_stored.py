@@ -36,18 +36,10 @@ def stored_state(database: Database, row: ThreadRow, at: Checkpoint) -> ThreadSt
 
 
 def stored_history(
-    database: Database,
-    row: ThreadRow,
-    namespace: str,
-    *,
-    metadata: dict[str, Any] | None,
-    before: str | None,
-    limit: int,
+    database: Database, row: ThreadRow, place: Place, **page: Any
 ) -> Iterator[ThreadState]:
-    """States of a thread, newest first."""
-    place = Place(row.thread_id, namespace, None)
-    end = None if before is None else place._replace(checkpoint_id=before).config()
-    for saved in database.reader.list(place.config(), filter=metadata, before=end, limit=limit):
+    """States of a thread, newest first; `page` has the `filter`, `before` and `limit` of a list."""
+    for saved in database.reader.list(place.config(), **page):
         yield _shown(database, saved, row)
 
 

@@ -109,33 +109,25 @@ def namespaces(call: Call[Empty, Empty]) -> Namespaces:
     return Namespaces(list(inspect.namespaces(call.server.database, call.thread_id)))
 
 
-class StateQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which state, which part of it, and how much of that."""
-
-    checkpoint_id: str | None = None
-    checkpoint_ns: str = ""
-    path: str | None = None
-    limit: Length | None = None
-
-
-@routes.get("/milepost/threads/{thread_id}/state")
-def state(call: Call[Empty, StateQuery]) -> ThreadView:
-    """The state at a checkpoint. Large parts are left out, with the paths to ask for them."""
-    query = call.query
-    return inspect.show(
-        call.server.database,
-        Ref(call.thread_id, query.checkpoint_ns, query.checkpoint_id),
-        path=_path(query.path),
-        limit=call.server.limits.value if query.limit is None else query.limit,
-    )
-
-
 class ChangesQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which state, and how much of each value."""
 
     checkpoint_id: str | None = None
     checkpoint_ns: str = ""
     limit: Length | None = None
+
+
+class StateQuery(ChangesQuery, frozen=True, kw_only=True):
+    """Which state, which part of it, and how much of that."""
+
+    path: str | None = None
+
+
+@routes.get("/milepost/threads/{thread_id}/state")
+def state(call: Call[Empty, StateQuery]) -> ThreadView:
+    """The state at a checkpoint. Large parts are left out, with the paths to ask for them."""
+    path = _path(call.query.path)
+    return inspect.show(call.server.database, _ref(call), path=path, limit=_limit(call))
 
 
 class Changes(msgspec.Struct):
@@ -147,9 +139,8 @@ class Changes(msgspec.Struct):
 @routes.get("/milepost/threads/{thread_id}/changes")
 def changes(call: Call[Empty, ChangesQuery]) -> Changes:
     """What a step has changed: a state against its parent's."""
-    query = call.query
-    after = Ref(call.thread_id, query.checkpoint_ns, query.checkpoint_id)
-    return Changes(bounded_changes(step_changes(call.server.database, after), _limit(call)))
+    changed = step_changes(call.server.database, _ref(call))
+    return Changes(bounded_changes(changed, _limit(call)))
 
 
 class DiffQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,13 +158,10 @@ def diff(call: Call[Empty, DiffQuery]) -> Changes:
     return Changes(bounded_changes(inspect.diff(call.server.database, a, b), _limit(call)))
 
 
-class BlameQuery(msgspec.Struct, frozen=True, kw_only=True):
+class BlameQuery(ChangesQuery, frozen=True, kw_only=True):
     """Which value, in which state."""
 
     path: str
-    checkpoint_id: str | None = None
-    checkpoint_ns: str = ""
-    limit: Length | None = None
 
 
 class Blames(msgspec.Struct):
@@ -185,12 +173,11 @@ class Blames(msgspec.Struct):
 @routes.get("/milepost/threads/{thread_id}/blame")
 def blame(call: Call[Empty, BlameQuery]) -> Blames:
     """Which step, node and run wrote each part of a value."""
-    query = call.query
-    ref = Ref(call.thread_id, query.checkpoint_ns, query.checkpoint_id)
-    path = _path(query.path)
+    path = _path(call.query.path)
     if not path:
         raise refused('path begins with a key of the state: ["messages", 0].')
-    return Blames(bounded_blames(inspect.blame(call.server.database, ref, path), _limit(call)))
+    parts = inspect.blame(call.server.database, _ref(call), path)
+    return Blames(bounded_blames(parts, _limit(call)))
 
 
 class LiveQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,6 +194,10 @@ async def live(call: Call[Empty, LiveQuery]) -> EventStream:
     await run_in_threadpool(server.thread, call.thread_id)
     after = call.request.headers.get("last-event-id") or call.query.after
     return server.streams.response(follow(server, call.thread_id, call.query.checkpoint_ns, after))
+
+
+def _ref(call: Call[Empty, Any]) -> Ref:
+    return Ref(call.thread_id, call.query.checkpoint_ns, call.query.checkpoint_id)
 
 
 def _limit(call: Call[Any, Any]) -> int:
