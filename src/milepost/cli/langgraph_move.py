@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._internal.progress import shown
 from milepost.cli.names import BARE
-from milepost.cli.text import Printer
 from milepost.errors import MilepostError
 
 if TYPE_CHECKING:
@@ -196,20 +195,19 @@ def _registry(options: argparse.Namespace) -> tuple[TypeRegistry, list[str]]:
 
 
 def _conclude(report: Report) -> int:
-    printer = Printer()
-    printer.line(
+    print(
         f"{report.threads} threads: {report.checkpoints} checkpoints and {report.writes} writes"
         " copied and verified."
     )
     if report.items:
-        printer.line(f"{report.items} store items copied and verified.")
+        print(f"{report.items} store items copied and verified.")
     if report.again:
-        printer.line(
+        print(
             f"{report.again} finished tasks of interrupted steps are not recognisable and will run"
             " again; if they are calls of @task functions, name the program with --program."
         )
     for thread_id in report.ahead:
-        printer.line(f"left alone: thread '{thread_id}' has gone on in the target.")
+        print(f"left alone: thread '{thread_id}' has gone on in the target.")
     for reason in report.unreadable:
         print(f"not copied: {reason}", file=sys.stderr)
     return 1 if report.unreadable else 0

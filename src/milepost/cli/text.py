@@ -9,6 +9,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final, TextIO
 
+from milepost.cli.lines import Text, plain_table
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -37,12 +39,7 @@ class Printer:
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Columns as wide as their widest cell."""
-        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-        self.line("  " + self.styled("dim", _row(header, widths)))
-        for row in rows:
-            self.line("  " + _row(row, widths))
-
-
-def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-    return "  ".join(padded).rstrip()
+        cells = [[Text(cell) for cell in row] for row in rows]
+        head, *lines = plain_table(header, cells, [False] * len(header))
+        for line in (self.styled("dim", head), *lines):
+            self.line(f"  {line}")

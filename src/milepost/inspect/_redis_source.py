@@ -11,15 +11,11 @@ from milepost.inspect._sources import PlainSource, collected, row_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from milepost.checkpoint.redis import RedisSaver
     from milepost.inspect._records import Stats, ThreadRow
 
 
 class RedisSource(PlainSource):
     """A saver on Redis. Ids are read without the rows that they name."""
-
-    def __init__(self, saver: RedisSaver) -> None:
-        super().__init__(saver)
 
     def thread_entry(self, thread_id: str) -> ThreadRow | None:
         registry = self._saver._registry
