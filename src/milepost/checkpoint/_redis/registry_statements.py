@@ -81,8 +81,7 @@ class RegistryStatements:
     def drop_claim(self, id: str, token: str, created_at: float | None) -> Calls[int]:
         view = self.view(id)
         entry = yield from view.load()
-        is_claim = entry is not None and entry.head is None and entry.created_at == created_at
-        if entry is None or entry.token != token or not is_claim:
+        if entry is None or entry[:2] != (None, token) or entry.created_at != created_at:
             return 0
         view.entry = None
         return 1

@@ -106,6 +106,29 @@ def parts(field: bytes) -> list[str]:
     return [part.decode() for part in field.split(b"\0")[1:]]
 
 
+# -- rows as the statements of savers say them, without the thread, which comes first
+
+
+def checkpoint_row(
+    ns: str, id: str, parent: Any, complete: int, run_id: Any, *cells: Any
+) -> tuple[bytes, Checkpoint]:
+    frame, kind, metadata, led = cells
+    row = Checkpoint(parent, complete, run_id, kind, led, metadata, frame)
+    return field_of(CHECKPOINT, ns, id), row
+
+
+def blob_row(
+    ns: str, channel: str, version: str, base_channel: Any, base: Any, *rest: Any
+) -> tuple[bytes, Blob]:
+    return field_of(BLOB, ns, channel, version), Blob(base, base_channel, *rest)
+
+
+def write_row(
+    ns: str, id: str, task: str, place: int, channel: str, path: str, base: Any, *rest: Any
+) -> tuple[bytes, Write]:
+    return field_of(WRITE, ns, id, task, str(place)), Write(base, channel, path, *rest)
+
+
 def cell(value: object) -> bytes:
     """A cell as it is stored; NULL as b"", which no other cell is."""
     if value is None:
