@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from milepost._db.operations import Operation, Query
+from milepost._db.operations import rows_of
 from milepost.checkpoint._contract.threads import Wanted
 from milepost.inspect._sources import PlainSource, collected, row_of
 
@@ -62,8 +63,4 @@ class RedisSource(PlainSource):
         return None if seconds is None or seconds < 0 else seconds / 60
 
     def _rows(self, name: str, *values: Any) -> Sequence[Any]:
-        def ask() -> Operation[Sequence[Any]]:
-            rows: Sequence[Any] = yield Query(name, values)
-            return rows
-
-        return self._saver.engine.run(ask, write=False)  # type: ignore[no-any-return]
+        return self._saver.engine.run(partial(rows_of, name, values), write=False)  # type: ignore[no-any-return]

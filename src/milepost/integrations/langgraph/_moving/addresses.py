@@ -97,7 +97,7 @@ def open_theirs(
             _check_tables(execute, "SELECT name FROM pragma_table_info('checkpoints')")
             saver = module.SqliteSaver(connection, serde=serde)
             saver.setup()
-            yield TheirDatabase(saver, execute, ("checkpoints", "writes"))
+            yield TheirDatabase(saver, execute, "writes")
     elif is_postgres(address):
         module = needed("langgraph.checkpoint.postgres", "langgraph-checkpoint-postgres")
         with module.PostgresSaver.from_conn_string(address) as saver:
@@ -115,7 +115,7 @@ def open_theirs(
                     " SELECT *, ''::text AS task_path FROM checkpoint_writes",
                     (),
                 )
-            yield TheirDatabase(saver, execute, ("checkpoints", "checkpoint_writes"))
+            yield TheirDatabase(saver, execute, "checkpoint_writes")
     elif is_redis(address):
         from milepost.integrations.langgraph._moving import redis_database
 
@@ -134,11 +134,6 @@ def their_sealing(serde: Any = None) -> Any:
         raise MissingDependencyError(str(error)) from error
     except ValueError as error:
         raise MilepostError(f"--encrypted: {error}") from error
-
-
-def our_sealing() -> EncryptedSerializer:
-    """Our serializer with the key in MILEPOST_AES_KEY, or else with LangGraph's."""
-    return EncryptedSerializer.from_pycryptodome_aes()
 
 
 def _check_tables(execute: Execute, columns: str) -> None:
@@ -173,24 +168,23 @@ def their_saver(address: str, *, encrypted: bool = False) -> Iterator[Any]:
     serde = their_sealing() if encrypted else None
     if (file := sqlite_file(address)) is not None:
         module = needed("langgraph.checkpoint.sqlite", "langgraph-checkpoint-sqlite")
-        with module.SqliteSaver.from_conn_string(file) as saver:
-            saver.serde = serde or saver.serde
-            saver.setup()
-            yield saver
+        opened = module.SqliteSaver.from_conn_string(file)
     elif is_postgres(address):
         module = needed("langgraph.checkpoint.postgres", "langgraph-checkpoint-postgres")
-        with module.PostgresSaver.from_conn_string(address) as saver:
-            saver.serde = serde or saver.serde
-            saver.setup()
-            yield saver
+        opened = module.PostgresSaver.from_conn_string(address)
     else:
         raise bad_address(address)
+    with opened as saver:
+        saver.serde = serde or saver.serde
+        saver.setup()
+        yield saver
 
 
 @contextmanager
 def our_saver(address: str, *, encrypted: bool = False) -> Iterator[BaseCheckpointSaver[Any]]:
     """milepost's saver at an address."""
-    serde = our_sealing() if encrypted else None
+    # With the key in MILEPOST_AES_KEY, or else with LangGraph's.
+    serde = EncryptedSerializer.from_pycryptodome_aes() if encrypted else None
     if (file := sqlite_file(address)) is not None:
         from milepost.checkpoint.sqlite import SqliteSaver
 
