@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Literal
 
@@ -9,8 +11,9 @@ import msgspec
 from starlette.concurrency import run_in_threadpool
 
 from milepost import inspect
-from milepost.inspect import Change, LogEntry, Ref, ThreadRow, ThreadView
-from milepost.server._changes import bounded_blames, bounded_changes, step_changes
+from milepost.checkpoint._contract.records import place_of
+from milepost.inspect import Blame, Change, Database, LogEntry, Path, Ref, ThreadRow, ThreadView
+from milepost.inspect.parts import limited, load, parent_of, resolve, state_of
 from milepost.server._errors import HttpError, refused
 from milepost.server._live import follow
 from milepost.server._records import Length, Limit, Offset
@@ -167,7 +170,7 @@ class BlameQuery(ChangesQuery, frozen=True, kw_only=True):
 class Blames(msgspec.Struct):
     """Who wrote the parts of a value."""
 
-    parts: list[inspect.Blame]
+    parts: list[Blame]
 
 
 @routes.get("/milepost/threads/{thread_id}/blame")
@@ -221,3 +224,44 @@ def _path(text: str | None) -> tuple[str | int, ...]:
     ):
         raise refused('path must be a JSON list of keys and positions: ["messages", 0].')
     return tuple(path)
+
+
+# -- differences and authorship: values that are too large are left out
+
+
+def step_changes(database: Database, ref: Ref) -> list[Change]:
+    """What a step has changed: a state against its parent's, or against nothing."""
+    saved = resolve(database, ref)
+    parent_id = parent_of(saved)
+    parent = None
+    if parent_id is not None:
+        parent = load(database, place_of(saved.config)._replace(checkpoint_id=parent_id))
+    if parent is None:
+        return inspect.compare({}, state_of(database, saved))
+    return inspect.changes(database, parent, saved)
+
+
+def bounded_changes(changes: Sequence[Change], limit: int) -> list[Change]:
+    """Changes whose values are bounded; of long texts the lines stay, if they are not longer."""
+    return [
+        replace(
+            change,
+            before=_bounded(change.before, change.path, limit),
+            after=_bounded(change.after, change.path, limit),
+            lines=change.lines if _size(change.lines) <= limit else None,
+        )
+        for change in changes
+    ]
+
+
+def bounded_blames(parts: Sequence[Blame], limit: int) -> list[Blame]:
+    """Parts whose values are bounded."""
+    return [replace(part, value=_bounded(part.value, part.path, limit)) for part in parts]
+
+
+def _bounded(data: Any, path: Path, limit: int) -> Any:
+    return limited(data, limit, path or ("",))[0]
+
+
+def _size(lines: Sequence[str] | None) -> int:
+    return sum(map(len, lines or ()))

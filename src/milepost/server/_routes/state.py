@@ -22,8 +22,8 @@ from milepost.server._states import (
     from_snapshot,
     read_state,
     selected,
+    stored_history,
 )
-from milepost.server._stored import stored_history
 
 routes = Routes("Thread state")
 
