@@ -90,6 +90,7 @@ def run_import(options: argparse.Namespace) -> int:
 
 
 def run_export(options: argparse.Namespace) -> int:
+    from milepost._db.addresses import is_redis
     from milepost.integrations.langgraph._adapters.open_steps import NoAdoption
     from milepost.integrations.langgraph._adapters.their_saver_for_ours import ForeignSaver
     from milepost.integrations.langgraph._moving import addresses
@@ -98,7 +99,7 @@ def run_export(options: argparse.Namespace) -> int:
 
     _, called = _registry(options)
     sealed = options.encrypted
-    if addresses.is_redis(options.source):
+    if is_redis(options.source):
         raise addresses.bad_address(options.source)
     addresses.check_exists(options.source)
     with (

@@ -22,6 +22,8 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from milepost._db.redis.commands import literally
+
 CHECKPOINT: Final = b"c"
 BLOB: Final = b"b"
 WRITE: Final = b"w"
@@ -90,7 +92,7 @@ class Keys(NamedTuple):
     @property
     def pattern(self) -> str:
         """Matches every thread's key with rows."""
-        return f"{{{''.join(f'[{c}]' if c in '*?[' else c for c in self.prefix)}:*}}:rows"
+        return f"{{{literally(self.prefix)}:*}}:rows"
 
     def thread_in(self, key: bytes) -> str:
         """The thread whose key with rows this is."""

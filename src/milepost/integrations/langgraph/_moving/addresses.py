@@ -1,4 +1,4 @@
-"""Databases by their addresses: `sqlite:///file.db`, `postgresql://…`, `redis://…`."""
+"""Opens the databases that a move reads and writes, by their addresses."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any, Final
 
+from milepost._db.addresses import is_postgres, is_redis, sqlite_file
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
@@ -28,30 +29,10 @@ from milepost.integrations.langgraph._moving.threads import Source
 from milepost.integrations.langgraph._requirement import needed
 
 _DRIVERS: Final = ("psycopg", "redis")
-_REDIS: Final = ("redis", "rediss", "valkey", "valkeys", "unix")
 
 
 class BadAddressError(MilepostError, ValueError):
     """An address that names no database that we can open."""
-
-
-def sqlite_file(address: str) -> str | None:
-    """The file that an address names; None if it is not one of SQLite's."""
-    scheme, separator, rest = address.partition("://")
-    if not separator or scheme != "sqlite":
-        return None
-    return rest.removeprefix("/") if rest.startswith("/") else rest
-
-
-def is_postgres(address: str) -> bool:
-    """Whether an address is one of PostgreSQL's."""
-    return address.startswith(("postgres://", "postgresql://"))
-
-
-def is_redis(address: str) -> bool:
-    """Whether an address is one of Redis' or Valkey's."""
-    scheme, separator, _ = address.partition("://")
-    return bool(separator) and scheme.removesuffix("+cluster") in _REDIS
 
 
 @contextmanager
