@@ -10,7 +10,8 @@ from moves import move_in, move_out
 from stories import line, says, thread
 from test_moving import Approval, answers
 
-from milepost.integrations.langgraph._moving.addresses import our_saver, sqlite_file, their_saver
+from milepost._db.addresses import sqlite_file
+from milepost.integrations.langgraph._moving.addresses import our_saver, their_saver
 
 pytest.importorskip("langgraph.checkpoint.sqlite")
 

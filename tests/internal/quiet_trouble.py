@@ -161,10 +161,10 @@ def a_trace_policy_fails(stage: Any) -> None:
 def a_request_fails(stage: Any) -> None:
     app = create_app(InMemorySaver(), token=None)
 
-    def check() -> None:
+    def threads(*_: Any) -> None:
         raise Unreachable("secret")
 
-    stage.patch.setattr(app.state.server, "check_database", check)
+    stage.patch.setattr(app.state.server.database.source, "threads", threads)
 
     async def ask() -> Any:
         transport = httpx.ASGITransport(app)

@@ -152,6 +152,12 @@ class BatchableRead(Generic[R]):
         return self._work()
 
 
+def rows_of(sql: str, parameters: Sequence[Any] = ()) -> Operation[list[Any]]:
+    """An operation that is one query."""
+    rows: list[Any] = yield Query(sql, parameters)
+    return rows
+
+
 def without_asking(operation: Operation[R]) -> R | None:
     """What an operation comes to if it has nothing to ask; None if it has."""
     steps = GeneratorDriver(operation)

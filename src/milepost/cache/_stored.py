@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from milepost._internal import log
 from milepost.cache.base import BaseCache, FullKey, ValueT
-from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.errors import SerdeError
 
 MISS: Final = object()
@@ -15,9 +14,6 @@ MISS: Final = object()
 
 class StoredCache(BaseCache[ValueT]):
     """A cache whose entries other programs may have written."""
-
-    def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
-        super().__init__(serde=serde)
 
     def decoded(self, name: FullKey, kind: str, data: bytes) -> Any:
         """The value of an entry; MISS if it cannot be read, so that the node runs.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from milepost._db.redis.commands import Command, Pipeline, Program, Scan, command
+from milepost._db.redis.commands import Command, Pipeline, Program, Scan, command, literally
 from milepost._db.redis.engine import RedisEngine
 from milepost._db.redis.errors import named
 from milepost._internal import log
@@ -103,10 +103,10 @@ class RedisCache(StoredCache[ValueT]):
         return f"{self.prefix}{':'.join(map(_escaped, namespace))}/{_escaped(key)}"
 
     def _patterns(self, namespaces: Sequence[Namespace] | None) -> list[str]:
-        prefix = _literally(self.prefix)
+        prefix = literally(self.prefix)
         if namespaces is None:
             return [f"{prefix}*"]
-        return [f"{prefix}{_literally(':'.join(map(_escaped, ns)))}/*" for ns in namespaces]
+        return [f"{prefix}{literally(':'.join(map(_escaped, ns)))}/*" for ns in namespaces]
 
     def _getting(self, keys: Sequence[FullKey]) -> Program[dict[FullKey, ValueT]]:
         values: dict[FullKey, ValueT] = {}
@@ -157,8 +157,3 @@ def _go_without(method: str, error: SaverError) -> None:
 
 def _escaped(part: str) -> str:
     return quote(part, safe="")
-
-
-def _literally(text: str) -> str:
-    """A text that a pattern matches as it is."""
-    return "".join(f"\\{c}" if c in "*?[]\\" else c for c in text)

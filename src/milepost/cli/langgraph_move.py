@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._internal.progress import shown
 from milepost.cli.names import BARE
-from milepost.cli.text import Printer
 from milepost.errors import MilepostError
 
 if TYPE_CHECKING:
@@ -71,57 +70,43 @@ def register(commands: Any) -> None:
 
 
 def run_import(options: argparse.Namespace) -> int:
-    from milepost.integrations.langgraph._moving.addresses import (
-        open_theirs,
-        our_saver,
-        source_items,
-        target_items,
-        told_plainly,
-    )
+    from milepost.integrations.langgraph._moving import addresses
     from milepost.integrations.langgraph._moving.threads import Route, move_threads
 
     registry, called = _registry(options)
     sealed = options.encrypted
     with (
-        told_plainly(),
-        open_theirs(options.source, registry, encrypted=sealed) as source,
-        our_saver(options.target, encrypted=sealed) as target,
-        our_saver(options.target, encrypted=sealed) as reader,
+        addresses.told_plainly(),
+        addresses.open_theirs(options.source, registry, encrypted=sealed) as source,
+        addresses.our_saver(options.target, encrypted=sealed) as target,
+        addresses.our_saver(options.target, encrypted=sealed) as reader,
     ):
         route = Route(source, target, reader, called=called)
         with shown("import", "checkpoints", quiet=options.quiet) as progress:
             report = move_threads(route, only=options.thread, progress=progress)
     if not options.thread:
-        _move_items(source_items, target_items, options, report)
+        _move_items(addresses.source_items, addresses.target_items, options, report)
     return _conclude(report)
 
 
 def run_export(options: argparse.Namespace) -> int:
+    from milepost._db.addresses import is_redis
     from milepost.integrations.langgraph._adapters.open_steps import NoAdoption
     from milepost.integrations.langgraph._adapters.their_saver_for_ours import ForeignSaver
-    from milepost.integrations.langgraph._moving.addresses import (
-        bad_address,
-        check_exists,
-        is_redis,
-        our_items,
-        our_saver,
-        their_items,
-        their_saver,
-        told_plainly,
-    )
+    from milepost.integrations.langgraph._moving import addresses
     from milepost.integrations.langgraph._moving.sources import OurDatabase
     from milepost.integrations.langgraph._moving.threads import Route, move_threads
 
     _, called = _registry(options)
     sealed = options.encrypted
     if is_redis(options.source):
-        raise bad_address(options.source)
-    check_exists(options.source)
+        raise addresses.bad_address(options.source)
+    addresses.check_exists(options.source)
     with (
-        told_plainly(),
-        our_saver(options.source, encrypted=sealed) as saver,
-        their_saver(options.target, encrypted=sealed) as target,
-        their_saver(options.target, encrypted=sealed) as reader,
+        addresses.told_plainly(),
+        addresses.our_saver(options.source, encrypted=sealed) as saver,
+        addresses.their_saver(options.target, encrypted=sealed) as target,
+        addresses.their_saver(options.target, encrypted=sealed) as reader,
     ):
         route = Route(
             OurDatabase(saver),
@@ -133,7 +118,7 @@ def run_export(options: argparse.Namespace) -> int:
         with shown("export", "checkpoints", quiet=options.quiet) as progress:
             report = move_threads(route, only=options.thread, progress=progress)
     if not options.thread:
-        _move_items(our_items, their_items, options, report)
+        _move_items(addresses.our_items, addresses.their_items, options, report)
     return _conclude(report)
 
 
@@ -196,20 +181,19 @@ def _registry(options: argparse.Namespace) -> tuple[TypeRegistry, list[str]]:
 
 
 def _conclude(report: Report) -> int:
-    printer = Printer()
-    printer.line(
+    print(
         f"{report.threads} threads: {report.checkpoints} checkpoints and {report.writes} writes"
         " copied and verified."
     )
     if report.items:
-        printer.line(f"{report.items} store items copied and verified.")
+        print(f"{report.items} store items copied and verified.")
     if report.again:
-        printer.line(
+        print(
             f"{report.again} finished tasks of interrupted steps are not recognisable and will run"
             " again; if they are calls of @task functions, name the program with --program."
         )
     for thread_id in report.ahead:
-        printer.line(f"left alone: thread '{thread_id}' has gone on in the target.")
+        print(f"left alone: thread '{thread_id}' has gone on in the target.")
     for reason in report.unreadable:
         print(f"not copied: {reason}", file=sys.stderr)
     return 1 if report.unreadable else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from milepost import inspect
 from milepost.cli.plain import plain
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 GRAPH_VARIABLE: Final = "MILEPOST_GRAPH"
-_OPENED: Final = "milepost.database"
 
 
 def database_option(command: F) -> F:
@@ -89,9 +89,7 @@ def opened(
     database: str | None, *, write: bool = False, create: bool = False, serde: Any = None
 ) -> Database:
     """The database of a command; it is closed when the command ends."""
-    from milepost.inspect import open_database
-
-    db = open_database(address(database), write=write, create=create, serde=serde)
+    db = inspect.open_database(address(database), write=write, create=create, serde=serde)
     click.get_current_context().call_on_close(db.close)
     return db
 
@@ -108,12 +106,10 @@ def the_graph(spec: str | None) -> Any:
 
 def graph_or_none(spec: str | None) -> Any:
     """The same; None if none was given and there is no langgraph.json."""
-    from milepost.inspect import load_graph
-
     spec = spec or os.environ.get(GRAPH_VARIABLE)
     if spec is None and Path("langgraph.json").is_file():
         spec = "langgraph.json"
-    return None if spec is None else load_graph(spec)
+    return None if spec is None else inspect.load_graph(spec)
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -138,24 +134,24 @@ def parsed_json(text: str, what: str) -> Any:
         raise click.BadParameter(f"{what} is no JSON: {error}.{hint}") from error
 
 
-def parsed_pairs(pairs: Sequence[str], what: str) -> dict[str, Any]:
-    """Values that were given as KEY=JSON."""
-    found: dict[str, Any] = {}
+def _split(pairs: Sequence[str], form: str) -> Iterator[tuple[str, str]]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise click.BadParameter(f"{what} is KEY=JSON, not '{pair}'.")
-        found[key] = parsed_json(value, f"{what} {key}")
-    return found
+            raise click.BadParameter(f"{form}, not '{pair}'.")
+        yield key, value
+
+
+def parsed_pairs(pairs: Sequence[str], what: str) -> dict[str, Any]:
+    """Values that were given as KEY=JSON."""
+    given = _split(pairs, f"{what} is KEY=JSON")
+    return {key: parsed_json(value, f"{what} {key}") for key, value in given}
 
 
 def parsed_metadata(pairs: Sequence[str]) -> dict[str, Any]:
     """Metadata that was given as KEY=VALUE; a value that is no JSON is a text."""
     found: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise click.BadParameter(f"--metadata is KEY=VALUE, not '{pair}'.")
+    for key, value in _split(pairs, "--metadata is KEY=VALUE"):
         found[key] = value
         with suppress(ValueError):
             found[key] = json.loads(value)
@@ -214,14 +210,13 @@ class ThreadName(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         del param
-        from milepost.inspect import open_database, threads
-
+        given = ctx.params.get("database") or ctx.find_root().params.get("database")
         # A shell waits for this, and an error has no place to be shown.
-        with suppress(Exception), open_database(_completing(ctx)) as db:
+        with suppress(Exception), inspect.open_database(given) as db:
             thread, at, rest = incomplete.partition("@")
             if at:
                 return _checkpoints(db, thread, rest)
-            found = threads(db, search=incomplete or None, limit=50).items
+            found = inspect.threads(db, search=incomplete or None, limit=50).items
             return [
                 CompletionItem(plain(row.thread_id), help=row.status)
                 for row in found
@@ -236,26 +231,17 @@ class Reference(ThreadName):
     name = "ref"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Ref:
-        from milepost.inspect import BadReferenceError, Ref
-
-        if isinstance(value, Ref):
+        if isinstance(value, inspect.Ref):
             return value
         try:
-            return Ref.parse(value)
-        except BadReferenceError as error:
+            return inspect.Ref.parse(value)
+        except inspect.BadReferenceError as error:
             self.fail(str(error), param, ctx)
 
 
-def _completing(ctx: click.Context) -> str | None:
-    given: str | None = ctx.params.get("database") or ctx.find_root().params.get("database")
-    return given
-
-
 def _checkpoints(db: Any, thread: str, rest: str) -> list[CompletionItem]:
-    from milepost.inspect import log, tags
-
-    found = [CompletionItem(f"{thread}@{tag.name}", help="tag") for tag in tags(db, thread)]
-    for entry in log(db, thread, limit=20):
+    found = [CompletionItem(f"{thread}@{tag.name}", help="tag") for tag in inspect.tags(db, thread)]
+    for entry in inspect.log(db, thread, limit=20):
         found.append(CompletionItem(f"{thread}@{entry.checkpoint_id[-8:]}", help=entry.source))
     return [item for item in found if str(item.value).startswith(f"{thread}@{rest}")]
 

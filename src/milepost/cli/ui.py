@@ -6,16 +6,16 @@ import argparse
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
+from milepost import inspect
 from milepost.cli.names import BARE
 from milepost.cli.plain import plain
-from milepost.cli.text import Printer
 
 TOKEN: Final = "MILEPOST_UI_TOKEN"
 """The environment variable that sets the token, for a server that is started again and again."""
@@ -73,75 +73,39 @@ def _port(text: str) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run `milepost ui`."""
-    return serve_ui(
-        options.database or options.db,
-        graphs=options.graph or [spec for spec in (os.environ.get(GRAPH),) if spec],
-        write=options.write,
-        host=options.host,
-        port=options.port,
-        browser=not options.no_browser,
-        hosts=options.allow_host,
-        origins=options.allow_origin,
-    )
-
-
-def serve_ui(
-    database: str | None,
-    *,
-    graphs: Sequence[str] = (),
-    write: bool = False,
-    host: str = "127.0.0.1",
-    port: int | None = None,
-    browser: bool = True,
-    hosts: Sequence[str] = (),
-    origins: Sequence[str] = (),
-) -> int:
     """Serve the page until Ctrl-C; returns the exit status."""
-    from milepost.inspect import load_graphs, open_database
     from milepost.server import create_app  # fails with the command that installs it
+    from milepost.server._guard import is_address
     from milepost.server._serve import address_of, bind, serve
 
+    host, write = options.host, options.write
     found: dict[str, Any] = {}
-    for spec in graphs:
-        found |= load_graphs(spec)
+    for spec in options.graph or [spec for spec in (os.environ.get(GRAPH),) if spec]:
+        found |= inspect.load_graphs(spec)
     token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
-    with open_database(database, write=write) as opened:
+    with inspect.open_database(options.database or options.db, write=write) as opened:
         app = create_app(
             opened,
             token=token,
             graphs=found,
             write=write,
-            hosts=[*hosts, *([] if _is_address(host) else [host])],
-            origins=origins,
+            hosts=[*options.allow_host, *([] if is_address(host) else [host])],
+            origins=options.allow_origin,
         )
-        listening = bind(host, port)
+        listening = bind(host, options.port)
         address = f"{address_of(listening, host)}/?token={token}"
-        printer = Printer()
-        printer.line(plain(f"{opened.url} ({'read and write' if write else 'read only'})"))
-        printer.line(address)
-        if not _is_loopback(host):
+        print(plain(f"{opened.url} ({'read and write' if write else 'read only'})"))
+        print(address)
+        if not (ip_address(host).is_loopback if is_address(host) else host == "localhost"):
             print(
                 f"milepost: {host} can be reached from other machines. Whoever has the token can "
                 "use this server, and nothing is encrypted on the way.",
                 file=sys.stderr,
             )
         sys.stdout.flush()
-        with _opened_in_browser(address if browser else None):
+        with _opened_in_browser(None if options.no_browser else address):
             serve(app, listening)
     return 0
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_loopback(host: str) -> bool:
-    return ip_address(host).is_loopback if _is_address(host) else host == "localhost"
 
 
 @contextmanager

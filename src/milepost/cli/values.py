@@ -113,12 +113,11 @@ def _is_leaf(data: dict[str, Any]) -> bool:
 
 def _branch(label: Text, value: Any, depth: int, full: bool) -> Iterator[Text]:
     if isinstance(value, dict) and isinstance(value.get("content"), str) and "type" in value:
-        rest = {key: one for key, one in value.items() if key not in ("type", "content")}
+        rest = {key: one for key, one in value.items() if key not in ("type", "content", "id")}
         lines = _leaf(value["content"], full, quoted=False)
         yield label + Text(f"  {plain(str(value['type']))}", style="bold") + Text("  ") + lines[0]
         for line in lines[1:]:
             yield Text("  " * (depth + 2)) + line
-        rest = {key: one for key, one in rest.items() if key not in ("id",)}
         if rest:
             yield from tree(rest, depth=depth + 2, full=full)
         return

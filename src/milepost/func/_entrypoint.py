@@ -109,7 +109,6 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
         strict: bool | None = None,
         **kwargs: Unpack[OlderEntrypointNames],
     ) -> None:
-        """`strict` refuses what is most likely a mistake instead of warning of it."""
         self.strictness = Strictness(strict)
         if kwargs:
             older = older_names("entrypoint", kwargs, _OLDER_NAMES, self.strictness)

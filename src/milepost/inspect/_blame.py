@@ -60,16 +60,13 @@ def blame(db: Database, ref: Ref, path: Path) -> list[Blame]:
     return _fields(db, saved, path, key, parts)
 
 
-def _lookup(value: Any, path: Path) -> Any:
-    try:
-        return part_of(value, path)
-    except StateNotFoundError:
-        return _NOTHING
-
-
 def _value(db: Database, saved: CheckpointTuple, path: Path, key: str) -> Any:
     """The value at a path, of which only one key is read."""
-    return _lookup(state_of(db, saved, lambda name: name in (key, ROOT)), path)
+    state = state_of(db, saved, lambda name: name in (key, ROOT))
+    try:
+        return part_of(state, path)
+    except StateNotFoundError:
+        return _NOTHING
 
 
 def _versions(saved: CheckpointTuple, key: str) -> Any:

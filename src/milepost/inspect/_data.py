@@ -146,7 +146,7 @@ def members(value: Any) -> dict[Any, Any] | None:
         return dict(zip(names or range(len(value)), value, strict=True))
     if isinstance(value, (str, bytes, enum.Enum, type)) or value is None:
         return None
-    return _fields_of(value)
+    return fields_of(value)
 
 
 def type_name(value: Any) -> str:
@@ -252,7 +252,7 @@ def _other(value: Any, depth: int) -> Any:
     if isinstance(value, (set, frozenset)):
         items = sorted((_data(member, depth + 1) for member in value), key=repr)
         return {"$type": type_name(value), "items": items}
-    fields = _fields_of(value)
+    fields = fields_of(value)
     if type(value).__name__ in _ROLES and fields is not None and "content" in fields:
         role = getattr(value, "type", None)
         return _message(type(value).__name__, {"type": role, **fields}, depth)
@@ -284,8 +284,17 @@ def _shown(value: Any) -> str:
         return f"<{type(error).__name__} in its repr>"
 
 
-def _fields_of(value: Any) -> dict[str, Any] | None:
-    """The fields of a dataclass, an attrs class or a model."""
+def fields_of(value: Any) -> dict[str, Any] | None:
+    """The fields of a dataclass, an attrs class or a model; None of anything else.
+
+    Args:
+        value: The value.
+
+    Examples:
+        >>> from milepost.inspect.parts import fields_of
+        >>> fields_of(inspect.StoredObject("shop:Order", {"price": 120}))
+        {'name': 'shop:Order', 'payload': {'price': 120}}
+    """
     cls = type(value)
     if dataclasses.is_dataclass(cls):
         names: Sequence[str] = [field.name for field in dataclasses.fields(cls)]

@@ -160,15 +160,11 @@ def aligned(before: Sequence[Any], after: Sequence[Any]) -> Iterator[Pair]:
             None, [_key(before[at]) for at in old], [_key(after[at]) for at in new], autojunk=False
         )
         for _, i, j, k, m in matcher.get_opcodes():
-            yield from _in_turn(old[i:j], new[k:m])
+            yield from zip_longest(old[i:j], new[k:m])
     else:
-        yield from _in_turn(old, new)
+        yield from zip_longest(old, new)
     for at in range(end, 0, -1):
         yield len(before) - at, len(after) - at
-
-
-def _in_turn(old: Sequence[int], new: Sequence[int]) -> Iterator[Pair]:
-    yield from zip_longest(old, new)
 
 
 def _key(value: Any) -> str:

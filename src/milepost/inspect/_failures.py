@@ -56,17 +56,13 @@ def told_plainly(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except (InspectError, ThreadConflict):
+    except (InspectError, ThreadConflict, MissingDependencyError):
         raise
-    except (SerdeError, BrokenChainError) as error:
-        raise DamagedError(f"{what}: {error}") from error
     except _UNREACHABLE as error:
         raise CannotOpenError(f"{what}: {error}") from error
-    except SaverError as error:
-        # Of what is read, only the files themselves can be the cause.
+    except (SerdeError, BrokenChainError, SaverError) as error:
+        # Of other errors of savers, only the files themselves can be the cause.
         raise DamagedError(f"{what}: {error}") from error
-    except MissingDependencyError:
-        raise
     except MilepostError as error:
         raise InspectError(str(error)) from error
     except sqlite3.Error as error:

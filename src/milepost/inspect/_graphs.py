@@ -244,14 +244,11 @@ def attached(graph: Any, db: Database) -> Any:
         >>> inspect.attached(bare, db).get_state({"configurable": {"thread_id": "trip"}}).values
         {'n': 2, 'city': 'Paris'}
     """
-    if not is_langgraph(graph):
-        changes: dict[str, Any] = {"checkpointer": db.saver}
-        if db.store is not None:
-            changes["store"] = db.store
-        return graph.copy(changes)
-    from milepost.integrations.langgraph import as_langgraph, as_langgraph_store
+    saver: Any = db.saver
+    store = db.store
+    if is_langgraph(graph):
+        from milepost.integrations.langgraph import as_langgraph, as_langgraph_store
 
-    changes = {"checkpointer": as_langgraph(db.saver)}
-    if db.store is not None:
-        changes["store"] = as_langgraph_store(db.store)
-    return graph.copy(changes)
+        saver = as_langgraph(saver)
+        store = None if store is None else as_langgraph_store(store)
+    return graph.copy({"checkpointer": saver} | ({} if store is None else {"store": store}))

@@ -21,7 +21,7 @@ from milepost.inspect._diff import common_ends, same
 from milepost.inspect._errors import InspectError, MergeConflictError
 from milepost.inspect._failures import told_plainly
 from milepost.inspect._graphs import attached, records_of, refusing
-from milepost.inspect._reading import id_of, is_internal, resolve
+from milepost.inspect._reading import id_of, is_internal, line_to, resolve
 from milepost.inspect._refs import Ref
 from milepost.types import MISSING
 
@@ -117,8 +117,7 @@ def merge(
     ref = None
     if plan.writes and not dry_run:
         config = {**a.config, "metadata": {"merged": id_of(b)}}
-        made = place_of(graph.update_state(config, plan.writes, as_node, **refusing(graph)))
-        ref = Ref(made.thread_id, made.checkpoint_ns, made.checkpoint_id)
+        ref = Ref(*place_of(graph.update_state(config, plan.writes, as_node, **refusing(graph))))
     return Merged(
         ref, Ref(place.thread_id, place.checkpoint_ns, base_id), plan.taken, plan.combined, shown
     )
@@ -196,25 +195,15 @@ def _equal(one: Any, other: Any) -> bool:
 def _lines(db: Database, a: CheckpointTuple, b: CheckpointTuple) -> tuple[str, list[str]]:
     """The common ancestor, and the ids from there to `b`, both included."""
     place = place_of(a.config)
-    parents = dict(db.source.line(place.thread_id, place.checkpoint_ns))
-    ours = set(_upwards(parents, id_of(a)))
+    ours = set(line_to(db, place, id_of(a)))
     line: list[str] = []
-    for id in _upwards(parents, id_of(b)):
+    for id in line_to(db, place, id_of(b)):
         line.append(id)
         if id in ours:
             return id, line[::-1]
     raise InspectError(
         f"'{id_of(a)}' and '{id_of(b)}' have no common ancestor: it was removed, or there was none."
     )
-
-
-def _upwards(parents: Mapping[str, str | None], id: str) -> list[str]:
-    line: list[str] = []
-    at: str | None = id
-    while at is not None and at in parents:
-        line.append(at)
-        at = parents[at]
-    return line
 
 
 def _values(saver: Any, place: Place) -> dict[str, Any]:

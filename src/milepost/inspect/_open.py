@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from milepost._db.addresses import is_postgres, is_redis
 from milepost.inspect._errors import CannotOpenError
 from milepost.inspect._failures import hidden, told_plainly
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "MILEPOST_DB"
 """The environment variable that names a database."""
-_REDIS: Final = frozenset(("redis", "rediss", "valkey", "valkeys", "unix"))
-"""How an address of Redis begins; `+cluster` may follow."""
 
 
 def open_database(
@@ -52,17 +51,16 @@ def open_database(
             "Which database? Give its address (sqlite:///file.db, a path, postgresql://… or "
             f"redis://…), or set {VARIABLE}."
         )
-    scheme = url.partition("://")[0] if "://" in url else "sqlite"
     with told_plainly(hidden(url)):
-        if scheme in ("postgres", "postgresql"):
+        if is_postgres(url):
             from milepost.inspect._open_postgres import open_postgres
 
             return open_postgres(url, write, create, serde)
-        if scheme.removesuffix("+cluster") in _REDIS:
+        if is_redis(url):
             from milepost.inspect._open_redis import open_redis
 
             return open_redis(url, write, serde)
-        if scheme in ("sqlite", "file"):
+        if "://" not in url or url.startswith(("sqlite://", "file://")):
             from milepost.inspect._open_sqlite import open_sqlite_file
 
             return open_sqlite_file(url, write, create, serde)

@@ -6,7 +6,7 @@ import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost._db.operations import Operation, Query
+from milepost._db.operations import rows_of
 from milepost.errors import MissingDependencyError
 from milepost.inspect._failures import hidden, told_plainly
 from milepost.inspect._opening_parts import langgraphs_or_none, ours, serde_for, store_opener
@@ -73,11 +73,8 @@ def open_postgres(
 
 
 def _has_store(engine: PostgresEngine) -> bool:
-    def ask() -> Operation[bool]:
-        [(table,)] = yield Query("SELECT to_regclass('milepost_items')", ())
-        return table is not None
-
-    return engine.run(ask, write=False)
+    [(table,)] = engine.run(lambda: rows_of("SELECT to_regclass('milepost_items')"), write=False)
+    return table is not None
 
 
 _POSTGRES_COLUMNS: Final = (

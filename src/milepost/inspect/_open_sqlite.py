@@ -10,6 +10,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from milepost._db.addresses import sqlite_file
 from milepost.inspect._errors import CannotOpenError
 from milepost.inspect._failures import told_plainly
 from milepost.inspect._opening_parts import langgraphs_or_none, ours, serde_for, store_opener
@@ -23,18 +24,11 @@ if TYPE_CHECKING:
     from milepost.store.sqlite import SqliteStore
 
 
-def sqlite_path(url: str) -> str:
-    """The file that an address means: sqlite:///relative.db, sqlite:////absolute.db, or a path."""
-    if url.startswith("sqlite://"):
-        rest = url.removeprefix("sqlite://")
-        return rest.removeprefix("/") if rest.startswith("/") else rest
-    return url.removeprefix("file://")
-
-
 def open_sqlite_file(
     url: str, write: bool, create: bool, serde: SerializerProtocol | None
 ) -> Database:
-    path = sqlite_path(url)
+    named = sqlite_file(url)
+    path = url.removeprefix("file://") if named is None else named
     shown = url if "://" in url else f"sqlite:///{path}"
     if not os.path.exists(path):
         if not (write and create):

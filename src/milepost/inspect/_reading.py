@@ -218,6 +218,15 @@ def ancestors(db: Database, saved: CheckpointTuple) -> Iterator[CheckpointTuple]
                 return  # the parent was removed: the line ends here
 
 
+def line_to(db: Database, place: Place, id: str) -> Iterator[str]:
+    """The ids of a checkpoint and of its ancestors, from parent to parent; no rows are read."""
+    parents = dict(db.source.line(place.thread_id, place.checkpoint_ns))
+    at: str | None = id
+    while at is not None and at in parents:
+        yield at
+        at = parents[at]
+
+
 def state_of(
     db: Database, saved: CheckpointTuple, only: Callable[[str], bool] | None = None
 ) -> Any:

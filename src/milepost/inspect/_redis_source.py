@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from milepost._db.operations import Operation, Query
+from milepost._db.operations import rows_of
 from milepost.checkpoint._contract.threads import Wanted
 from milepost.inspect._sources import PlainSource, collected, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from milepost.checkpoint.redis import RedisSaver
     from milepost.inspect._records import Stats, ThreadRow
 
 
 class RedisSource(PlainSource):
     """A saver on Redis. Ids are read without the rows that they name."""
-
-    def __init__(self, saver: RedisSaver) -> None:
-        super().__init__(saver)
 
     def thread_entry(self, thread_id: str) -> ThreadRow | None:
         registry = self._saver._registry
@@ -66,8 +63,4 @@ class RedisSource(PlainSource):
         return None if seconds is None or seconds < 0 else seconds / 60
 
     def _rows(self, name: str, *values: Any) -> Sequence[Any]:
-        def ask() -> Operation[Sequence[Any]]:
-            rows: Sequence[Any] = yield Query(name, values)
-            return rows
-
-        return self._saver.engine.run(ask, write=False)  # type: ignore[no-any-return]
+        return self._saver.engine.run(partial(rows_of, name, values), write=False)  # type: ignore[no-any-return]

@@ -77,7 +77,8 @@ def fork(
     place = place_of(saved.config)
     if graph is not None:
         graph = attached(graph, db)
-        return _ref(graph.update_state(saved.config, dict(values), as_node, **refusing(graph)))
+        made = graph.update_state(saved.config, dict(values), as_node, **refusing(graph))
+        return Ref(*place_of(made))
     if as_node is not None:
         raise InspectError("A node can be named (--as-node) only with its graph (--graph).")
     # Through the reader, which has the manifest of what it has just read: so only what changes is
@@ -130,11 +131,6 @@ def _set(db: Database, place: Place, values: Mapping[str, Any], fence: Fence) ->
         if error is not None:
             raise error
     return Ref(place.thread_id, place.checkpoint_ns, after["id"])
-
-
-def _ref(config: RunnableConfig) -> Ref:
-    place = place_of(config)
-    return Ref(place.thread_id, place.checkpoint_ns, place.checkpoint_id)
 
 
 def answer(

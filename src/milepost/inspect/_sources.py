@@ -14,6 +14,7 @@ from milepost.checkpoint._contract.names import time_of
 from milepost.checkpoint._contract.records import place_of
 from milepost.checkpoint._contract.threads import ThreadInfo, Wanted
 from milepost.checkpoint._sql.threads.registry import Search
+from milepost.inspect._reading import id_of, parent_of
 from milepost.inspect._records import Page, Stats, ThreadRow, ThreadSize
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class PlainSource(Source):
             info = self._saver.get_thread(thread_id)
             return None if info is None else row_of(info)
         listed = self._saver.list({"configurable": {"thread_id": thread_id}})
-        ids = [place_of(found.config).checkpoint_id or "" for found in listed]
+        ids = [id_of(found) for found in listed]
         if not ids:
             return None
         return ThreadRow(
@@ -150,19 +151,11 @@ class PlainSource(Source):
 
     def line(self, thread_id: str, ns: str) -> list[tuple[str, str | None]]:
         config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}
-        found = [
-            (
-                place_of(one.config).checkpoint_id or "",
-                None if one.parent_config is None else place_of(one.parent_config).checkpoint_id,
-            )
-            for one in self._saver.list(config)
-        ]
-        return sorted(found)
+        return sorted((id_of(one), parent_of(one)) for one in self._saver.list(config))
 
     def _ids(self, thread_id: str, ns: str) -> Iterable[str]:
         config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}
-        for found in self._saver.list(config):
-            yield place_of(found.config).checkpoint_id or ""
+        return map(id_of, self._saver.list(config))
 
     def ids(self, thread_id: str, ns: str, begin: str, limit: int) -> list[str]:
         return list(islice((i for i in self._ids(thread_id, ns) if i.startswith(begin)), limit))

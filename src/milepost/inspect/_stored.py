@@ -55,14 +55,11 @@ class StoredObject:
         payload = self.payload
         if isinstance(payload, list) and len(payload) == 4 and isinstance(payload[0], dict):
             # An unusual pydantic model: fields, names of those that were given, extra, private.
-            return {**payload[0], **(payload[2] or {})} if _is_extra(payload[2]) else None
+            is_extra = payload[2] is None or isinstance(payload[2], dict)
+            return {**payload[0], **(payload[2] or {})} if is_extra else None
         if isinstance(payload, dict) and all(isinstance(key, str) for key in payload):
             return payload
         return None
-
-
-def _is_extra(value: Any) -> bool:
-    return value is None or isinstance(value, dict)
 
 
 class _DataReaders(families.Readers):

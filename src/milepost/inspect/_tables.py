@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from milepost._db.operations import Operation, Query
+from milepost._db.operations import rows_of
 from milepost.checkpoint._contract.threads import Wanted
 from milepost.inspect._records import Page, Stats, ThreadRow
 from milepost.inspect._sources import LAST, Source, collected, row_of
@@ -131,10 +132,5 @@ class SqlSource(TableSource):
         return row_of(found[0]) if found and found[0].thread_id == thread_id else None
 
     def _rows(self, sql: str, *values: Any) -> Sequence[Any]:
-        placed = self._saver.dialect.placed(sql)
-
-        def ask() -> Operation[Sequence[Any]]:
-            rows: Sequence[Any] = yield Query(placed, values)
-            return rows
-
-        return self._saver.engine.run(ask, write=False)
+        query = partial(rows_of, self._saver.dialect.placed(sql), values)
+        return self._saver.engine.run(query, write=False)

@@ -150,18 +150,9 @@ def show(db: Database, ref: Ref, *, path: Path = (), limit: int | None = None) -
             raise no_such_thread(db, ref.thread_id)
         if saved is None:
             return ThreadView(
-                row.thread_id,
-                "",
-                None,
-                None,
-                row.status,
-                {},
-                (),
-                (),
-                (),
-                {},
-                without_tags(row.metadata),
-                None,
+                *(row.thread_id, "", None, None, row.status, {}, (), (), (), {}),
+                thread_metadata=without_tags(row.metadata),
+                created_at=None,
                 bytes=row.bytes,
                 checkpoints=row.checkpoints,
             )

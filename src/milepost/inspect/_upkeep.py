@@ -309,8 +309,7 @@ def salvage(db: Database, thread_id: str) -> list[SalvagedState]:
     """
     with told_plainly(db.url):
         found = _saver(db, "salvage", "salvage", reader=True).salvage(thread_id)
-    if not found:
-        with told_plainly(db.url):
+        if not found:
             check_threads_exist(db, [thread_id])
     return [
         SalvagedState(
@@ -393,11 +392,10 @@ def check_threads(
 
     for thread_id in matching(db) if thread_ids is None else thread_ids:
         found = dry_run(db.saver, threads=[thread_id], graph=graph)
-        said = dict.fromkeys(f"{_where(one)}{one.error}" for one in found.failures)
+        said = dict.fromkeys(
+            str(one.error) if one.channel is None else f"key '{one.channel}': {one.error}"
+            for one in found.failures
+        )
         if not found.complete and not said:
             said["it cannot be read to its end"] = None
         yield Checked(thread_id, "; ".join(said) or None)
-
-
-def _where(failure: Any) -> str:
-    return f"key '{failure.channel}': " if failure.channel is not None else ""

@@ -4,7 +4,7 @@ The functions of `milepost.inspect` answer whole questions. A face of its own, s
 needs their parts: how a checkpoint is found and read, what a graph is, how errors are told.
 """
 
-from milepost.inspect._data import limited
+from milepost.inspect._data import fields_of, limited
 from milepost.inspect._failures import told_plainly
 from milepost.inspect._graphs import is_langgraph, records_of, refusing
 from milepost.inspect._log import step_at
@@ -15,6 +15,7 @@ from milepost.inspect._upkeep import check_threads_exist
 
 __all__ = [
     "check_threads_exist",
+    "fields_of",
     "id_of",
     "is_langgraph",
     "limited",

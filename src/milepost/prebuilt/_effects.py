@@ -9,9 +9,6 @@ import inspect
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, TypeVar
 
-from milepost.prebuilt import _requirement  # noqa: F401
-
-# isort: split
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from milepost._internal.dataclass_tools import record

@@ -1,4 +1,4 @@
-"""Says what to install where LangChain is missing. Imported before anything of LangChain."""
+"""Says what to install where LangChain is missing. Imported first by `_agent` and `_tools`."""
 
 from __future__ import annotations
 

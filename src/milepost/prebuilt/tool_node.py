@@ -1,6 +1,5 @@
 """ToolNode, and what tools are given by it."""
 
-from milepost.prebuilt._tools.condition import tools_condition
 from milepost.prebuilt._tools.errors import (
     INVALID_TOOL_NAME_ERROR_TEMPLATE,
     TOOL_CALL_ERROR_TEMPLATE,
@@ -12,6 +11,7 @@ from milepost.prebuilt._tools.errors import (
 # LangGraph's tests import the next one by this name.
 from milepost.prebuilt._tools.errors import handled_types as _infer_handled_types  # noqa: F401
 from milepost.prebuilt._tools.injection import InjectedState, InjectedStore
+from milepost.prebuilt._tools.inputs import tools_condition
 from milepost.prebuilt._tools.node import ToolNode
 from milepost.prebuilt._tools.outputs import msg_content_output
 from milepost.prebuilt._tools.request import (

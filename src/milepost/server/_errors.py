@@ -64,9 +64,5 @@ def as_http_error(error: Exception) -> HttpError | None:
         return HttpError(422, "Something that was sent is nested too deeply.")
     for kind, status in _STATUSES:
         if isinstance(error, kind):
-            return HttpError(status, _text(error))
+            return HttpError(status, str(error) or type(error).__name__)
     return None
-
-
-def _text(error: Exception) -> str:
-    return str(error) or type(error).__name__

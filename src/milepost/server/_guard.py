@@ -127,9 +127,7 @@ class Guard:
 
     def _is_our_host(self, host: str) -> bool:
         name = _host_name(host)
-        return name is not None and (
-            name == "localhost" or name in self._hosts or _is_address(name)
-        )
+        return name is not None and (name == "localhost" or name in self._hosts or is_address(name))
 
     def _may_call(self, origin: str, host: str) -> bool:
         if origin in self._rules.origins or "*" in self._rules.origins:
@@ -223,7 +221,8 @@ def _host_name(host: str) -> str | None:
     return parts.hostname
 
 
-def _is_address(name: str) -> bool:
+def is_address(name: str) -> bool:
+    """Whether a host is named by its IP address."""
     try:
         ip_address(name)
     except ValueError:

@@ -110,22 +110,37 @@ class Page:
         return Response(self.body, media_type=JSON, headers=headers)
 
 
+class RouteOptions(TypedDict, total=False):
+    """What a route says besides its annotation."""
+
+    writes: bool
+    """Whether it changes anything: refused unless the server may write."""
+    status: int
+    """Of a success; 200 by default."""
+    answer: Any
+    """What it answers, where the function returns a response of its own."""
+    is_partial: bool
+    """Whether the client may ask for some fields of the answer only."""
+
+
 class Operation(BaseRoute):
     """A method of a path, and the function that answers it."""
 
-    def __init__(self, method: str, path: str, handler: Handler, tag: str, options: Options):
+    def __init__(
+        self, method: str, path: str, handler: Handler, tag: str, **options: Unpack[RouteOptions]
+    ) -> None:
         self.method = method
         self.path = path
         self.handler = handler
         self.tag = tag
-        self.writes = options.writes
-        self.status = options.status
-        self.is_partial = options.is_partial
+        self.writes = options.get("writes", False)
+        self.status = options.get("status", 200)
+        self.is_partial = options.get("is_partial", False)
         hints = get_type_hints(handler)
         self.body, self.query = cast(
             "tuple[type[msgspec.Struct], type[msgspec.Struct]]", get_args(hints["call"])
         )
-        self.answer: Any = options.answer or hints["return"]
+        self.answer: Any = options.get("answer") or hints["return"]
         self.streams = hints["return"] is EventStream
         self._segments = path.encode().split(b"/")
         self._lists = {
@@ -210,28 +225,6 @@ def error_response(error: Exception, route: Operation | None = None) -> Response
     return Response(encode({"detail": known.detail}), status_code=known.status, media_type=JSON)
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a route says besides its annotation."""
-
-    writes: bool = False
-    """Whether it changes anything: refused unless the server may write."""
-    status: int = 200
-    answer: Any = None
-    """What it answers, where the function returns a response of its own."""
-    is_partial: bool = False
-    """Whether the client may ask for some fields of the answer only."""
-
-
-class RouteOptions(TypedDict, total=False):
-    """The same, as keywords."""
-
-    writes: bool
-    status: int
-    answer: Any
-    is_partial: bool
-
-
 class Routes:
     """The routes of one part of the API."""
 
@@ -243,8 +236,7 @@ class Routes:
         """Let the function that follows answer this method of this path."""
 
         def add(handler: H) -> H:
-            made = Operation(method, path, handler, self.tag, Options(**options))
-            self.operations.append(made)
+            self.operations.append(Operation(method, path, handler, self.tag, **options))
             return handler
 
         return add

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from milepost.inspect import Database, ThreadRow
     from milepost.server._routing import Operation
-    from milepost.store.base import BaseStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +74,6 @@ class Server:
         """End the runs that are going on."""
         await self.runs.aclose()
 
-    def check_database(self) -> None:
-        """Ask the database something; raises if it does not answer."""
-        inspect.threads(self.database, limit=1)
-
-    @property
-    def store(self) -> BaseStore | None:
-        store: BaseStore | None = self.database.store
-        return store
-
-    def store_to_write(self) -> BaseStore | None:
-        """The same; its tables are made if there are none."""
-        store: BaseStore | None = self.database.store_to_write()
-        return store
-
     # -- threads
 
     def find_thread(self, thread_id: str) -> ThreadRow | None:
@@ -117,9 +102,6 @@ class Server:
                 self.threads.delete(row.thread_id)
 
     # -- graphs
-
-    def graph_of_assistant(self, name: str) -> Any:
-        return self.graph(self.assistants.get(name).graph_id)
 
     def graph(self, graph_id: str) -> Any:
         """A graph; raises a 404 if there is none."""

@@ -7,7 +7,6 @@ page is shown (`milepost.inspect.as_data`) says more about types, and is not mea
 from __future__ import annotations
 
 import base64
-import dataclasses
 import enum
 import math
 from collections import deque
@@ -18,6 +17,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from milepost.inspect import StoredObject
+from milepost.inspect.parts import fields_of
 from milepost.types import Interrupt as OurInterrupt
 
 _DEEPEST: Final = 200
@@ -70,7 +70,7 @@ def _other(value: Any, depth: int) -> Any:
         return str(value)
     if isinstance(value, BaseException):
         return repr(value)
-    fields = _fields(value)
+    fields = fields_of(value)
     if fields is None:
         return repr(value)
     role = getattr(value, "type", None)
@@ -90,18 +90,6 @@ def _stored(value: StoredObject, depth: int) -> Any:
     name = value.name.rpartition(":")[2].removesuffix("Chunk").removesuffix("Message").lower()
     role = {"type": name} if name in _ROLES and "content" in fields else {}
     return {**role, **{_key(key): _plain(one, depth + 1) for key, one in fields.items()}}
-
-
-def _fields(value: Any) -> dict[str, Any] | None:
-    cls = type(value)
-    if dataclasses.is_dataclass(cls):
-        return {field.name: getattr(value, field.name, None) for field in dataclasses.fields(cls)}
-    if isinstance(getattr(cls, "model_fields", None), Mapping):
-        extra = getattr(value, "__pydantic_extra__", None) or {}
-        return {name: getattr(value, name, None) for name in (*cls.model_fields, *extra)}
-    if (attributes := getattr(cls, "__attrs_attrs__", None)) is not None:
-        return {one.name: getattr(value, one.name, None) for one in attributes}
-    return None
 
 
 def _key(key: Any) -> str:

@@ -91,7 +91,6 @@ class GraphRunStream(_RunStream):
     def __init__(
         self, graph_iter: Iterator[Any] | None, mux: StreamMux, *, wire_pump: bool = True
     ) -> None:
-        """`graph_iter` gives the parts of the run; None for a graph inside another run."""
         super().__init__(mux)
         self._graph_iter = graph_iter
         if wire_pump:
@@ -226,7 +225,6 @@ class AsyncGraphRunStream(_RunStream):
     def __init__(
         self, graph_aiter: AsyncIterator[Any] | None, mux: StreamMux, *, wire_pump: bool = True
     ) -> None:
-        """`graph_aiter` gives the parts of the run; None for a graph inside another run."""
         super().__init__(mux)
         self._graph_aiter = graph_aiter
         self._progress = asyncio.Condition()

@@ -37,7 +37,6 @@ class StreamChannel(Generic[T]):
     """
 
     def __init__(self, name: str | None = None, *, maxlen: int | None = None) -> None:
-        """`maxlen` is checked and has no effect: a consumer that drives the run bounds the rest."""
         if maxlen is not None and maxlen <= 0:
             raise ValueError(f"maxlen must be a positive int or None, not {maxlen!r}.")
         self.name = name

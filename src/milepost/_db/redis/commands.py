@@ -130,6 +130,11 @@ class Scan(NamedTuple):
     match: bytes
 
 
+def literally(text: str) -> str:
+    """A text that a pattern of keys matches as it is."""
+    return "".join(f"\\{c}" if c in "*?[]\\^" else c for c in text)
+
+
 Effect: TypeAlias = Command | Pipeline | RunScript | Waited | Everywhere | Scan | Pause
 R = TypeVar("R")
 Program: TypeAlias = Generator[Effect, Any, R]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.operations import ConditionalInsert, Execute, GuardedBatch
 from milepost.checkpoint._redis.rows import (
@@ -12,10 +13,14 @@ from milepost.checkpoint._redis.rows import (
     WRITE,
     Blob,
     Checkpoint,
+    Row,
     Write,
+    blob_row,
     cell,
+    checkpoint_row,
     field_of,
     pack,
+    write_row,
 )
 
 if TYPE_CHECKING:
@@ -88,24 +93,13 @@ def _guard(step: Step, changes: list[Argument], name: str, given: Sequence[Any])
 
 
 def _change(step: Step, changes: list[Argument], name: str, given: Sequence[Any]) -> None:
-    if name == "add_checkpoint":
-        _, ns, id, parent, complete, run_id, frame, kind, metadata, led = given
-        row = Checkpoint(parent, complete, run_id, kind, led, metadata, frame)
-        changes += ["S", field_of(CHECKPOINT, ns, id), pack(row)]
-        if ns == "":
-            step.head = max(step.head or "", id)
-    elif name == "add_blob":
-        _, ns, channel, version, base_channel, base, *rest = given
-        blob = Blob(base, base_channel, *rest)
-        changes += ["N", field_of(BLOB, ns, channel, version), pack(blob)]
-    elif name in ("add_write", "replace_write"):
-        _, ns, id, task, place, channel, path, base, kind, data = given
-        how = "N" if name == "add_write" else "S"
-        changes += [
-            how,
-            field_of(WRITE, ns, id, task, str(place)),
-            pack(Write(base, channel, path, kind, data)),
-        ]
+    if name in _ADDING:
+        how, made = _ADDING[name]
+        _, *cells = given
+        place, row = made(*cells)
+        changes += [how, place, pack(row)]
+        if name == "add_checkpoint" and cells[0] == "":
+            step.head = max(step.head or "", cells[1])
     elif name == "compact_blob":
         channel, base, data, _, *key = given
         changes += _cells(field_of(BLOB, *key), Blob, base=base, base_channel=channel, level=0)
@@ -117,6 +111,15 @@ def _change(step: Step, changes: list[Argument], name: str, given: Sequence[Any]
         assert name == "count_writes", name
         kind, metadata, _, *key = given
         changes += _cells(field_of(CHECKPOINT, *key), Checkpoint, kind=kind, metadata=metadata)
+
+
+_ADDING: Final[dict[str, tuple[str, Callable[..., tuple[bytes, Row]]]]] = {
+    "add_checkpoint": ("S", checkpoint_row),
+    "add_blob": ("N", blob_row),
+    "add_write": ("N", write_row),
+    "replace_write": ("S", write_row),
+}
+"""How a row is stored (`scripts.py`), and what makes it of a statement's parameters."""
 
 
 def _cells(key: bytes, row: Any, **cells: Any) -> list[Argument]:

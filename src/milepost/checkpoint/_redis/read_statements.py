@@ -32,7 +32,6 @@ class ReadStatements:
     """Each method answers the statement of its name."""
 
     def __init__(self, tables: Tables) -> None:
-        self._tables = tables
         self.view = tables.view
 
     # -- reading
@@ -62,6 +61,11 @@ class ReadStatements:
             found.append((id, task, int(place), row))
         return found
 
+    def _latest(self, view: ThreadView, ns: str) -> Calls[str | None]:
+        """The latest checkpoint of a graph: of the root graph, the head."""
+        head = (yield from view.head()) if ns == "" else None
+        return head if head is not None else (yield from view.newest(ns))
+
     def _next(
         self, view: ThreadView, ns: str, ids: Sequence[str]
     ) -> Calls[dict[str, tuple[str, Checkpoint]]]:
@@ -84,8 +88,7 @@ class ReadStatements:
         answer: Rows = []
         cells: tuple[Any, ...]
         if cp is None:
-            head = (yield from view.head()) if ns == "" else None
-            cp = head if head is not None else (yield from view.newest(ns))
+            cp = yield from self._latest(view, ns)
         if cp is not None:
             first = field_of(CHECKPOINT, ns, cp)
             row = (yield from view.follow([first])).get(first)
@@ -155,8 +158,7 @@ class ReadStatements:
         view = self.view(id)
         entry = yield from view.load()
         if cp is None:
-            head = (yield from view.head()) if ns == "" else None
-            cp = head if head is not None else (yield from view.newest(ns))
+            cp = yield from self._latest(view, ns)
         if cp is None:
             return []
         found = yield from view.follow([field_of(CHECKPOINT, ns, cp)], parents=True)
@@ -196,19 +198,19 @@ class ReadStatements:
         found = yield from self.view(id).range(CHECKPOINT, first="\1", limit=1)
         return [(parts(field)[0],) for field in found]
 
-    def page_of_graph(self, id: str, ns: str, end: str, limit: int) -> Calls[Rows]:
+    def page_of_graph(
+        self, id: str, ns: str, end: str, limit: int, run: str | None = None
+    ) -> Calls[Rows]:
+        before, most = None if end == _NEVER else end, limit if run is None else None
         fields = yield from self.view(id).range(
-            CHECKPOINT, ns, before=None if end == _NEVER else end, limit=limit, backwards=True
+            CHECKPOINT, ns, before=before, limit=most, backwards=True
         )
-        return (yield from self._listed_rows(id, fields))
+        return (yield from self._listed_rows(id, fields, run))[:limit]
 
     def page_of_graph_and_run(
         self, run: str, id: str, ns: str, end: str, limit: int
     ) -> Calls[Rows]:
-        fields = yield from self.view(id).range(
-            CHECKPOINT, ns, before=None if end == _NEVER else end, backwards=True
-        )
-        return (yield from self._listed_rows(id, fields, run))[:limit]
+        return (yield from self.page_of_graph(id, ns, end, limit, run))
 
     def page_of_thread(
         self, id: str, cp: str, _cp: str, ns: str, limit: int, run: str | None = None
@@ -218,9 +220,8 @@ class ReadStatements:
         wanted = [
             field_of(CHECKPOINT, graph, one) for one, graph in keys if (one, graph) < (cp, ns)
         ]
-        if run is None:
-            return (yield from self._listed_rows(id, wanted[:limit]))
-        return (yield from self._listed_rows(id, wanted, run))[:limit]
+        some = wanted[:limit] if run is None else wanted
+        return (yield from self._listed_rows(id, some, run))[:limit]
 
     def page_of_thread_and_run(
         self, run: str, id: str, cp: str, _cp: str, ns: str, limit: int

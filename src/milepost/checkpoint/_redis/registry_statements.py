@@ -49,7 +49,9 @@ class RegistryStatements:
     def load_entry(self, id: str, head: Any, epoch: int, *rest: Any) -> Calls[int]:
         return (yield from self.new_thread(id, head, None, epoch, *rest))
 
-    def _change(self, id: str, wanted: Callable[[Entry], bool], **values: Any) -> Calls[int]:
+    def _change(
+        self, id: str, wanted: Callable[[Entry], bool] = lambda _: True, /, **values: Any
+    ) -> Calls[int]:
         """Change an entry that is as it should be."""
         view = self.view(id)
         entry = yield from view.load()
@@ -62,17 +64,17 @@ class RegistryStatements:
         self, head: str | None, token: str | None, status: str, now: float, id: str
     ) -> Calls[int]:
         changed = {"head": head, "token": token, "status": status, "updated_at": now}
-        return (yield from self._change(id, _any, **changed))
+        return self._change(id, **changed)
 
     def new_epoch(self, head: str | None, epoch: int, id: str) -> Calls[int]:
-        return (yield from self._change(id, _any, head=head, epoch=epoch))
+        return self._change(id, head=head, epoch=epoch)
 
     def take_lease(self, token: str, now: float, id: str) -> Calls[int]:
         changed = {"token": token, "status": "running", "updated_at": now}
-        return (yield from self._change(id, _any, **changed))
+        return self._change(id, **changed)
 
     def renew_lease(self, now: float, id: str) -> Calls[int]:
-        return (yield from self._change(id, lambda e: e.status == "running", updated_at=now))
+        return self._change(id, lambda e: e.status == "running", updated_at=now)
 
     def end_lease(self, status: str, id: str, token: str) -> Calls[int]:
         head = yield from self.view(id).head()
@@ -81,8 +83,7 @@ class RegistryStatements:
     def drop_claim(self, id: str, token: str, created_at: float | None) -> Calls[int]:
         view = self.view(id)
         entry = yield from view.load()
-        is_claim = entry is not None and entry.head is None and entry.created_at == created_at
-        if entry is None or entry.token != token or not is_claim:
+        if entry is None or entry[:2] != (None, token) or entry.created_at != created_at:
             return 0
         view.entry = None
         return 1
@@ -91,20 +92,20 @@ class RegistryStatements:
         def is_claim(entry: Entry) -> bool:
             return entry.token == token and entry.head is None
 
-        return (yield from self._change(id, is_claim, token=None, status="idle"))
+        return self._change(id, is_claim, token=None, status="idle")
 
     def create_claimed(self, now: float, id: str) -> Calls[int]:
         def is_claimed(e: Entry) -> bool:
             return e.head is None and e.token is not None and e.status == "running"
 
-        return (yield from self._change(id, is_claimed, created_at=now))
+        return self._change(id, is_claimed, created_at=now)
 
     def describe_thread(self, owner: str | None, metadata: str, id: str) -> Calls[int]:
-        return (yield from self._change(id, _any, owner=owner, metadata=metadata))
+        return self._change(id, owner=owner, metadata=metadata)
 
     def set_ttl(self, id: str, ttl: str) -> Calls[int]:
         """How long a thread lives: a statement of this saver's own."""
-        return (yield from self._change(id, _any, ttl=ttl))
+        return self._change(id, ttl=ttl)
 
     def ttl_of(self, id: str) -> Calls[Rows]:
         """How long it lives, in seconds; -1 for ever, nothing if the saver decides."""
@@ -215,10 +216,6 @@ class RegistryStatements:
             return []
         head = yield from self.view(id).head()
         return [(id, head, entry.status, *entry[4:8])]
-
-
-def _any(_: Entry) -> bool:
-    return True
 
 
 def info_row(id: str, entry: Entry, head: str | None) -> tuple[Any, ...]:

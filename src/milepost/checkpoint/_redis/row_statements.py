@@ -9,12 +9,12 @@ from milepost.checkpoint._redis.rows import (
     BLOB,
     CHECKPOINT,
     WRITE,
-    Blob,
-    Checkpoint,
     Rows,
-    Write,
+    blob_row,
+    checkpoint_row,
     field_of,
     parts,
+    write_row,
 )
 
 if TYPE_CHECKING:
@@ -36,23 +36,15 @@ class RowStatements:
     """Each method answers the statement of its name."""
 
     def __init__(self, tables: Tables) -> None:
-        self._tables = tables
         self.view = tables.view
 
     # -- storing
 
-    def add_checkpoint(
-        self, id: str, ns: str, cp: str, parent: Any, complete: int, run_id: Any, *cells: Any
-    ) -> Calls[int]:
-        frame, kind, metadata, led = cells
-        row = Checkpoint(parent, complete, run_id, kind, led, metadata, frame)
-        return (yield from self._put(id, field_of(CHECKPOINT, ns, cp), row))
+    def add_checkpoint(self, id: str, *cells: Any) -> Calls[int]:
+        return (yield from self._put(id, *checkpoint_row(*cells)))
 
-    def add_blob(
-        self, id: str, ns: str, channel: str, version: str, base_channel: Any, base: Any, *rest: Any
-    ) -> Calls[int]:
-        row = Blob(base, base_channel, *rest)
-        return (yield from self._add(id, field_of(BLOB, ns, channel, version), row))
+    def add_blob(self, id: str, *cells: Any) -> Calls[int]:
+        return (yield from self._add(id, *blob_row(*cells)))
 
     def add_write(self, id: str, *cells: Any) -> Calls[int]:
         return (yield from self._add(id, *write_row(*cells)))
@@ -189,9 +181,3 @@ class RowStatements:
             cells = tuple(getattr(row, name) for name in names)
             found.append((key, cells, tuple(getattr(row, name) for name in beside)))
         return sorted(found, key=lambda one: one[0])
-
-
-def write_row(
-    ns: str, id: str, task: str, place: int, channel: str, path: str, base: Any, *rest: Any
-) -> tuple[bytes, Write]:
-    return field_of(WRITE, ns, id, task, str(place)), Write(base, channel, path, *rest)

@@ -22,6 +22,8 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from milepost._db.redis.commands import literally
+
 CHECKPOINT: Final = b"c"
 BLOB: Final = b"b"
 WRITE: Final = b"w"
@@ -90,7 +92,7 @@ class Keys(NamedTuple):
     @property
     def pattern(self) -> str:
         """Matches every thread's key with rows."""
-        return f"{{{''.join(f'[{c}]' if c in '*?[' else c for c in self.prefix)}:*}}:rows"
+        return f"{{{literally(self.prefix)}:*}}:rows"
 
     def thread_in(self, key: bytes) -> str:
         """The thread whose key with rows this is."""
@@ -104,6 +106,29 @@ def field_of(kind: bytes, *parts: str) -> bytes:
 def parts(field: bytes) -> list[str]:
     """The key of a row, without its kind."""
     return [part.decode() for part in field.split(b"\0")[1:]]
+
+
+# -- rows as the statements of savers say them, without the thread, which comes first
+
+
+def checkpoint_row(
+    ns: str, id: str, parent: Any, complete: int, run_id: Any, *cells: Any
+) -> tuple[bytes, Checkpoint]:
+    frame, kind, metadata, led = cells
+    row = Checkpoint(parent, complete, run_id, kind, led, metadata, frame)
+    return field_of(CHECKPOINT, ns, id), row
+
+
+def blob_row(
+    ns: str, channel: str, version: str, base_channel: Any, base: Any, *rest: Any
+) -> tuple[bytes, Blob]:
+    return field_of(BLOB, ns, channel, version), Blob(base, base_channel, *rest)
+
+
+def write_row(
+    ns: str, id: str, task: str, place: int, channel: str, path: str, base: Any, *rest: Any
+) -> tuple[bytes, Write]:
+    return field_of(WRITE, ns, id, task, str(place)), Write(base, channel, path, *rest)
 
 
 def cell(value: object) -> bytes:

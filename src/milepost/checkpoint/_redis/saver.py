@@ -3,36 +3,125 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, Unpack
 
 from milepost._db.dialect import Bounds, Traits
-from milepost._db.operations import Query
+from milepost._db.engine import Program, Transaction
+from milepost._db.operations import Execute, Query
 from milepost._db.redis.client import make_client
+from milepost._db.redis.engine import RedisEngine
+from milepost._internal.asyncio_tools import see_through
+from milepost.checkpoint._contract.facets import awaitable, blocking
 from milepost.checkpoint._contract.names import check_name
+from milepost.checkpoint._contract.thread_admin import thread_id_of
 from milepost.checkpoint._contract.thread_metadata import ThreadOptions
-from milepost.checkpoint._contract.threads import is_wanted
-from milepost.checkpoint._redis.engine import SaverEngine
+from milepost.checkpoint._contract.threads import is_wanted, no_such_thread
 from milepost.checkpoint._redis.rows import Keys
+from milepost.checkpoint._redis.server import carry_out, look_at, rewrite
 from milepost.checkpoint._redis.settings import Durability, Settings
 from milepost.checkpoint._redis.statements import REDIS
-from milepost.checkpoint._redis.threads import RedisThreads, seconds
 from milepost.checkpoint._sql.threads.registry import Registry
+from milepost.checkpoint._sql.threads.retention import SqlThreads
 from milepost.errors import ColourError
 
 if TYPE_CHECKING:
     from milepost._db.engine import Engine
     from milepost._db.group_commit import Outcome
-    from milepost._db.operations import Operation
+    from milepost._db.operations import Operation, Work
     from milepost.checkpoint._contract.thread_admin import Sweeping
     from milepost.checkpoint._contract.threads import ThreadInfo, Wanted
     from milepost.checkpoint._redis.calls import Calls
+    from milepost.checkpoint._redis.settings import Settings
     from milepost.checkpoint._sql.cache import ThreadCache
     from milepost.checkpoint._sql.read.reader import Reader
     from milepost.checkpoint._sql.rows import Prepared
     from milepost.checkpoint._sql.statements import Statements
     from milepost.checkpoint._sql.write.store import Storer
     from milepost.checkpoint.serde.base import SerializerProtocol
+
+
+R = TypeVar("R")
+
+
+class SaverEngine:
+    """A client, sync or async, and what a saver was told about its server."""
+
+    def __init__(self, client: Any, settings: Settings) -> None:
+        self.redis = RedisEngine(client, owner=settings.owner, scripts=settings.scripts)
+        self._settings = settings
+
+    @property
+    def client(self) -> Any:
+        """The client of redis-py."""
+        return self.redis.client
+
+    def drive(self, calls: Calls[R]) -> R:
+        """Carry out calls."""
+        return self.redis.run(carry_out(self._settings, calls))
+
+    async def adrive(self, calls: Calls[R]) -> R:
+        """`drive`, for use on an event loop; a cancellation waits until it has ended."""
+        return await see_through(self.redis.arun(carry_out(self._settings, calls)))
+
+    def run(self, work: Work[R], *, write: bool) -> R:
+        """Carry out an operation in one transaction."""
+        return self.drive(self._settings.transaction(work, write=write))
+
+    async def arun(self, work: Work[R], *, write: bool) -> R:
+        """`run`, for use on an event loop."""
+        calls = self._settings.transaction(work, write=write)
+        if write:
+            return await self.adrive(calls)
+        return await self.redis.arun(carry_out(self._settings, calls))
+
+    def set_up(self) -> None:
+        """Look at the server."""
+        self.redis.run(look_at(self._settings))
+
+    async def aset_up(self) -> None:
+        """`set_up`, for use on an event loop."""
+        await self.redis.arun(look_at(self._settings))
+
+    def vacuum(self) -> None:
+        """Have the append-only file written again."""
+        self.redis.run(rewrite())
+
+    async def avacuum(self) -> None:
+        """`vacuum`, for use on an event loop."""
+        await self.redis.arun(rewrite())
+
+
+class RedisThreads(SqlThreads):
+    """Whole threads."""
+
+    def _set_ttl(self, thread_id: Any, minutes: float | None) -> Program[None]:
+        """Let a thread live so many minutes from its last use on; with None, for ever (pinned).
+
+        The thread keeps that, whatever the saver's default is. All of a thread expires at once.
+        """
+        ttl = "-1" if minutes is None else str(seconds(minutes))
+        yield Transaction(partial(self._ttl_of, thread_id_of(thread_id), ttl))
+
+    def _pin(self, thread_id: Any) -> Program[None]:
+        """Keep a thread for ever, whatever the saver's default is."""
+        yield from self._set_ttl(thread_id, None)
+
+    def _ttl_of(self, thread_id: str, ttl: str) -> Operation[None]:
+        if not (yield Execute("set_ttl", (thread_id, ttl))):
+            raise no_such_thread(thread_id)
+
+    set_ttl, aset_ttl = blocking(_set_ttl), awaitable(_set_ttl)
+    pin, apin = blocking(_pin), awaitable(_pin)
+
+
+def seconds(minutes: float) -> float:
+    """A time to live, which callers give in minutes."""
+    if isinstance(minutes, bool) or not isinstance(minutes, (int, float)) or not minutes > 0:
+        raise ValueError(f"A time to live must be a number of minutes above 0, not {minutes!r}.")
+    return minutes * 60
+
 
 TRAITS: Final = Traits(name="redis", remote=True, settled=(), chain=Bounds(16, 32, 16))
 _PAGE: Final = 200

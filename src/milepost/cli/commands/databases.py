@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from milepost import inspect
 from milepost.cli import output, values
 from milepost.cli.exit_codes import FAILED
 from milepost.cli.lines import Text
@@ -33,10 +34,8 @@ if TYPE_CHECKING:
 @database_option
 def dump(threads: tuple[str, ...], file: str | None, database: str | None) -> None:
     """Write threads, or all, as lines of text with checksums, which `load` takes."""
-    from milepost.inspect import dump as dumped
-
     db = opened(database)
-    lines = dumped(db, list(threads) or None)
+    lines = inspect.dump(db, list(threads) or None)
     if file is None:
         for line in lines:
             sys.stdout.write(f"{line}\n")
@@ -57,8 +56,6 @@ def dump(threads: tuple[str, ...], file: str | None, database: str | None) -> No
 def load(file: str, rename: tuple[str, ...], database: str | None) -> None:
     """Store the threads of a dump, from a file or - for standard input; a file that is not there
     is made."""
-    from milepost.inspect import load_dump
-
     names = dict(pair.partition("=")[::2] for pair in rename)
     try:
         stream = click.open_file(file, encoding="utf-8")
@@ -66,7 +63,7 @@ def load(file: str, rename: tuple[str, ...], database: str | None) -> None:
         raise click.BadParameter(f"'{file}' cannot be read: {error.strerror}.") from error
     with stream as lines, output.progress("loading", None) as step:
         db = opened(database, write=True, create=True)
-        loaded = load_dump(db, _each(lines, step), rename=names)
+        loaded = inspect.load_dump(db, _each(lines, step), rename=names)
     click.echo(f"{output.count_text(len(loaded), 'thread')} loaded.")
 
 
@@ -82,11 +79,9 @@ def _each(lines: Iterable[str], step: Callable[..., None]) -> Iterator[str]:
 @database_option
 def verify(threads: tuple[str, ...], as_json: bool, database: str | None) -> None:
     """Check every row and value of threads, or of all; exits with 1 if something is wrong."""
-    from milepost.inspect import verify as verified
-
     db = opened(database)
     with output.progress("verifying", len(threads) or None) as step:
-        problems = list(verified(db, list(threads) or None, progress=step))
+        problems = list(inspect.verify(db, list(threads) or None, progress=step))
     if as_json:
         output.show_json({"problems": problems})
     elif problems:
@@ -118,9 +113,7 @@ def salvage(
     thread: str, limit: int | None, full: bool, as_json: bool, database: str | None
 ) -> None:
     """Show what can still be read of a damaged thread, newest first. Nothing is changed."""
-    from milepost.inspect import salvage as salvaged
-
-    found = salvaged(opened(database), thread)[:limit]
+    found = inspect.salvage(opened(database), thread)[:limit]
     if as_json:
         output.show_json_lines(found)
         return
@@ -152,7 +145,6 @@ def reencrypt(
 ) -> None:
     """Seal everything with the key in MILEPOST_AES_KEY: what has an older key, or none."""
     from milepost.checkpoint.serde.encrypted import EncryptedSerializer
-    from milepost.inspect import reencrypt as resealed
 
     old = [_key(name) for name in old_key_env]
     try:
@@ -162,7 +154,7 @@ def reencrypt(
     db = opened(database, write=True, serde=serde)
     confirm(f"Seal {'these threads' if threads else 'all threads'} of {db.url} again?", yes)
     with output.progress("sealing", None) as step:
-        done = resealed(db, list(threads) or None, progress=step)
+        done = inspect.reencrypt(db, list(threads) or None, progress=step)
     if as_json:
         output.show_json(done)
     else:
@@ -198,7 +190,6 @@ def migrate(
     Stored values are migrated when they are read, so there is nothing to rewrite: this reads each
     thread as a run would, and changes nothing.
     """
-    from milepost.inspect import check_threads, matching
     from milepost.inspect.parts import check_threads_exist
 
     if not dry_run:
@@ -209,10 +200,10 @@ def migrate(
     found = the_graph(graph)
     db = opened(database)
     check_threads_exist(db, threads)
-    ids = list(threads) or matching(db)
+    ids = list(threads) or inspect.matching(db)
     failed = []
     with output.progress("checking", len(ids)) as step:
-        for checked in check_threads(db, found, ids):
+        for checked in inspect.check_threads(db, found, ids):
             step()
             if checked.problem is not None:
                 failed.append(checked)

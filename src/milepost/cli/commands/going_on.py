@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from milepost import inspect
 from milepost._internal.ids import random_uuid
 from milepost.cli import output, values
 from milepost.cli.exit_codes import FAILED
@@ -55,21 +56,18 @@ def fork(
     With a graph, values go through its reducers. Without one, keys are set, and what was to run
     next still is.
     """
-    from milepost.inspect import fork as forked
-    from milepost.inspect import resume as resumed
-
     given = parsed_pairs(sets, "--set")
     if not given and not as_node:
         raise click.UsageError("What is to be different? Give --set KEY=JSON.")
     found = the_graph(graph) if graph or as_node or go_on else graph_or_none(None)
     db = opened(database, write=True)
-    made = forked(db, ref, given, graph=found, as_node=as_node)
+    made = inspect.fork(db, ref, given, graph=found, as_node=as_node)
     if as_json and not go_on:
         output.show_json({"ref": str(made), "checkpoint_id": made.at})
     elif not as_json:
         click.echo(plain(str(made)))
     if go_on:
-        _follow(db, made.thread_id, resumed(db, found, made), as_json)
+        _follow(db, made.thread_id, inspect.resume(db, found, made), as_json)
 
 
 @click.command()
@@ -85,15 +83,13 @@ def answer(
 
     ID is needed where it asks several questions; its beginning is enough.
     """
-    from milepost.inspect import answer as answered
-
     if len(given) > 2:
         raise click.UsageError("Give one answer: THREAD JSON, or THREAD ID JSON.")
     id = given[0] if len(given) == 2 else None
     value = parsed_json(given[-1], "the answer")
     found = the_graph(graph)
     db = opened(database, write=True)
-    events = answered(db, found, thread, value, interrupt_id=id)
+    events = inspect.answer(db, found, thread, value, interrupt_id=id)
     _follow(db, thread, events, as_json)
 
 
@@ -104,11 +100,9 @@ def answer(
 @database_option
 def resume(ref: Ref, as_json: bool, graph: str | None, database: str | None) -> None:
     """Go on where a thread stopped; from a checkpoint, replay what came after it."""
-    from milepost.inspect import resume as resumed
-
     found = the_graph(graph)
     db = opened(database, write=True)
-    _follow(db, ref.thread_id, resumed(db, found, ref), as_json)
+    _follow(db, ref.thread_id, inspect.resume(db, found, ref), as_json)
 
 
 @click.command()
@@ -125,8 +119,6 @@ def run(
     GRAPH is module:attribute, file.py:attribute or langgraph.json[:NAME]; it is imported. (A
     program that imports LangGraph is run with `milepost run --as-langgraph program.py`.)
     """
-    from milepost.inspect import run as started
-
     if given is None:
         raise click.UsageError(
             "What is the input? Give --input JSON; `milepost resume` needs none."
@@ -135,13 +127,11 @@ def run(
     found = the_graph(graph)
     thread = thread or random_uuid()
     db = opened(database, write=True, create=True)
-    _follow(db, thread, started(db, found, thread, value), as_json)
+    _follow(db, thread, inspect.run(db, found, thread, value), as_json)
 
 
 def _follow(db: Database, thread: str, events: Iterator[RunEvent], as_json: bool) -> None:
     """Show a run as it goes on, and how the thread is afterwards."""
-    from milepost.inspect import Ref, show
-
     if not as_json:
         output.show_lines([Text(f"thread {plain(thread)}", style="bold")])
     failure: Exception | None = None
@@ -156,7 +146,7 @@ def _follow(db: Database, thread: str, events: Iterator[RunEvent], as_json: bool
     except Exception as error:  # of the program, and shown as Python shows it
         failure = error
         traceback.print_exc()
-    view = show(db, Ref(thread))
+    view = inspect.show(db, inspect.Ref(thread))
     if as_json:
         output.show_json({"thread": view})
     else:
@@ -171,16 +161,12 @@ def _follow(db: Database, thread: str, events: Iterator[RunEvent], as_json: bool
 
 
 def _event_data(event: RunEvent) -> dict[str, Any]:
-    from milepost.inspect import as_data
-
     data = event.data[0] if event.mode == "messages" else event.data
-    return {"event": event.mode, "namespace": list(event.namespace), "data": as_data(data)}
+    return {"event": event.mode, "namespace": list(event.namespace), "data": inspect.as_data(data)}
 
 
 def _event_lines(event: RunEvent) -> Iterator[Text]:
-    from milepost.inspect import as_data
-
-    data = as_data(event.data)
+    data = inspect.as_data(event.data)
     if event.mode == "custom":
         yield Text(f"  {values.brief(data, 200)}", style="dim")
     if event.mode != "updates" or not isinstance(data, dict):
@@ -222,12 +208,10 @@ def merge(
     Where both changed a key, its reducer is given what the nodes of B wrote; a key without a
     reducer is a conflict, and nothing is written.
     """
-    from milepost.inspect import merge as merged
-
     prefer: dict[str, Any] = {**dict.fromkeys(keep, "ours"), **dict.fromkeys(take, "theirs")}
     found = the_graph(graph)
     db = opened(database, write=not dry_run)
-    done = merged(db, found, ours, theirs, prefer=prefer, as_node=as_node, dry_run=dry_run)
+    done = inspect.merge(db, found, ours, theirs, prefer=prefer, as_node=as_node, dry_run=dry_run)
     if as_json:
         output.show_json(
             {

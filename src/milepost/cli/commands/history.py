@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from milepost import inspect
 from milepost.cli import output, values
 from milepost.cli.exit_codes import FAILED
 from milepost.cli.lines import Text
@@ -46,21 +47,18 @@ def log(
 
     With a checkpoint, those before it. --json prints a line for each.
     """
-    from milepost.inspect import graph_rows
-    from milepost.inspect import log as logged
-
     db = opened(database)
     before = None
     if ref.at is not None or ref.back:
         from milepost.inspect.parts import id_of, resolve
 
         before = id_of(resolve(db, ref))
-    entries = logged(db, ref.thread_id, namespace=ref.namespace, limit=limit, before=before)
+    entries = inspect.log(db, ref.thread_id, namespace=ref.namespace, limit=limit, before=before)
     if as_json:
         output.show_json_lines(entries)
         return
     if drawn:
-        lines = (entry_line(row.entry, row.lanes, ids) for row in graph_rows(entries))
+        lines = (entry_line(row.entry, row.lanes, ids) for row in inspect.graph_rows(entries))
     else:
         lines = (entry_line(entry, "", ids) for entry in entries)
     output.show_lines(lines, pager=pager)
@@ -116,13 +114,10 @@ def diff(
 
     With one checkpoint, what its step changed.
     """
-    from milepost.inspect import Ref
-    from milepost.inspect import diff as compared
-
     db = opened(database)
     if b is None:
-        a, b = Ref(a.thread_id, a.namespace, a.at, a.back + 1), a
-    changes = compared(db, a, b)
+        a, b = inspect.Ref(a.thread_id, a.namespace, a.at, a.back + 1), a
+    changes = inspect.diff(db, a, b)
     if as_json:
         output.show_json({"changes": changes})
     else:
@@ -161,9 +156,7 @@ def _diff_lines(changes: Iterable[Change]) -> Iterator[Text]:
 @database_option
 def blame(ref: Ref, path: str, as_json: bool, pager: bool, database: str | None) -> None:
     """Show which step, node and run wrote each part of a value."""
-    from milepost.inspect import blame as blamed
-
-    parts = blamed(opened(database), ref, values.parse_path(path))
+    parts = inspect.blame(opened(database), ref, values.parse_path(path))
     if as_json:
         output.show_json({"parts": parts})
         return
@@ -203,9 +196,6 @@ def bisect(ref: Ref, expression: str, halving: bool, as_json: bool, database: st
     milepost bisect customer-17 'len(messages) > 40'
     milepost bisect customer-17 'order["total"] < 0'
     """
-    from milepost.inspect import as_data
-    from milepost.inspect import bisect as found_first
-
     try:
         code = compile(expression, "<expression>", "eval")
     except (SyntaxError, ValueError) as error:
@@ -216,7 +206,7 @@ def bisect(ref: Ref, expression: str, halving: bool, as_json: bool, database: st
     def holds(state: Any) -> bool:
         nonlocal looked_at
         looked_at += 1
-        data = as_data(state)
+        data = inspect.as_data(state)
         names = {**(data if isinstance(data, dict) else {}), "state": data}
         try:
             return bool(eval(code, names))
@@ -224,7 +214,7 @@ def bisect(ref: Ref, expression: str, halving: bool, as_json: bool, database: st
             failures.append(error)
             return False
 
-    entry = found_first(opened(database), ref, holds, halving=halving)
+    entry = inspect.bisect(opened(database), ref, holds, halving=halving)
     if as_json:
         output.show_json({"entry": entry})
     elif entry is not None:
@@ -256,10 +246,8 @@ def tail(
     ref: Ref, follow: bool, lines: int, poll: float, as_json: bool, database: str | None
 ) -> None:
     """Show the last checkpoints of a thread, oldest first; with -f, those that follow."""
-    from milepost.inspect import tail as followed
-
     db = opened(database)
-    entries = followed(
+    entries = inspect.tail(
         db, ref.thread_id, namespace=ref.namespace, poll=poll, last=lines, follow=follow
     )
     if as_json:

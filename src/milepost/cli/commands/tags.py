@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from milepost import inspect
 from milepost.cli import output
 from milepost.cli.options import REFERENCE, THREAD, database_option, json_option, opened
 from milepost.cli.plain import plain
@@ -21,14 +22,11 @@ if TYPE_CHECKING:
 @database_option
 def tag(ref: Ref, name: str, delete: bool, database: str | None) -> None:
     """Name a checkpoint: THREAD@NAME means it from then on."""
-    from milepost.inspect import tag as tagged
-    from milepost.inspect import untag
-
     db = opened(database, write=True)
     if delete:
-        untag(db, ref.thread_id, name)
+        inspect.untag(db, ref.thread_id, name)
         return
-    made = tagged(db, ref, name)
+    made = inspect.tag(db, ref, name)
     click.echo(plain(f"{ref.thread_id}@{name} is {made.checkpoint_id}"))
 
 
@@ -38,9 +36,7 @@ def tag(ref: Ref, name: str, delete: bool, database: str | None) -> None:
 @database_option
 def tags(thread: str, as_json: bool, database: str | None) -> None:
     """List the tags of a thread."""
-    from milepost.inspect import tags as listed
-
-    found = listed(opened(database), thread)
+    found = inspect.tags(opened(database), thread)
     if as_json:
         output.show_json({"tags": found})
         return

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from milepost import inspect
 from milepost.cli import output, values
 from milepost.cli.lines import Text
 from milepost.cli.options import (
@@ -52,11 +53,9 @@ if TYPE_CHECKING:
 @database_option
 def threads(database: str | None, as_json: bool, count: bool, pager: bool, **wanted: Any) -> None:
     """List threads, those that were used last at first."""
-    from milepost.inspect import threads as listed
-
     wanted["metadata"] = parsed_metadata(wanted["metadata"])
     db = opened(database)
-    page = listed(db, **({**wanted, "limit": 0} if count else wanted))
+    page = inspect.threads(db, **({**wanted, "limit": 0} if count else wanted))
     if as_json:
         output.show_json(
             {"count": page.total} if count else {"threads": page.items, "total": page.total}
@@ -75,17 +74,14 @@ def threads(database: str | None, as_json: bool, count: bool, pager: bool, **wan
         for row in page.items
     ]
     if not page.total:
-        output.say("There is no such thread." if _narrowed(wanted) else "There are no threads yet.")
+        names = ("status", "unfinished", "metadata", "search", "since", "before")
+        narrowed = any(wanted[name] for name in names)
+        output.say("There is no such thread." if narrowed else "There are no threads yet.")
         return
     output.show_table(("thread", "status", "last used", "metadata"), rows, pager=pager)
     shown = len(page.items)
     if wanted["offset"] + shown < page.total:
         output.say(f"{shown} of {page.total} threads; --limit and --offset show others.")
-
-
-def _narrowed(wanted: dict[str, Any]) -> bool:
-    names = ("status", "unfinished", "metadata", "search", "since", "before")
-    return any(wanted[name] for name in names)
 
 
 def _about(metadata: Any) -> str:
@@ -105,9 +101,7 @@ def show(
     ref: Ref, path: str | None, full: bool, as_json: bool, pager: bool, database: str | None
 ) -> None:
     """Show the state of a thread, what follows, and what it asks."""
-    from milepost.inspect import show as shown
-
-    view = shown(opened(database), ref, path=values.parse_path(path) if path else ())
+    view = inspect.show(opened(database), ref, path=values.parse_path(path) if path else ())
     if as_json:
         output.show_json(view)
         return
@@ -156,9 +150,7 @@ def _line(label: str, *parts: str, style: str = "") -> Text:
 @database_option
 def stats(thread: str | None, as_json: bool, database: str | None) -> None:
     """Show what takes how much room: by thread, key and kind."""
-    from milepost.inspect import stats as measured
-
-    found = measured(opened(database), thread)
+    found = inspect.stats(opened(database), thread)
     if as_json:
         output.show_json(found)
         return

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from milepost import inspect
 from milepost.cli import output
 from milepost.cli.options import (
     THREAD,
@@ -40,8 +41,6 @@ def choosing_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _chosen(db: Database, threads: tuple[str, ...], **wanted: Any) -> list[str]:
-    from milepost.inspect import matching
-
     metadata = parsed_metadata(wanted.pop("metadata"))
     if threads and (metadata or any(wanted.values())):
         raise click.UsageError("Name threads, or describe them; not both.")
@@ -52,7 +51,7 @@ def _chosen(db: Database, threads: tuple[str, ...], **wanted: Any) -> list[str]:
         return list(dict.fromkeys(threads))
     if not metadata and not any(wanted.values()):
         raise click.UsageError("Which threads? Name them, or give --older-than, --metadata, …")
-    return matching(db, metadata=metadata, **wanted)
+    return inspect.matching(db, metadata=metadata, **wanted)
 
 
 def _threads(ids: list[str]) -> str:
@@ -70,9 +69,7 @@ def _listed(ids: list[str]) -> str:
 @database_option
 def copy(source: str, target: str, database: str | None) -> None:
     """Copy a thread with its whole history to a new id."""
-    from milepost.inspect import copy_thread
-
-    copy_thread(opened(database, write=True), source, target)
+    inspect.copy_thread(opened(database, write=True), source, target)
 
 
 @click.command()
@@ -81,9 +78,7 @@ def copy(source: str, target: str, database: str | None) -> None:
 @database_option
 def delete(database: str | None, yes: bool, **chosen: Any) -> None:
     """Remove threads. Their bytes stay in the files until they are overwritten: see erase."""
-    from milepost.inspect import delete_threads
-
-    _remove(delete_threads, database, yes, "Delete", "", **chosen)
+    _remove(inspect.delete_threads, database, yes, "Delete", "", **chosen)
 
 
 @click.command()
@@ -92,9 +87,7 @@ def delete(database: str | None, yes: bool, **chosen: Any) -> None:
 @database_option
 def erase(database: str | None, yes: bool, **chosen: Any) -> None:
     """Remove threads for good: the files hold none of their bytes afterwards."""
-    from milepost.inspect import erase_threads
-
-    _remove(erase_threads, database, yes, "Erase", " for good", **chosen)
+    _remove(inspect.erase_threads, database, yes, "Erase", " for good", **chosen)
 
 
 def _remove(
@@ -141,17 +134,14 @@ def prune(
 
     It counts first, and asks.
     """
-    from milepost.inspect import matching, prune_preview
-    from milepost.inspect import prune as pruned
-
     db = opened(database, write=not dry_run)
-    ids = matching(db) if everything else _chosen(db, **chosen)
-    removed = prune_preview(db, ids, keep=keep, older_than=keep_younger)
+    ids = inspect.matching(db) if everything else _chosen(db, **chosen)
+    removed = inspect.prune_preview(db, ids, keep=keep, older_than=keep_younger)
     if not dry_run and removed.checkpoints:
         said = f"{_counted(removed)} of {_threads(ids)}"
         confirm(f"Remove {said} from {db.url}?", yes)
         with output.progress("pruning", len(ids)) as step:
-            removed = pruned(db, ids, keep=keep, older_than=keep_younger, progress=step)
+            removed = inspect.prune(db, ids, keep=keep, older_than=keep_younger, progress=step)
     if as_json:
         output.show_json({"dry_run": dry_run, "threads": len(ids), "removed": removed})
         return

@@ -2,24 +2,55 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.cli.demo import order
 from milepost.cli.demo.worker import SAVED, STALLED
-from milepost.cli.text import Printer
+from milepost.cli.lines import Text, plain_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from milepost.graph.state import CompiledStateGraph
     from milepost.types import StateSnapshot
 
     Graph = CompiledStateGraph[Any, Any, Any, Any]
+
+_CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+
+
+class Printer:
+    """Writes to standard output, with styles if that is a terminal. Only ASCII, so that it shows
+    whatever the encoding is."""
+
+    def __init__(self) -> None:
+        self.has_styles = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+    def styled(self, style: str, text: str) -> str:
+        """`text` in a style, or as it is where there are no styles."""
+        return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if self.has_styles else text
+
+    def line(self, text: str = "") -> None:
+        """One line, shown at once."""
+        print(text, flush=True)
+
+    def heading(self, text: str) -> None:
+        """A line that starts a section."""
+        self.line()
+        self.line(self.styled("bold", text))
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Columns as wide as their widest cell."""
+        cells = [[Text(cell) for cell in row] for row in rows]
+        head, *lines = plain_table(header, cells, [False] * len(header))
+        for line in (self.styled("dim", head), *lines):
+            self.line(f"  {line}")
 
 
 def tell() -> int:

@@ -158,10 +158,7 @@ class CallbackObserver(RunObserver):
             except Exception as refused:
                 yield from Tell(partial(self._graph.on_chain_error, refused))
                 raise
-        if error is None:
-            yield from Tell(partial(self._graph.on_chain_end, output))
-        else:
-            yield from Tell(partial(self._graph.on_chain_error, error))
+        yield from _tell_end(self._graph, output, error)
 
     def _hears_of_pauses(self) -> Any:
         """The module of graph handlers, if one of them is among the handlers."""
@@ -258,10 +255,7 @@ class CallbackObserver(RunObserver):
         """End the chain of a branch."""
         chain, outer = self._branches.pop(context)
         context.report_to(outer)
-        if error is None:
-            yield from Tell(partial(chain.on_chain_end, answer))
-        else:
-            yield from Tell(partial(chain.on_chain_error, error))
+        yield from _tell_end(chain, answer, error)
 
     def enter(self, variables: Context, context: TaskContext) -> None:
         """Let LangSmith's `traceable` functions find the node's run."""
@@ -295,6 +289,11 @@ def _arguments(task: Task) -> dict[str, Any]:
         if parameter.kind is parameter.VAR_KEYWORD:
             named.update(named.pop(parameter.name, {}))
     return named
+
+
+def _tell_end(chain: Any, output: Any, error: BaseException | None) -> EffectGenerator[None]:
+    ended = chain.on_chain_end if error is None else chain.on_chain_error
+    yield from Tell(partial(ended, output if error is None else error))
 
 
 # -- chains, with what tracers are to record of them

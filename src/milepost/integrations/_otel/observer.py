@@ -49,7 +49,7 @@ class TracingObserver(RunObserver):
         self.follows_steps = telemetry.detail != "run"
         self.labels: Attributes = {names.WORKFLOW: run.program.name}
         self.telemetry = telemetry
-        self._run = Opened(INVALID_SPAN, get_current(), 0.0)
+        self._run = Opened(INVALID_SPAN, get_current())
         self._step: Opened | None = None
         self._step_began: float | None = None
         self._with_steps = False

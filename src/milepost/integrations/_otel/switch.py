@@ -1,10 +1,13 @@
-"""Switches the tracing of runs on and off."""
+"""Switches tracing on and off: of runs, and of operations that are none (get_state, prune, …)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from opentelemetry.context import attach, detach, get_current
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider, get_tracer
 
@@ -12,14 +15,15 @@ from milepost._engine.observers import WATCHERS, RunObserver, Watcher
 from milepost._internal.operations import FOLLOWERS, Follower
 from milepost._internal.version import __version__
 from milepost._internal.weak_registry import WeakRegistry
+from milepost.checkpoint._contract.threads import Removed
 from milepost.integrations._otel import names
 from milepost.integrations._otel.instruments import Instruments
 from milepost.integrations._otel.observer import TracingObserver
-from milepost.integrations._otel.operations import follow
-from milepost.integrations._otel.telemetry import Detail, Telemetry
+from milepost.integrations._otel.telemetry import Attributes, Detail, Telemetry
 
 if TYPE_CHECKING:
     from milepost._engine.run import GraphRun
+    from milepost._internal.operations import Operation
 
 _watching: Watcher | None = None
 _following: Follower | None = None
@@ -73,3 +77,42 @@ def backlog() -> int:
         queue = None if thread is None else thread.queue
         waiting += 0 if queue is None else queue.unstored
     return waiting
+
+
+@contextmanager
+def follow(telemetry: Telemetry, operation: Operation) -> Iterator[None]:
+    """Make the span of an operation; it is current, unless the caller's code runs in between."""
+    about: Attributes = {}
+    if operation.thread_id is not None:
+        about[names.CONVERSATION] = operation.thread_id
+    if operation.graph is not None:
+        about[names.WORKFLOW] = operation.graph
+    opened = telemetry.begin(operation.name, get_current(), about)
+    token = None if operation.yields else attach(opened.around)
+    try:
+        yield
+        opened.span.set_attributes(_about(operation.result))
+    except BaseException as error:
+        telemetry.mark(opened.span, error)
+        raise
+    finally:
+        if token is not None:
+            detach(token)
+        opened.span.end()
+
+
+def _about(result: Any) -> Attributes:
+    """What is told of a result: numbers and ids, no values."""
+    if isinstance(result, Removed):
+        return {
+            names.REMOVED_THREADS: len(result.threads),
+            names.REMOVED_CHECKPOINTS: result.checkpoints,
+            names.REMOVED_WRITES: result.writes,
+            names.REMOVED_VALUES: result.values,
+        }
+    config = result if isinstance(result, dict) else getattr(result, "config", None)
+    if isinstance(config, dict):
+        checkpoint_id = (config.get("configurable") or {}).get("checkpoint_id")
+        if isinstance(checkpoint_id, str):
+            return {names.CHECKPOINT: checkpoint_id}
+    return {}

@@ -10,16 +10,17 @@ has no attempt: its task is the call.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.context import Context as TraceContext
 from opentelemetry.context import get_current
+from opentelemetry.util.types import AttributeValue
 
 from milepost.constants import START
 from milepost.errors import GraphInterrupt
 from milepost.integrations._otel import marks, names
 from milepost.integrations._otel.telemetry import Attributes, Opened, Telemetry
-from milepost.integrations._otel.tools import tool_call_of
 
 if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext
@@ -131,3 +132,20 @@ class TaskSpans:
 def only_passes_input_on(task: Task) -> bool:
     """Whether a task calls nothing of the user's."""
     return task.name == START and not task.node.branches
+
+
+_TOOL_NODE = "milepost.prebuilt._tools.node"
+
+
+def tool_call_of(task: Task) -> dict[str, AttributeValue] | None:
+    """What the conventions say of a call that a ToolNode makes as a task; None for other tasks."""
+    module = sys.modules.get(_TOOL_NODE)
+    if module is None or not isinstance(task.node.callee.target, module.ToolNode):
+        return None
+    call = task.input.call
+    return {
+        names.OPERATION: names.EXECUTE_TOOL,
+        names.TOOL: call["name"],
+        names.TOOL_CALL: call["id"] or "",
+        names.TOOL_TYPE: "function",
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from opentelemetry.context import Context as TraceContext
@@ -26,7 +25,6 @@ class Opened:
 
     span: Span
     around: TraceContext
-    began: float
 
 
 @record
@@ -43,7 +41,7 @@ class Telemetry:
     ) -> Opened:
         """Begin a span. Parents are given, since a run's parts may be on any thread or task."""
         span = self.tracer.start_span(name, parent, attributes=attributes, start_time=start)
-        return Opened(span, set_span_in_context(span, parent), perf_counter())
+        return Opened(span, set_span_in_context(span, parent))
 
     def mark(self, span: Span, error: BaseException | None) -> None:
         """Record what something has ended with."""

@@ -54,8 +54,8 @@ async def checkpointer() -> AsyncIterator[TheirSaver[Any]]:
         >>> del os.environ["MILEPOST_DB"]
     """
     needed("langgraph.checkpoint.base")
+    from milepost._db.addresses import is_postgres, sqlite_file
     from milepost.integrations.langgraph import as_langgraph
-    from milepost.integrations.langgraph._moving.addresses import is_postgres, sqlite_file
 
     address = os.environ.get("MILEPOST_DB", "")
     types = _types()

@@ -6,9 +6,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
-from milepost.prebuilt import _requirement  # noqa: F401
-
-# isort: split
 from langchain_core.tools import BaseTool
 
 from milepost._internal.noted_types import note_types

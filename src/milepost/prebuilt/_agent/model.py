@@ -6,9 +6,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
-from milepost.prebuilt import _requirement  # noqa: F401
-
-# isort: split
 from langchain_core.language_models import BaseChatModel, LanguageModelInput, LanguageModelLike
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableSequence
@@ -54,8 +51,6 @@ class AgentModel:
             self._choose = model
         else:
             self._chain = self._prompt | _bound(model, tools, builtin_tools)
-        self.needs_loop = inspect.iscoroutinefunction(self._choose)
-        """Whether the function that chooses a model is async."""
 
     def chain(self, state: Any, runtime: Runtime[Any]) -> Effects[Runnable[Any, Any]]:
         """Prompt and model, for a state."""

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from milepost.prebuilt import _requirement  # noqa: F401
-
-# isort: split
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from milepost._engine.context.node_callable import Callee, callee_of

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from milepost.prebuilt import _requirement  # noqa: F401
-
-# isort: split
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 
 from milepost._internal.dataclass_tools import record

@@ -6,13 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Annotated, Any, NotRequired, TypeAlias, TypeVar
 
-from typing_extensions import TypedDict
-
-from milepost.prebuilt import _requirement  # noqa: F401
-
-# isort: split
 from langchain_core.messages import AnyMessage, BaseMessage
 from pydantic import BaseModel, create_model
+from typing_extensions import TypedDict
 
 from milepost.graph.message import add_messages
 from milepost.managed import RemainingSteps

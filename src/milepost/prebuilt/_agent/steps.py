@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from milepost.prebuilt import _requirement  # noqa: F401
-
-# isort: split
-from langchain_core.messages import AIMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
 from milepost._engine.context.task_context import Runtime
 from milepost._internal.dataclass_tools import record
-from milepost.prebuilt._agent.history import check_history
 from milepost.prebuilt._agent.model import AgentModel, chat_model_of
 from milepost.prebuilt._agent.states import MODEL_INPUT, get, with_messages
 from milepost.prebuilt._effects import Effects, Invoke
@@ -86,3 +82,21 @@ class Structure:
         structured = chat_model_of(chain).with_structured_output(schema)
         response = yield Invoke(structured, messages, config)
         return {"structured_response": response}
+
+
+def check_history(messages: Sequence[BaseMessage]) -> None:
+    """Raise ValueError if a tool call has no answer: most models refuse such a conversation."""
+    answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+    unanswered = [
+        call
+        for message in messages
+        if isinstance(message, AIMessage)
+        for call in message.tool_calls
+        if call["id"] not in answered
+    ]
+    if unanswered:
+        raise ValueError(
+            "Found AIMessages with tool_calls that do not have a corresponding ToolMessage, which "
+            f"models refuse. The first of them: {unanswered[:3]}. Let the tools run first, or "
+            "add a ToolMessage with the id of each call."
+        )

@@ -7,13 +7,8 @@ from collections.abc import Callable, Collection
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-from milepost.prebuilt import _requirement  # noqa: F401
-
-# isort: split
 from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.tools import ToolException
-
-from milepost.errors import is_invalid_resume
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -137,11 +132,6 @@ def handled_types(handler: Callable[..., str]) -> tuple[type[Exception], ...]:
                 "`def handler(e: ValueError)` or `def handler(e: ValueError | TypeError)`."
             )
     return tuple(kinds)
-
-
-def is_for_the_caller(error: BaseException) -> bool:
-    """Whether a model can do nothing about an error: an answer to an interrupt was invalid."""
-    return is_invalid_resume(error)
 
 
 def error_message(call: ToolCall, content: str) -> ToolMessage:

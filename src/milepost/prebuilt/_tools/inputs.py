@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from milepost.prebuilt import _requirement  # noqa: F401
-
-# isort: split
 from langchain_core.messages import AIMessage, ToolCall
 from langchain_core.runnables import RunnableConfig
 
@@ -49,14 +46,18 @@ def parsed(input: Any, messages_key: str) -> ToolInput:
         return ToolInput(InputKind.CALLS, input, None)
     if isinstance(input, list):
         return ToolInput(InputKind.MESSAGES, _last_calls(input), input)
-    messages = input.get(messages_key) if isinstance(input, dict) else None
-    messages = messages or getattr(input, messages_key, None)
-    if not messages:
+    if not (messages := _messages(input, messages_key)):
         raise ValueError(
             f"No message found in input: a ToolNode takes a state with '{messages_key}', a list of "
             f"messages or a list of tool calls, not {input!r}."
         )
     return ToolInput(InputKind.STATE, _last_calls(messages), input)
+
+
+def _messages(state: Any, key: str) -> Sequence[Any] | None:
+    """The messages of a state that is a dict or an object."""
+    found: Sequence[Any] | None = state.get(key) if isinstance(state, dict) else None
+    return found or getattr(state, key, None)
 
 
 def _is_call(item: Any) -> bool:
@@ -81,3 +82,29 @@ def state_of_run(context: TaskContext | None, config: RunnableConfig) -> Any:
     state = dict(run.channels.values)
     shaped = reader.read(run.channels, context.task.base[2], run.stop)
     return {**state, **shaped}
+
+
+def tools_condition(state: Any, messages_key: str = "messages") -> Literal["tools", "__end__"]:
+    """For a conditional edge: "tools" if the last message calls tools, otherwise END.
+
+    Args:
+        state: A list of messages, or a dict or an object that has one.
+        messages_key: Where it has them.
+
+    Raises:
+        ValueError: There is no message.
+
+    Examples:
+        >>> from langchain_core.messages import AIMessage
+        >>> from milepost.prebuilt import tools_condition
+        >>> call = {"name": "weather", "args": {"city": "Paris"}, "id": "1"}
+        >>> tools_condition({"messages": [AIMessage("", tool_calls=[call])]})
+        'tools'
+    """
+    messages = state if isinstance(state, list) else _messages(state, messages_key)
+    if not messages:
+        raise ValueError(
+            f"No messages found in input state to tool_edge: there is no '{messages_key}' in "
+            f"{state!r}."
+        )
+    return "tools" if getattr(messages[-1], "tool_calls", None) else "__end__"

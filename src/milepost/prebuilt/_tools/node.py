@@ -7,9 +7,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from milepost.prebuilt import _requirement  # noqa: F401
-
-# isort: split
 from langchain_core.messages import ToolCall
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import (
@@ -28,7 +25,7 @@ from milepost._engine.superstep.subtasks import TaskStarter
 from milepost._internal.asyncio_tools import in_thread
 from milepost._internal.dataclass_tools import record
 from milepost._internal.noted_types import note_types
-from milepost.errors import GraphBubbleUp
+from milepost.errors import GraphBubbleUp, is_invalid_resume
 from milepost.prebuilt._effects import Effects, Invoke, drive_async, drive_sync
 from milepost.prebuilt._tools.durable import (
     arun_calls,
@@ -44,7 +41,6 @@ from milepost.prebuilt._tools.errors import (
     error_message,
     errors_of_model,
     handles,
-    is_for_the_caller,
     only_invocation_errors,
     text_of,
 )
@@ -52,7 +48,7 @@ from milepost.prebuilt._tools.injection import Injected, injected_into, with_inj
 from milepost.prebuilt._tools.inputs import InputKind, ToolInput, parsed, state_of_run
 from milepost.prebuilt._tools.outputs import checked, combined
 from milepost.prebuilt._tools.request import ToolCallRequest
-from milepost.prebuilt._tools.runtime import tool_runtime
+from milepost.prebuilt._tools.runtime import ToolRuntime
 
 if TYPE_CHECKING:
     from langchain_core.messages import ToolMessage
@@ -130,14 +126,6 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         wrap_tool_call: ToolCallWrapper | None = None,
         awrap_tool_call: AsyncToolCallWrapper | None = None,
     ) -> None:
-        """`tools` are LangChain tools, or functions to make tools of.
-
-        `handle_tool_errors` says which errors become messages to the model: True for all, False
-        for none, exception types, a text to say instead, or a function of the error, which is
-        asked about the errors that its parameter is annotated with. By default the model is told
-        of wrong arguments, and other errors end the run. `wrap_tool_call` and `awrap_tool_call`
-        are called around each call.
-        """
         self.name = name
         self.tags = tags
         self._handle_tool_errors = handle_tool_errors
@@ -246,17 +234,21 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
             tool_call=planned.call,
             tool=tools.get(planned.call["name"]),
             state=planned.state,
-            runtime=tool_runtime(
-                runtime,
+            runtime=ToolRuntime(
                 state=planned.state,
-                tool_call_id=planned.call["id"],
+                context=runtime.context,
                 config=planned.config,
+                stream_writer=runtime.stream_writer,
+                tool_call_id=planned.call["id"],
+                store=runtime.store,
                 tools=list(tools.values()),
+                execution_info=runtime.execution_info,
+                server_info=runtime.server_info,
             ),
         )
 
     def _failed_wrapper(self, request: ToolCallRequest, error: Exception) -> ToolMessage:
-        if isinstance(error, GraphBubbleUp) or is_for_the_caller(error):
+        if isinstance(error, GraphBubbleUp) or is_invalid_resume(error):
             raise error
         if not self._handle_tool_errors:
             raise error
@@ -280,7 +272,7 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
             try:
                 response = yield Invoke(tool, {**filled, "type": "tool_call"}, planned.config)
             except ValidationError as error:
-                if is_for_the_caller(error):
+                if is_invalid_resume(error):
                     raise
                 correctable = errors_of_model(error, injected.names)
                 raise ToolInvocationError(name, error, call["args"], correctable) from error
@@ -288,7 +280,7 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         except GraphBubbleUp:
             raise
         except Exception as error:
-            if is_for_the_caller(error) or not handles(self._handle_tool_errors, error):
+            if is_invalid_resume(error) or not handles(self._handle_tool_errors, error):
                 raise
             return error_message(call, text_of(self._handle_tool_errors, error))
 

@@ -8,9 +8,6 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
-from milepost.prebuilt import _requirement  # noqa: F401
-
-# isort: split
 from langchain_core.messages import RemoveMessage, ToolCall, ToolMessage, convert_to_messages
 from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES
 

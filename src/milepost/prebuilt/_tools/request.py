@@ -7,13 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeAlias
 
-from typing_extensions import TypedDict, Unpack
-
-from milepost.prebuilt import _requirement  # noqa: F401
-
-# isort: split
 from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
+from typing_extensions import TypedDict, Unpack
 
 from milepost.prebuilt._tools.runtime import ToolRuntime
 from milepost.types import Command

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
-from typing_extensions import TypeVar
-
-from milepost.prebuilt import _requirement  # noqa: F401
-
-# isort: split
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_core.tools.base import _DirectlyInjectedToolArg
+from typing_extensions import TypeVar
 
 from milepost._engine.streaming.tool_calls import current_writer
 from milepost.runtime import ExecutionInfo
 from milepost.store.base import BaseStore
 from milepost.types import StreamWriter
-
-if TYPE_CHECKING:
-    from milepost.runtime import Runtime
 
 # LangChain checks the arguments of tools with pydantic, which reads these defaults.
 StateT = TypeVar("StateT", default=Any)
@@ -76,25 +69,3 @@ class ToolRuntime(_DirectlyInjectedToolArg, Generic[ContextT, StateT]):
         write = current_writer.get()
         if write is not None:
             write(delta)
-
-
-def tool_runtime(
-    runtime: Runtime[Any],
-    *,
-    state: Any,
-    tool_call_id: str | None,
-    config: RunnableConfig,
-    tools: list[BaseTool],
-) -> ToolRuntime[Any, Any]:
-    """The runtime of a tool call, in a node with this runtime."""
-    return ToolRuntime(
-        state=state,
-        context=runtime.context,
-        config=config,
-        stream_writer=runtime.stream_writer,
-        tool_call_id=tool_call_id,
-        store=runtime.store,
-        tools=tools,
-        execution_info=runtime.execution_info,
-        server_info=runtime.server_info,
-    )

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
-from milepost.prebuilt import _requirement  # noqa: F401
-
-# isort: split
 from langchain_core.messages import ToolMessage
 
 from milepost.stream._types import ProtocolEvent, StreamTransformer

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from milepost.prebuilt import _requirement  # noqa: F401
-
-# isort: split
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool, create_schema_from_function
@@ -56,7 +53,6 @@ class ValidationNode(Runnable[Any, Any]):
         name: str = "validation",
         tags: list[str] | None = None,
     ) -> None:
-        """`schemas` are pydantic models, tools with one, or functions whose parameters are one."""
         self.name = name
         self.tags = tags
         self._format_error = format_error or _format_error

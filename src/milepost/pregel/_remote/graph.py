@@ -2,69 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 from milepost._engine.context.config import merge_configs
-from milepost._engine.context.task_context import find_context
 from milepost._internal import log
-from milepost._internal.generators import GeneratorDriver
-from milepost.constants import INTERRUPT
+from milepost._internal.generators import adrive, drive
 from milepost.errors import GraphBuildError, MissingDependencyError, MissingThreadError
 from milepost.graph._runnable import be_a_runnable
 from milepost.pregel._remote import wire
+from milepost.pregel._remote.asking import Ask, Asking, sync_and_async
+from milepost.pregel._remote.call import RemoteCall
 from milepost.pregel._remote.events import Headers, RemoteRunnable
-from milepost.pregel._remote.streaming import RemoteEvents
-from milepost.types import Command
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from milepost.graph._drawing.picture import Graph
     from milepost.types import All, RunnableConfig, StateSnapshot, StreamMode
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-class Ask(NamedTuple):
-    """A request: which method of which part of the client, with which arguments."""
-
-    part: str
-    method: str
-    arguments: dict[str, Any]
-
-
-Asking: TypeAlias = Generator[Ask, Any, T]
-"""Yields requests, is sent their answers, and returns the result."""
-
-
-def _sync_and_async(
-    method: Callable[Concatenate[RemoteGraph, P], Asking[T]],
-) -> tuple[
-    Callable[Concatenate[RemoteGraph, P], T],
-    Callable[Concatenate[RemoteGraph, P], Coroutine[Any, Any, T]],
-]:
-    """The two methods that carry out what one generator asks for."""
-
-    def sync(self: RemoteGraph, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        steps = GeneratorDriver(method(self, *args, **kwargs))
-        for ask in steps:
-            steps.answer = self._call(self._sync(), ask)
-        return steps.result
-
-    async def aio(self: RemoteGraph, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        steps = GeneratorDriver(method(self, *args, **kwargs))
-        for ask in steps:
-            steps.answer = await self._call(self._async(), ask)
-        return steps.result
-
-    name = method.__name__.lstrip("_")
-    for made, called in ((sync, name), (aio, f"a{name}")):
-        update_wrapper(made, method)
-        made.__name__ = called
-    return sync, aio
 
 
 class RemoteGraph(RemoteRunnable):
@@ -166,10 +119,6 @@ class RemoteGraph(RemoteRunnable):
             )
         return self.client
 
-    @staticmethod
-    def _call(client: Any, ask: Ask) -> Any:
-        return getattr(getattr(client, ask.part), ask.method)(**ask.arguments)
-
     def _thread(self, config: RunnableConfig | None) -> tuple[str, dict[str, Any] | None]:
         """The thread that a config names, and where in it."""
         merged = merge_configs(self.config, config)
@@ -204,7 +153,7 @@ class RemoteGraph(RemoteRunnable):
         more = {"headers": headers, "params": params}
         return wire.picture_of((yield Ask("assistants", "get_graph", {**arguments, **more})))
 
-    get_graph, aget_graph = _sync_and_async(_get_graph)
+    get_graph, aget_graph = sync_and_async(_get_graph)
 
     def _get_state(
         self,
@@ -227,7 +176,7 @@ class RemoteGraph(RemoteRunnable):
         more = {"headers": headers, "params": params}
         return wire.snapshot_of((yield Ask("threads", "get_state", {**arguments, **more})))
 
-    get_state, aget_state = _sync_and_async(_get_state)
+    get_state, aget_state = sync_and_async(_get_state)
 
     def _update_state(
         self,
@@ -253,7 +202,7 @@ class RemoteGraph(RemoteRunnable):
         answer = yield Ask("threads", "update_state", {**arguments, **more})
         return wire.config_of(answer["checkpoint"])
 
-    update_state, aupdate_state = _sync_and_async(_update_state)
+    update_state, aupdate_state = sync_and_async(_update_state)
 
     def _history(
         self,
@@ -276,7 +225,7 @@ class RemoteGraph(RemoteRunnable):
         }
         return [wire.snapshot_of(s) for s in (yield Ask("threads", "get_history", arguments))]
 
-    _read_history, _aread_history = _sync_and_async(_history)
+    _read_history, _aread_history = sync_and_async(_history)
 
     def get_state_history(
         self,
@@ -376,14 +325,12 @@ class RemoteGraph(RemoteRunnable):
             RemoteException: The run has failed on the server.
             GraphInterrupt: The graph has paused, and is a node of a graph here.
         """
-        call = _Call(self, input, config, stream_mode, subgraphs, version)
+        call = RemoteCall(self, input, config, stream_mode, subgraphs, version)
         client = self._sync()
-        opening = GeneratorDriver(call.open())
-        for ask in opening:
-            opening.answer = self._call(client, ask)
+        opened = drive(call.open(), lambda ask: ask.of(client))
         breaks = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
         more = {"context": context, "params": params, **breaks, **kwargs}
-        for part in client.runs.stream(**opening.result, **more, headers=self._headers(headers)):
+        for part in client.runs.stream(**opened, **more, headers=self._headers(headers)):
             yield from call.events.shown(part.event, part.data)
 
     async def astream(
@@ -402,14 +349,12 @@ class RemoteGraph(RemoteRunnable):
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
         """`stream`, for use on an event loop."""
-        call = _Call(self, input, config, stream_mode, subgraphs, version)
+        call = RemoteCall(self, input, config, stream_mode, subgraphs, version)
         client = self._async()
-        opening = GeneratorDriver(call.open())
-        for ask in opening:
-            opening.answer = await self._call(client, ask)
+        opened = await adrive(call.open(), lambda ask: ask.of(client))
         breaks = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
         more = {"context": context, "params": params, **breaks, **kwargs}
-        run = client.runs.stream(**opening.result, **more, headers=self._headers(headers))
+        run = client.runs.stream(**opened, **more, headers=self._headers(headers))
         async for part in run:
             for shown in call.events.shown(part.event, part.data):
                 yield shown
@@ -495,13 +440,9 @@ class RemoteGraph(RemoteRunnable):
             return None
         if version != "v2":
             return last
-        from milepost import types
+        from milepost._stream_parts import GraphOutput
 
-        output: Any = getattr(types, "GraphOutput", None)
-        value, interrupts = last["data"], last["interrupts"]
-        if output is None:
-            return {**value, INTERRUPT: interrupts} if interrupts else value
-        return output(value=value, interrupts=interrupts)
+        return GraphOutput(last["data"], last["interrupts"])
 
     def _headers(self, given: Headers) -> Headers:
         """The headers of a request, with those that continue a trace of LangSmith."""
@@ -520,80 +461,6 @@ class RemoteGraph(RemoteRunnable):
         if given and "baggage" in given and "baggage" in traced:
             traced["baggage"] = f"{given['baggage']},{traced['baggage']}"
         return {**(given or {}), **traced}
-
-
-class _Call:
-    """One run on the server: what is sent, and what is shown of the answer."""
-
-    def __init__(
-        self,
-        graph: RemoteGraph,
-        input: Any,
-        config: RunnableConfig | None,
-        stream_mode: StreamMode | Sequence[StreamMode] | None,
-        subgraphs: bool,
-        version: str,
-    ) -> None:
-        self._graph = graph
-        self._input = input
-        self._context = find_context()
-        self._given = merge_configs(graph.config, config)
-        self._config = wire.sent_config(self._given)
-        thread_id = self._config.get("configurable", {}).pop("thread_id", None)
-        self._thread_id = None if thread_id is None else str(thread_id)
-        self.events = RemoteEvents(
-            stream_mode,
-            subgraphs=subgraphs,
-            version=version,
-            context=self._context,
-            resumable=self._thread_id is not None and self._is_inside(),
-        )
-
-    def _is_inside(self) -> bool:
-        """Whether the call is made for a graph around it: in a node, or in its namespace."""
-        return self._context is not None or bool(
-            (self._given.get("configurable") or {}).get("checkpoint_ns")
-        )
-
-    def open(self) -> Asking[dict[str, Any]]:
-        """The arguments of the run. What the server waits for is asked first, if that matters."""
-        input: Any = self._input
-        command: dict[str, Any] | None = None
-        if isinstance(input, Command):
-            command = wire.sent_command(input)
-            input = None
-        elif answers := self._answers():
-            state = yield Ask("threads", "get_state", {"thread_id": self._thread_id})
-            asked = {i.id for i in wire.snapshot_of(state).interrupts}
-            if wanted := {id: answer for id, answer in answers.items() if id in asked}:
-                input, command = None, {"resume": wanted}
-        arguments = {
-            "thread_id": self._thread_id,
-            "assistant_id": self._graph.assistant_id,
-            "input": input,
-            "command": command,
-            "config": self._config,
-            "stream_mode": self.events.asked_for,
-            "stream_subgraphs": self.events.with_subgraphs,
-            "if_not_exists": "create",
-        }
-        if self._context is None:
-            # Inside a node these are places of the thread here.
-            arguments["checkpoint"] = self._checkpoint()
-        return arguments
-
-    def _checkpoint(self) -> Mapping[str, Any] | None:
-        """The checkpoint of the server's thread to go on from, if the caller names one."""
-        place = wire.sent_checkpoint(self._given) or {}
-        return place if place.get("checkpoint_id") else None
-
-    def _answers(self) -> dict[str, Any]:
-        """Answers to what the node around this call has asked, in an earlier attempt."""
-        if self._context is None or self._thread_id is None:
-            return {}
-        task, given = self._context.task, self._context.run.answers
-        asked = (*task.asked, *task.interrupts)
-        return {i.id: given[i.id] for i in asked if i.id in given}
 
 
 be_a_runnable(RemoteGraph)

@@ -227,4 +227,5 @@ def set_latest(call: Call[Version, Version]) -> Assistant:
 
 
 def _graph_of(call: Call[Any, Any]) -> Any:
-    return call.server.graph_of_assistant(call.path["assistant_id"])
+    server = call.server
+    return server.graph(server.assistants.get(call.path["assistant_id"]).graph_id)

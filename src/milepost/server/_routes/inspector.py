@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Literal
 
@@ -9,8 +11,9 @@ import msgspec
 from starlette.concurrency import run_in_threadpool
 
 from milepost import inspect
-from milepost.inspect import Change, LogEntry, Ref, ThreadRow, ThreadView
-from milepost.server._changes import bounded_blames, bounded_changes, step_changes
+from milepost.checkpoint._contract.records import place_of
+from milepost.inspect import Blame, Change, Database, LogEntry, Path, Ref, ThreadRow, ThreadView
+from milepost.inspect.parts import limited, load, parent_of, resolve, state_of
 from milepost.server._errors import HttpError, refused
 from milepost.server._live import follow
 from milepost.server._records import Length, Limit, Offset
@@ -109,33 +112,25 @@ def namespaces(call: Call[Empty, Empty]) -> Namespaces:
     return Namespaces(list(inspect.namespaces(call.server.database, call.thread_id)))
 
 
-class StateQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which state, which part of it, and how much of that."""
-
-    checkpoint_id: str | None = None
-    checkpoint_ns: str = ""
-    path: str | None = None
-    limit: Length | None = None
-
-
-@routes.get("/milepost/threads/{thread_id}/state")
-def state(call: Call[Empty, StateQuery]) -> ThreadView:
-    """The state at a checkpoint. Large parts are left out, with the paths to ask for them."""
-    query = call.query
-    return inspect.show(
-        call.server.database,
-        Ref(call.thread_id, query.checkpoint_ns, query.checkpoint_id),
-        path=_path(query.path),
-        limit=call.server.limits.value if query.limit is None else query.limit,
-    )
-
-
 class ChangesQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which state, and how much of each value."""
 
     checkpoint_id: str | None = None
     checkpoint_ns: str = ""
     limit: Length | None = None
+
+
+class StateQuery(ChangesQuery, frozen=True, kw_only=True):
+    """Which state, which part of it, and how much of that."""
+
+    path: str | None = None
+
+
+@routes.get("/milepost/threads/{thread_id}/state")
+def state(call: Call[Empty, StateQuery]) -> ThreadView:
+    """The state at a checkpoint. Large parts are left out, with the paths to ask for them."""
+    path = _path(call.query.path)
+    return inspect.show(call.server.database, _ref(call), path=path, limit=_limit(call))
 
 
 class Changes(msgspec.Struct):
@@ -147,9 +142,8 @@ class Changes(msgspec.Struct):
 @routes.get("/milepost/threads/{thread_id}/changes")
 def changes(call: Call[Empty, ChangesQuery]) -> Changes:
     """What a step has changed: a state against its parent's."""
-    query = call.query
-    after = Ref(call.thread_id, query.checkpoint_ns, query.checkpoint_id)
-    return Changes(bounded_changes(step_changes(call.server.database, after), _limit(call)))
+    changed = step_changes(call.server.database, _ref(call))
+    return Changes(bounded_changes(changed, _limit(call)))
 
 
 class DiffQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,30 +161,26 @@ def diff(call: Call[Empty, DiffQuery]) -> Changes:
     return Changes(bounded_changes(inspect.diff(call.server.database, a, b), _limit(call)))
 
 
-class BlameQuery(msgspec.Struct, frozen=True, kw_only=True):
+class BlameQuery(ChangesQuery, frozen=True, kw_only=True):
     """Which value, in which state."""
 
     path: str
-    checkpoint_id: str | None = None
-    checkpoint_ns: str = ""
-    limit: Length | None = None
 
 
 class Blames(msgspec.Struct):
     """Who wrote the parts of a value."""
 
-    parts: list[inspect.Blame]
+    parts: list[Blame]
 
 
 @routes.get("/milepost/threads/{thread_id}/blame")
 def blame(call: Call[Empty, BlameQuery]) -> Blames:
     """Which step, node and run wrote each part of a value."""
-    query = call.query
-    ref = Ref(call.thread_id, query.checkpoint_ns, query.checkpoint_id)
-    path = _path(query.path)
+    path = _path(call.query.path)
     if not path:
         raise refused('path begins with a key of the state: ["messages", 0].')
-    return Blames(bounded_blames(inspect.blame(call.server.database, ref, path), _limit(call)))
+    parts = inspect.blame(call.server.database, _ref(call), path)
+    return Blames(bounded_blames(parts, _limit(call)))
 
 
 class LiveQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,6 +197,10 @@ async def live(call: Call[Empty, LiveQuery]) -> EventStream:
     await run_in_threadpool(server.thread, call.thread_id)
     after = call.request.headers.get("last-event-id") or call.query.after
     return server.streams.response(follow(server, call.thread_id, call.query.checkpoint_ns, after))
+
+
+def _ref(call: Call[Empty, Any]) -> Ref:
+    return Ref(call.thread_id, call.query.checkpoint_ns, call.query.checkpoint_id)
 
 
 def _limit(call: Call[Any, Any]) -> int:
@@ -230,3 +224,44 @@ def _path(text: str | None) -> tuple[str | int, ...]:
     ):
         raise refused('path must be a JSON list of keys and positions: ["messages", 0].')
     return tuple(path)
+
+
+# -- differences and authorship: values that are too large are left out
+
+
+def step_changes(database: Database, ref: Ref) -> list[Change]:
+    """What a step has changed: a state against its parent's, or against nothing."""
+    saved = resolve(database, ref)
+    parent_id = parent_of(saved)
+    parent = None
+    if parent_id is not None:
+        parent = load(database, place_of(saved.config)._replace(checkpoint_id=parent_id))
+    if parent is None:
+        return inspect.compare({}, state_of(database, saved))
+    return inspect.changes(database, parent, saved)
+
+
+def bounded_changes(changes: Sequence[Change], limit: int) -> list[Change]:
+    """Changes whose values are bounded; of long texts the lines stay, if they are not longer."""
+    return [
+        replace(
+            change,
+            before=_bounded(change.before, change.path, limit),
+            after=_bounded(change.after, change.path, limit),
+            lines=change.lines if _size(change.lines) <= limit else None,
+        )
+        for change in changes
+    ]
+
+
+def bounded_blames(parts: Sequence[Blame], limit: int) -> list[Blame]:
+    """Parts whose values are bounded."""
+    return [replace(part, value=_bounded(part.value, part.path, limit)) for part in parts]
+
+
+def _bounded(data: Any, path: Path, limit: int) -> Any:
+    return limited(data, limit, path or ("",))[0]
+
+
+def _size(lines: Sequence[str] | None) -> int:
+    return sum(map(len, lines or ()))

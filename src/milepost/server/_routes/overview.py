@@ -54,7 +54,7 @@ def info(call: Call[Empty, Empty]) -> Info:
         version=__version__,
         database=DatabaseInfo(database.url, database.kind, database.flavour),
         write=server.write,
-        store=server.store is not None,
+        store=database.store is not None,
         graphs=graphs,
     )
 

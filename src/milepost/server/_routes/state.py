@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 from starlette.responses import Response
 
+from milepost.checkpoint._contract.records import Place
 from milepost.inspect.parts import refusing
 from milepost.server._errors import as_http_error, refused
 from milepost.server._json import encode_list
@@ -20,8 +22,8 @@ from milepost.server._states import (
     from_snapshot,
     read_state,
     selected,
+    stored_history,
 )
-from milepost.server._stored import stored_history
 
 routes = Routes("Thread state")
 
@@ -96,17 +98,16 @@ def update_state(call: Call[StateUpdate, Empty]) -> Updated:
     return Updated(checkpoint_of(made) or Checkpoint())
 
 
-class refusals:  # noqa: N801 - reads as a word at the `with`
+@contextmanager
+def refusals() -> Iterator[None]:
     """What the user's reducers raise about values that a client sent, as a refusal of those."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and as_http_error(error) is None:
-            raise refused(
-                f"The graph refuses the values: {type(error).__name__}: {error}"
-            ) from error
+    try:
+        yield
+    except Exception as error:
+        if as_http_error(error) is not None:
+            raise
+        said = f"The graph refuses the values: {type(error).__name__}: {error}"
+        raise refused(said) from error
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,28 +143,16 @@ def _history(call: Call[Any, Any], wanted: HistorySearch) -> Response:
     check_selection(wanted.select)
     server = call.server
     row = server.thread(call.thread_id)
-    where = wanted.checkpoint or Checkpoint()
+    where = Place(row.thread_id, (wanted.checkpoint or Checkpoint()).checkpoint_ns, None)
     before = wanted.before
     before_id = before.checkpoint_id if isinstance(before, Checkpoint) else before
+    end = where._replace(checkpoint_id=before_id).config() if before_id else None
+    page: Any = {"filter": wanted.metadata or None, "before": end, "limit": wanted.limit}
     graph = server.graph_of_thread(row.metadata)
     if graph is not None:
-        config = config_of(row.thread_id, Checkpoint(checkpoint_ns=where.checkpoint_ns))
-        end = None
-        if before_id:
-            at = Checkpoint(checkpoint_ns=where.checkpoint_ns, checkpoint_id=before_id)
-            end = config_of(row.thread_id, at)
-        snapshots = graph.get_state_history(
-            config, filter=wanted.metadata or None, before=end, limit=wanted.limit
-        )
+        snapshots = graph.get_state_history(where.config(), **page)
         states: Iterable[ThreadState] = map(from_snapshot, snapshots)
     else:
-        states = stored_history(
-            server.database,
-            row,
-            where.checkpoint_ns,
-            metadata=wanted.metadata or None,
-            before=before_id or None,
-            limit=wanted.limit,
-        )
+        states = stored_history(server.database, row, where, **page)
     shown = (selected(state, wanted.select) for state in states)
     return Response(encode_list(shown, server.limits.answer), media_type=JSON)

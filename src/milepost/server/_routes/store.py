@@ -86,9 +86,7 @@ def put_item(call: Call[Put, Empty]) -> None:
     """Store an item."""
     body = call.body
     _refuse_ours(body.namespace)
-    store = call.server.store_to_write()
-    if store is None:
-        raise HttpError(404, "This database has no store.")
+    store = _there(call.server.database.store_to_write())
     if body.ttl is not None and not store.supports_ttl:
         raise refused("This store keeps items for good: leave `ttl` out.")
     if body.index is True:
@@ -148,7 +146,10 @@ def _refuse_ours(namespace: list[str]) -> None:
 
 
 def _store(call: Call[Any, Any]) -> BaseStore:
-    store = call.server.store
+    return _there(call.server.database.store)
+
+
+def _there(store: BaseStore | None) -> BaseStore:
     if store is None:
         raise HttpError(404, "This database has no store.")
     return store

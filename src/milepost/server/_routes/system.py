@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from milepost import inspect
 from milepost._internal.version import __version__
 from milepost.server._openapi import document
 from milepost.server._routing import Call, Empty, Routes
@@ -29,7 +30,7 @@ class Ok(msgspec.Struct):
 def ok(call: Call[Empty, OkQuery]) -> Ok:
     """Whether the server answers."""
     if call.query.check_db:
-        call.server.check_database()
+        inspect.threads(call.server.database, limit=1)  # raises if it does not answer
     return Ok(True)
 
 

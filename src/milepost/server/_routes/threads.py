@@ -124,13 +124,18 @@ def _set_ttl(server: Server, thread_id: str, ttl: Ttl | None) -> None:
         server.threads.set_ttl(thread_id, ttl.ttl)
 
 
-class ThreadSearch(msgspec.Struct, kw_only=True):
-    """Which threads, in what order, with which fields."""
+class ThreadFilter(msgspec.Struct, kw_only=True):
+    """Which threads."""
 
     metadata: dict[str, Any] | None = None
     values: dict[str, Any] | None = None
-    ids: Annotated[list[str], Meta(max_length=1000)] | None = None
     status: ThreadStatus | None = None
+
+
+class ThreadSearch(ThreadFilter, kw_only=True):
+    """Which threads, in what order, with which fields."""
+
+    ids: Annotated[list[str], Meta(max_length=1000)] | None = None
     limit: Limit = 10
     offset: Offset = 0
     sort_by: SortBy | None = None
@@ -166,14 +171,6 @@ def search(call: Call[ThreadSearch, Empty]) -> Page:
         return select(thread, fields)
 
     return Page.of(map(part, rows), server.limits.answer, total, body.offset)
-
-
-class ThreadFilter(msgspec.Struct, kw_only=True):
-    """Which threads."""
-
-    metadata: dict[str, Any] | None = None
-    values: dict[str, Any] | None = None
-    status: ThreadStatus | None = None
 
 
 @routes.search("/threads/count")

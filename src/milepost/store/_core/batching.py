@@ -9,31 +9,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from milepost.store._core.tasks import Group
-
-Run = Callable[[Sequence[Group]], Awaitable[list[Any]]]
+T = TypeVar("T")
 
 
-class Batcher:
-    """Collects groups for one event loop at a time."""
+class Batcher(Generic[T]):
+    """Collects what is asked for, for one event loop at a time.
 
-    def __init__(self, run: Run) -> None:
+    `run` is given all of it, and returns a result or an error for each.
+    """
+
+    def __init__(self, run: Callable[[Sequence[T]], Awaitable[list[Any]]]) -> None:
         self._run = run
-        self._waiting: dict[asyncio.AbstractEventLoop, list[tuple[Group, asyncio.Future[Any]]]] = {}
+        self._waiting: dict[asyncio.AbstractEventLoop, list[tuple[T, asyncio.Future[Any]]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         """A loop keeps only weak references to its tasks."""
 
-    async def submit(self, group: Group) -> Any:
-        """The results of a group, once its batch has run."""
+    async def submit(self, asked: T) -> Any:
+        """The result, once the batch has run."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         waiting = self._waiting.get(loop)
         if waiting is None:
             self._waiting[loop] = waiting = []
             loop.call_soon(self._start, loop)
-        waiting.append((group, future))
+        waiting.append((asked, future))
         return await future
 
     async def settle(self) -> None:
@@ -49,10 +50,10 @@ class Batcher:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _carry_out(self, waiting: list[tuple[Group, asyncio.Future[Any]]]) -> None:
+    async def _carry_out(self, waiting: list[tuple[T, asyncio.Future[Any]]]) -> None:
         results: list[Any] | None = None
         try:
-            results = await self._run([group for group, _ in waiting])
+            results = await self._run([asked for asked, _ in waiting])
         except Exception as error:
             results = [error] * len(waiting)
         finally:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from milepost._db.migrations import TableSetup
+from milepost.errors import VersionConflict
 from milepost.store._core.records import ListNamespacesOp, Namespace, Order
 
 if TYPE_CHECKING:
@@ -68,6 +69,16 @@ class Write(NamedTuple):
     if_version: int | None
     vectors: Sequence[Packed] = ()
     """One for each text, once they are known."""
+
+    def conflict(self, there: int) -> VersionConflict:
+        """The error for a put whose version is not the one that is there (0 for no item)."""
+        state = f"at version {there}" if there else "not there"
+        wanted = f"version {self.if_version}" if self.if_version else "no item"
+        return VersionConflict(
+            f"The item {self.key!r} in {self.namespace} is {state}, but the caller expected "
+            f"{wanted}; nothing was written. Get the item again, apply the change to it, and put "
+            "it with if_version=item.version."
+        )
 
 
 Task: TypeAlias = Get | Search | Listing | Write

@@ -14,7 +14,6 @@ from milepost.checkpoint.serde import _rotation
 from milepost.checkpoint.serde._msgpack.codec import unpackb
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.store._core import namespaces
-from milepost.store._core.conflicts import conflict_error
 from milepost.store._core.core import StoreCore
 from milepost.store._core.records import Item, Namespace, Result, make_item, make_search_item
 from milepost.store._core.tasks import (
@@ -222,7 +221,7 @@ class MemoryCore(StoreCore):
                 entry = self._entries.find(*place)
                 there = 0 if entry is None or entry.is_dead(now) else entry.updated
                 if there != write.if_version or place in touched:
-                    return conflict_error(write, there)
+                    return write.conflict(there)
             touched.add(place)
         return None
 

@@ -11,6 +11,7 @@ from milepost.store._core import namespaces
 from milepost.store._core.filters import predicate
 from milepost.store._core.tasks import Search
 from milepost.store._memory.entries import Entries, Entry
+from milepost.store._vectors.table import best_of
 
 Found: TypeAlias = tuple[float | None, Entry]
 """A score, and what has it."""
@@ -64,7 +65,7 @@ class Searcher:
             places = [at for entry in entries for at in entry.places]
             owners = [entry for entry in entries for _ in entry.places]
             scores = vectors.scores(task.vector, places) if places else []
-            best = _best(zip(scores, owners, strict=True))
+            best = best_of(zip(scores, owners, strict=True), id)
         ranked = sorted(best, key=lambda found: (-found[0], found[1].created))
         return [*ranked[task.offset : task.offset + task.limit]]
 
@@ -80,22 +81,12 @@ class Searcher:
             near = vectors.nearest(task.vector, count)
             below = (entry for _, entry in near if entry.namespace[:depth] == prefix)
             allowed = {id(entry) for entry in self._matching(below, task, now)}
-            best = _best((score, entry) for score, entry in near if id(entry) in allowed)
+            best = best_of((one for one in near if id(one[1]) in allowed), id)
             # An entry may have several vectors, so the nearest ten need not be ten entries.
             if len(best) >= wanted or count >= len(vectors.owners):
                 return best
             count *= 4
         return []
-
-
-def _best(found: Iterable[tuple[float, Entry]]) -> list[tuple[float, Entry]]:
-    """Each entry once, with the best score of its vectors."""
-    best: dict[int, tuple[float, Entry]] = {}
-    for score, entry in found:
-        known = best.get(id(entry))
-        if known is None or score > known[0]:
-            best[id(entry)] = (score, entry)
-    return list(best.values())
 
 
 _ORDER: Final[dict[str, Any]] = {

@@ -12,8 +12,7 @@ from milepost._db.redis.commands import Program as RedisProgram
 from milepost._db.redis.server import check_eviction
 from milepost.checkpoint.serde._rotation import Reencrypted
 from milepost.errors import DatabaseBusyError, StoreError
-from milepost.store._core.engine_core import EngineCore
-from milepost.store._core.reads import Reads
+from milepost.store._core.engine_core import EngineCore, Reads
 from milepost.store._core.tasks import (
     Get,
     Group,

@@ -13,6 +13,11 @@ from milepost.store._core.tasks import Index, Row
 Place: TypeAlias = tuple[Namespace, str]
 
 
+def root_of(place: Place) -> str:
+    """The first label of a namespace."""
+    return place[0][0]
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """Times are in microseconds; `updated` is also the version."""

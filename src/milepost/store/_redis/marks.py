@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost._db.redis.commands import Command, Program, RunScript, command
 from milepost._db.redis.guarded import Counter, Guard, guarded
@@ -27,6 +27,7 @@ from milepost.store._redis.keys import Keys, RootKeys, member
 
 if TYPE_CHECKING:
     from milepost.store._core.tasks import Write
+    from milepost.store._redis.change import Change, RootState
     from milepost.store._vectors.embeddings import Packed
     from milepost.store._vectors.generations import Generations
 
@@ -43,29 +44,17 @@ class RootGenerations(NamedTuple):
     current: int | None
     coming: int | None
 
+    @classmethod
+    def read(cls, current: bytes | None, coming: bytes | None) -> RootGenerations:
+        """From the cells of a root."""
+        return cls(*(None if one is None else int(one) for one in (current, coming)))
+
     def guards(self, meta: bytes) -> list[Guard]:
         """That they are still these."""
         pairs = (("current", self.current), ("coming", self.coming))
         return [
             Guard(("HGET", meta, name), None if one is None else b"%d" % one) for name, one in pairs
         ]
-
-
-class HasGenerations(Protocol):
-    """Whatever knows the generations of a root."""
-
-    @property
-    def generations(self) -> RootGenerations: ...
-
-
-class Change(Protocol):
-    """A script in the making."""
-
-    commands: list[Command]
-
-    def seq(self, root: str, sign: str = "") -> bytes: ...
-
-    def generations(self, root: str) -> RootGenerations: ...
 
 
 class Marks:
@@ -109,7 +98,7 @@ class Marks:
     def align(
         self,
         roots: Sequence[str],
-        known: Mapping[str, HasGenerations],
+        known: Mapping[str, RootState],
         generations: Generations | None,
     ) -> Program[bool]:
         """Bring roots up to the generations that count; whether one was behind."""

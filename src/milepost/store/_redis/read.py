@@ -14,7 +14,7 @@ from milepost.store._core.core import StoreCore
 from milepost.store._core.filters import predicate
 from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import Get, Listing, Row, Search
-from milepost.store._redis.heads import Head, Place, parsed, to_row
+from milepost.store._redis.heads import Head, Place, parsed, root_of, to_row
 from milepost.store._redis.keys import Keys, from_member, member
 from milepost.store._redis.snapshot import Moved, Snapshot
 
@@ -97,18 +97,14 @@ class Reader:
         if not self._is_cluster:
             yield from ([*places],) if places else ()
             return
-        for _, part in groupby(sorted(places), key=_root):
+        for _, part in groupby(sorted(places), key=root_of):
             yield list(part)
 
     def _heads_and_bodies(
         self, places: Sequence[Place], snapshot: Snapshot
     ) -> Program[list[tuple[bytes | None, bytes | None]]]:
-        keys, commands = [], []
-        for namespace, key in places:
-            space = self._keys.space(namespace)
-            keys += [space.heads, space.bodies]
-            commands += [command("HGET", space.heads, key), command("HGET", space.bodies, key)]
-        roots = list(dict.fromkeys(namespace[0] for namespace, _ in places))
+        keys, commands = heads_and_bodies(self._keys, places)
+        roots = list(dict.fromkeys(map(root_of, places)))
         replies = yield from snapshot.read(roots, keys, commands)
         return list(zip(replies[::2], replies[1::2], strict=True))
 
@@ -121,10 +117,10 @@ class Reader:
     ) -> Program[dict[Place, float | None]]:
         """Heads and bodies, for `pairs`, and scores: of each item they are of one moment."""
         keys, commands = [], []
-        roots = list(dict.fromkeys(map(_root, places)))
+        roots = list(dict.fromkeys(map(root_of, places)))
         metas = [self._keys.root(root).meta for root in roots]
         for place in places:
-            space, vectors = self._keys.space(place[0]), self._keys.root(_root(place)).vectors
+            space, vectors = self._keys.space(place[0]), self._keys.root(root_of(place)).vectors
             keys += [space.heads, space.bodies, vectors]
             commands += [command("HGET", key, place[1]) for key in (space.heads, space.bodies)]
             commands.append(command("HGET", vectors, member(*place)))
@@ -316,6 +312,17 @@ class Reader:
         return namespaces.listed(alive, listing.op)
 
 
+def heads_and_bodies(keys: Keys, places: Sequence[Place]) -> tuple[list[bytes], list[Command]]:
+    """The keys and the commands that read the head and the value at each place."""
+    touched: list[bytes] = []
+    commands: list[Command] = []
+    for namespace, name in places:
+        space = keys.space(namespace)
+        touched += [space.heads, space.bodies]
+        commands += [command("HGET", space.heads, name), command("HGET", space.bodies, name)]
+    return list(dict.fromkeys(touched)), commands
+
+
 def _below(key: bytes, prefix: Namespace) -> Command:
     bounds = namespaces.text_range(prefix)
     assert bounds is not None
@@ -328,10 +335,6 @@ def _scored(reply: Sequence[Any]) -> Iterator[tuple[bytes, int]]:
     if reply and isinstance(reply[0], (list, tuple)):
         return ((name, int(score)) for name, score in reply)
     return zip(reply[::2], map(int, map(float, reply[1::2])), strict=True)
-
-
-def _root(place: Place) -> str:
-    return place[0][0]
 
 
 _ORDER: Final[dict[str, Callable[[Candidate], Any]]] = {

@@ -13,7 +13,7 @@ from milepost._db.redis.commands import Program as RedisProgram
 from milepost._db.redis.commands import command
 from milepost._db.redis.guarded import ARGUMENTS, Counter, Guard, guarded, number
 from milepost.errors import DatabaseBusyError
-from milepost.store._redis.heads import Place
+from milepost.store._redis.heads import Place, root_of
 from milepost.store._redis.keys import from_member, member
 from milepost.store._redis.marks import RootGenerations, StaleGenerations, marked, packed
 from milepost.store._redis.notes import Notes
@@ -102,7 +102,7 @@ class RedisMaking:
 
     def read(self, places: list[Any]) -> RedisProgram[list[Found]]:
         found: list[Stored] = []
-        for _, part in groupby(places, key=_root):
+        for _, part in groupby(places, key=root_of):
             found += yield from items_at(self.core, list(part))
         return [Found(one.row, one.head.index, one) for one in found]
 
@@ -110,7 +110,7 @@ class RedisMaking:
         generations = self.state.known((yield from self._notebook.load()))
         if not generations.is_making(number):
             return False
-        for root, part in groupby(found, key=lambda one: _root(one.item.stored.place)):
+        for root, part in groupby(found, key=_root_read):
             yield from self._mark(root, list(part), vectors, generations, coming=True)
         return True
 
@@ -120,7 +120,7 @@ class RedisMaking:
         if not generations.is_current():
             return 0
         count = 0
-        for root, part in groupby(found, key=lambda one: _root(one.item.stored.place)):
+        for root, part in groupby(found, key=_root_read):
             count += yield from self._mark(root, list(part), vectors, generations, coming=False)
         return count
 
@@ -148,11 +148,11 @@ class RedisMaking:
         """Bring a root up to the generations; False if it is ahead of them."""
         meta = self._keys.root(root).meta
         for _ in range(_ATTEMPTS):
-            there = yield command("HMGET", meta, "root", "current", "coming")
-            if there[0] is None:
+            life, current, coming = yield command("HMGET", meta, "root", "current", "coming")
+            if life is None:
                 return True  # it has no items
-            known = RootGenerations(*(None if one is None else int(one) for one in there[1:]))
             try:
+                known = RootGenerations.read(current, coming)
                 if not (yield from self.core.marks.follow(root, known, generations)):
                     return True
             except StaleGenerations:
@@ -174,8 +174,7 @@ class RedisMaking:
         for _ in range(_ATTEMPTS):
             if not (yield from self._followed(root, generations)):
                 return 0
-            there = yield command("HMGET", keys.meta, "current", "coming")
-            known = RootGenerations(*(None if one is None else int(one) for one in there))
+            known = RootGenerations.read(*(yield command("HMGET", keys.meta, "current", "coming")))
             items = {
                 one.place: one
                 for one in (yield from items_at(self.core, [r.item.stored.place for r in found]))
@@ -203,5 +202,5 @@ class RedisMaking:
         return 0
 
 
-def _root(place: Place) -> str:
-    return place[0][0]
+def _root_read(one: Read) -> str:
+    return root_of(one.item.stored.place)

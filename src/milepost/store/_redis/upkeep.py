@@ -17,6 +17,7 @@ from milepost.store._core.tasks import Program, RefusedItem, Row, Transact, Writ
 from milepost.store._redis.change import Batch
 from milepost.store._redis.heads import Head, Place, parsed, sealed, to_row
 from milepost.store._redis.keys import from_member
+from milepost.store._redis.read import heads_and_bodies
 
 if TYPE_CHECKING:
     from milepost.store._redis.core import RedisCore
@@ -55,12 +56,8 @@ def names_in(core: RedisCore, space: Namespace) -> RedisProgram[list[str]]:
 
 def items_at(core: RedisCore, places: Sequence[Place]) -> RedisProgram[list[Stored]]:
     """The items at these places, below one root, that are there."""
-    keys, commands = [], []
-    for namespace, key in places:
-        space = core.keys.space(namespace)
-        keys += [space.heads, space.bodies]
-        commands += [command("HGET", space.heads, key), command("HGET", space.bodies, key)]
-    replies = (yield reading(list(dict.fromkeys(keys)), commands))[1:] if commands else []
+    keys, commands = heads_and_bodies(core.keys, places)
+    replies = (yield reading(keys, commands))[1:] if commands else []
     found = []
     for place, stored, body in zip(places, replies[::2], replies[1::2], strict=True):
         if stored is not None:

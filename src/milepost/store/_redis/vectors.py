@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 from functools import partial
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from milepost._db.redis.commands import Program, command
@@ -26,7 +27,7 @@ from milepost.store._redis.snapshot import Moved, Snapshot, fields
 from milepost.store._vectors.embeddings import Packed
 from milepost.store._vectors.generations import Generation, Generations
 from milepost.store._vectors.making import Incomplete
-from milepost.store._vectors.table import VectorTable
+from milepost.store._vectors.table import VectorTable, best_of
 
 _BYTES: Final = 512 * 2**20
 """What the copies of all roots may take together; at least one is kept."""
@@ -41,6 +42,9 @@ class _Owner(NamedTuple):
 
     name: bytes
     created: int
+
+
+_NAME: Final = attrgetter("name")
 
 
 class Nearest(NamedTuple):
@@ -115,7 +119,7 @@ class _Copy:
             # Nearly all: the nearest of all are taken, and those below the prefix are kept.
             start = prefix.encode()
             near = self._table.nearest(vector, 2 * count)
-            best = _best(one for one in near if one[1].name.startswith(start))
+            best = best_of((one for one in near if one[1].name.startswith(start)), _NAME)
             if len(best) >= count or len(near) >= len(self._table.owners):
                 return Nearest(best, len(best) < total)
         places = [(name, at) for names in below for name in names for at in self._places[name]]
@@ -124,17 +128,8 @@ class _Copy:
         scores = self._table.scores(vector, [at for _, at in places])
         owners = self._table.owners
         found = ((score, owners[at]) for score, (_, at) in zip(scores, places, strict=True))
-        return Nearest(_best((score, one) for score, one in found if one is not None), False)
-
-
-def _best(found: Iterable[tuple[float, _Owner]]) -> list[tuple[float, _Owner]]:
-    """Each item once, with the best score of its vectors."""
-    best: dict[bytes, tuple[float, _Owner]] = {}
-    for one in found:
-        known = best.get(one[1].name)
-        if known is None or one[0] > known[0]:
-            best[one[1].name] = one
-    return list(best.values())
+        present = ((score, one) for score, one in found if one is not None)
+        return Nearest(best_of(present, _NAME), False)
 
 
 class Copies:
@@ -270,7 +265,7 @@ class Ranker:
         )
         # Other reads may see later changes; the next search asks for those.
         seq = snapshot.seq(root)
-        there = RootGenerations(*(None if one is None else int(one) for one in (current, coming)))
+        there = RootGenerations.read(current, coming)
         if there.current != number:
             yield from self._marks.follow(root, there, known)
             raise Moved

@@ -23,7 +23,6 @@ from milepost.errors import (
     StorageError,
     VersionConflict,
 )
-from milepost.store._core.conflicts import conflict_error
 from milepost.store._core.tasks import Group, Write
 from milepost.store._core.ttl import Stamps
 from milepost.store._redis.change import Batch, Change, RootState, State
@@ -127,11 +126,8 @@ class Writer:
         replies = iter((yield reading([*metas, *heads], commands))[1:])
         for root in roots:
             deleted, token, current, coming = next(replies)
-            state.roots[root] = RootState(
-                int(deleted or 0),
-                token,
-                RootGenerations(_number(current), _number(coming)),
-            )
+            generations = RootGenerations.read(current, coming)
+            state.roots[root] = RootState(int(deleted or 0), token, generations)
         for space in spaces:
             state.sizes[space] = int(next(replies))
         for place in places:
@@ -263,10 +259,6 @@ class Writer:
         return guarded(keys or [self._keys.meta], guards, commands)
 
 
-def _number(stored: bytes | None) -> int | None:
-    return None if stored is None else int(stored)
-
-
 def _roots(final: Mapping[Place, Write]) -> list[str]:
     return sorted({namespace[0] for namespace, _ in final})
 
@@ -278,7 +270,7 @@ def _refusal(batch: Batch, group: Group, write: Write, there: int) -> Exception:
             "and others have changed it since, so that it is unknown whether it was stored. Get "
             "the item, and decide."
         )
-    refused = conflict_error(write, there)
+    refused = write.conflict(there)
     stored = sorted({one.namespace[0] for one in group if isinstance(one, Write)} & batch.done)
     if stored:
         return VersionConflict(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from milepost._db.migrations import TableSetup, is_migrated, migrate
-from milepost._db.operations import Operation, Work
+from milepost._db.operations import Execute, Operation, Work, rows_of
 from milepost.checkpoint.serde._rotation import Reencrypted
 from milepost.errors import MilepostError, StoreError
-from milepost.store._core.engine_core import EngineCore
-from milepost.store._core.reads import Reads
+from milepost.store._core import namespaces
+from milepost.store._core.engine_core import EngineCore, Reads
 from milepost.store._core.tasks import (
     Get,
     Group,
@@ -21,6 +21,7 @@ from milepost.store._core.tasks import (
     Program,
     Progress,
     RefusedItem,
+    Row,
     Search,
     Transact,
     Write,
@@ -28,12 +29,17 @@ from milepost.store._core.tasks import (
 from milepost.store._sql.dialects import StoreSql
 from milepost.store._sql.generations import VectorRegistry
 from milepost.store._sql.read import Reader
-from milepost.store._sql.reencrypt import resealing
 from milepost.store._sql.reindex import SqlMaking
 from milepost.store._sql.schema import schema
 from milepost.store._sql.vectors import VectorIndex
 from milepost.store._sql.write import SWEPT_AT_ONCE, Writer
 from milepost.store._vectors.generations import Generations
+
+_RESEALED: Final = 100
+"""Items whose values are sealed again in one go."""
+_PAGE: Final = "SELECT id, ns, key, kind, data FROM milepost_items WHERE id > ? ORDER BY id LIMIT ?"
+_COUNT: Final = "SELECT count(*) FROM milepost_items"
+_REPLACE: Final = "UPDATE milepost_items SET kind = ?, data = ? WHERE id = ? AND data = ?"
 
 
 class SqlCore(EngineCore):
@@ -170,7 +176,30 @@ class SqlCore(EngineCore):
         return SqlMaking(self)
 
     def resealing(self, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
-        return resealing(self, progress)
+        # In small transactions, while the store is in use. A value is replaced only if it is still
+        # the one that was read: a put in between has sealed its value with the newest key.
+        done: Reencrypted[RefusedItem] = Reencrypted()
+        after = -1
+        seen = 0
+        render = self.store_sql.render
+        total: int = (yield Transact(partial(rows_of, render(_COUNT)), write=False))[0][0]
+        while True:
+            page = partial(rows_of, render(_PAGE), (after, _RESEALED))
+            rows: list[Any] = yield Transact(page, write=False)
+            if not rows:
+                return done
+            after = rows[-1][0]
+            items = [
+                ((id, data), Row(namespaces.from_text(ns), key, (kind, bytes(data)), 0, 0))
+                for id, ns, key, kind, data in rows
+            ]
+            changes = [(*new, *found) for found, new in self.reseal(items, done)]
+            if changes:
+                replacing = partial(_replace, render(_REPLACE), changes)
+                done.resealed += yield Transact(replacing, write=True)
+            seen += len(rows)
+            if progress is not None:
+                progress(seen, max(seen, total))
 
 
 def _takes_several_reads(groups: Sequence[Group]) -> bool:
@@ -179,3 +208,10 @@ def _takes_several_reads(groups: Sequence[Group]) -> bool:
     gets = any(isinstance(task, Get) for task in tasks)  # all of them are one
     listings = sum(isinstance(task, Listing) for task in tasks)
     return gets + listings > 1 or any(isinstance(task, Search) for task in tasks)
+
+
+def _replace(statement: str, changes: list[tuple[Any, ...]]) -> Operation[int]:
+    replaced = 0
+    for change in changes:
+        replaced += yield Execute(statement, change)
+    return replaced

@@ -86,16 +86,11 @@ class VectorRegistry:
         found = yield from self.load()
         if found.is_making(number):
             yield from self._record(f"{PROBE}{number}", probe)
-        self.state.judge(number, True)
 
     def probe_of(self, number: int) -> Operation[str | None]:
         """What the model of a generation has made of them."""
         rows = yield Query(self._store_sql.render(sql.META_OF), (f"{PROBE}{number}",))
         return None if not rows else str(rows[0][0])
-
-    def judge(self, number: int, verdict: bool) -> None:
-        """Whether this store's model is the one that makes a generation."""
-        self.state.judge(number, verdict)
 
     def switch(self, found: Generations) -> Operation[None]:
         """Make the coming generation the current one; what is not in it lacks vectors.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from milepost._db.operations import Execute, ExecuteMany, Operation, Query
+from milepost._db.operations import Execute, ExecuteMany, Operation, rows_of
 from milepost.store._core import namespaces
 from milepost.store._core.tasks import Row
 from milepost.store._sql import statements as sql
@@ -96,8 +96,7 @@ class SqlMaking:
         return True
 
     def _rows(self, statement: str, parameters: Sequence[Any]) -> Operation[list[Any]]:
-        rows: list[Any] = yield Query(self._render(statement), parameters)
-        return rows
+        return rows_of(self._render(statement), parameters)
 
     def _unchanged(self, found: list[Read]) -> Operation[list[Read]]:
         """Those that are still what was read. They stay so until the transaction ends."""

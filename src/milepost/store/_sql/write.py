@@ -12,7 +12,6 @@ from zlib import crc32
 from milepost._db.operations import Batch, ConditionalInsert, Execute, ExecuteMany, Operation, Query
 from milepost.errors import IndexMismatchError
 from milepost.store._core import namespaces
-from milepost.store._core.conflicts import conflict_error
 from milepost.store._core.engine_core import Raced
 from milepost.store._core.tasks import Group, Outcome, Write
 from milepost.store._core.ttl import Stamps
@@ -95,7 +94,7 @@ class Writer:
                     conditional = True
                     there = yield from self._version(place, now)
                     if there != write.if_version or place in mine or place in final:
-                        failed[number] = conflict_error(write, there)
+                        failed[number] = write.conflict(there)
                         break
                     if write.if_version == 0:
                         if write.data is None:

@@ -6,7 +6,7 @@ matrix with a vector. Places of removed vectors are used again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from milepost.errors import MissingDependencyError
@@ -32,6 +32,19 @@ def load_numpy() -> Any:
             "Search by meaning in memory needs numpy: pip install 'milepost[search]'"
         ) from error
     return numpy
+
+
+def best_of(
+    found: Iterable[tuple[float, Owner]], key: Callable[[Owner], Hashable]
+) -> list[tuple[float, Owner]]:
+    """Each owner once, with the best score of its vectors; `key` tells owners apart."""
+    best: dict[Hashable, tuple[float, Owner]] = {}
+    for one in found:
+        name = key(one[1])
+        known = best.get(name)
+        if known is None or one[0] > known[0]:
+            best[name] = one
+    return list(best.values())
 
 
 class VectorTable(Generic[Owner]):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
+from milepost.store._core.batching import Batcher
 from milepost.store._core.records import Op, PutOp
 from milepost.store.base import BaseStore
 
@@ -37,49 +39,23 @@ class AsyncBatchedBaseStore(BaseStore):
         {'name': 'Paris'}
     """
 
-    __slots__ = ("_loop", "_tasks", "_waiting")
+    __slots__ = ("_batcher",)
 
     def __init__(self) -> None:
         super().__init__()
-        self._loop = asyncio.get_running_loop()
-        self._waiting: list[tuple[Op, asyncio.Future[Any]]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
-        """A loop keeps only weak references to its tasks."""
+        asyncio.get_running_loop()  # an error where there is none, as in LangGraph
+        self._batcher: Batcher[Op] = Batcher(self._carry_out)
 
     async def _one(self, op: Op) -> Any:
-        future: asyncio.Future[Any] = self._loop.create_future()
-        if not self._waiting:
-            self._loop.call_soon(self._start)
-        self._waiting.append((op, future))
-        return await future
+        return await self._batcher.submit(op)
 
-    def _start(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        wanted = [entry for entry in waiting if not entry[1].done()]
-        if wanted:
-            task = self._loop.create_task(self._carry_out(wanted))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _carry_out(self, waiting: list[tuple[Op, asyncio.Future[Any]]]) -> None:
-        ops, places = _once_each([op for op, _ in waiting])
-        futures = [future for _, future in waiting]
-        try:
-            results = await self.abatch(ops)
-        except BaseException as error:
-            # Cancelled too, when the loop is torn down: no caller may be left waiting for ever.
-            for future in futures:
-                if not future.done():
-                    future.set_exception(error) if isinstance(error, Exception) else future.cancel()
-            if not isinstance(error, Exception):
-                raise
-            return
-        for future, at in zip(futures, places, strict=True):
-            if not future.done():
-                future.set_result(results[at])
+    async def _carry_out(self, ops: Sequence[Op]) -> list[Any]:
+        wanted, places = _once_each(ops)
+        results = await self.abatch(wanted)
+        return [results[at] for at in places]
 
 
-def _once_each(ops: list[Op]) -> tuple[list[Op], list[int]]:
+def _once_each(ops: Sequence[Op]) -> tuple[list[Op], list[int]]:
     """The operations that have to be done, and which of them has the result of each."""
     done: list[Op] = []
     places: list[int] = []

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from milepost._db.redis.client import make_client
 from milepost.store._core.upkeep import AsyncUpkeep
-from milepost.store._redis.storage import RedisStorage
+from milepost.store.redis import RedisStorage
 
 __all__ = ["AsyncRedisStore"]
 

@@ -103,6 +103,18 @@ class BaseSqliteStore(CoreStore, ProcessBound, BaseStore):
         conn.equip(self._equip)
         return conn
 
+    @classmethod
+    def _on_file(cls, conn_string: str, settings: dict[str, Any]) -> Self:
+        """A store on a connection of its own."""
+        conn = open_sqlite(conn_string)
+        try:
+            store = cls(conn, **settings)
+        except BaseException:
+            conn.close()
+            raise
+        store.engine.owns(conn_string)
+        return store
+
     @property
     def conn(self) -> Any:
         """The connection."""
@@ -145,13 +157,7 @@ class SqliteStore(Upkeep, BaseSqliteStore):
             conn_string: The path of the file, or ":memory:".
             **settings: Those of the class.
         """
-        conn = open_sqlite(conn_string)
-        try:
-            store = cls(conn, **settings)
-        except BaseException:
-            conn.close()
-            raise
-        store.engine.owns(conn_string)
+        store = cls._on_file(conn_string, settings)
         try:
             yield store
         finally:

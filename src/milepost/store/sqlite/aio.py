@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from milepost._db.sqlite.aio import AiosqliteEngine
-from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
+from milepost._db.sqlite.engine import SqliteEngine
 from milepost.store._core.upkeep import AsyncUpkeep
 from milepost.store.sqlite import BaseSqliteStore
 
@@ -52,13 +52,7 @@ class AsyncSqliteStore(AsyncUpkeep, BaseSqliteStore):
             conn_string: The path of the file, or ":memory:".
             **settings: Those of `SqliteStore`.
         """
-        conn = open_sqlite(conn_string)
-        try:
-            store = cls(conn, **settings)
-        except BaseException:
-            conn.close()
-            raise
-        store.engine.owns(conn_string)
+        store = cls._on_file(conn_string, settings)
         try:
             yield store
         finally:

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextma
 from typing import Any, Literal, TypeAlias
 
 from milepost._internal.asyncio_tools import in_thread
-from milepost._internal.generators import GeneratorDriver
+from milepost._internal.generators import adrive, drive
 from milepost._internal.threads import LoopThread
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.testing._kit.effects import Ask, Effect, Misplaced, Program, Together
@@ -62,8 +62,8 @@ class Runner:
     def perform(self, program: Program[Any]) -> Any:
         """Run a program to its end, in this runner's API."""
         if self._api == "sync":
-            return self._drive(program)
-        return self._loop.run(self._adrive(program))
+            return drive(program, self._carry_out)
+        return self._loop.run(adrive(program, self._acarry_out))
 
     # -- opening and closing
 
@@ -107,22 +107,13 @@ class Runner:
         self._open()
         return self.saver
 
-    # -- sync
-
-    def _drive(self, program: Program[Any]) -> Any:
-        steps: GeneratorDriver[Effect, Any] = GeneratorDriver(program)
-        for effect in steps:
-            try:
-                steps.answer = self._carry_out(effect)
-            except Exception as error:
-                steps.error = error
-        return steps.result
+    # -- effects
 
     def _carry_out(self, effect: Effect) -> Any:
         if isinstance(effect, Ask):
             return call_sync(effect)
         if isinstance(effect, Together):
-            ended = [InThread(self._drive, program) for program in effect.programs]
+            ended = [InThread(drive, program, self._carry_out) for program in effect.programs]
             return [each.result(None) for each in ended]
         if isinstance(effect, Misplaced):
 
@@ -132,22 +123,13 @@ class Runner:
             return InThread(self._loop.run, on_the_loop()).result(AT_ONCE)
         return self._reopen()
 
-    # -- async
-
-    async def _adrive(self, program: Program[Any]) -> Any:
-        steps: GeneratorDriver[Effect, Any] = GeneratorDriver(program)
-        for effect in steps:
-            try:
-                steps.answer = await self._acarry_out(effect)
-            except Exception as error:
-                steps.error = error
-        return steps.result
-
     async def _acarry_out(self, effect: Effect) -> Any:
         if isinstance(effect, Ask):
             return await call_async(effect)
         if isinstance(effect, Together):
-            return await asyncio.gather(*map(self._adrive, effect.programs))
+            return await asyncio.gather(
+                *(adrive(program, self._acarry_out) for program in effect.programs)
+            )
         if isinstance(effect, Misplaced):
             elsewhere = InThread(asyncio.run, call_async(effect.ask))
             return await in_thread(elsewhere.result, AT_ONCE)

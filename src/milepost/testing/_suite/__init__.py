@@ -1,6 +1,6 @@
 """The clauses. Importing this fills the table of `clauses.py`, in this order."""
 
-from milepost.testing._suite import (  # noqa: I001 - the order of the suite
+from milepost.testing._suite import (  # noqa: F401, I001 - the order of the suite
     storing,
     reading,
     listing,
@@ -17,21 +17,3 @@ from milepost.testing._suite import (  # noqa: I001 - the order of the suite
     concurrency,
     crashes,
 )
-
-__all__ = [
-    "concurrency",
-    "copies",
-    "crashes",
-    "delta",
-    "listing",
-    "persistence",
-    "pruning",
-    "reading",
-    "registry",
-    "runs",
-    "steps",
-    "storing",
-    "sync_and_async",
-    "threads",
-    "writes",
-]

@@ -10,7 +10,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver as TheirSaver
 from langgraph.checkpoint.base import CheckpointTuple as TheirTuple
 
 from milepost._internal.asyncio_tools import in_thread
-from milepost._internal.generators import GeneratorDriver
+from milepost._internal.generators import adrive, drive
 from milepost.checkpoint._contract.records import (
     ChannelVersions,
     Checkpoint,
@@ -114,18 +114,16 @@ class ForeignSaver(Upkeep, BaseCheckpointSaver[Any]):
         return [await self._aours(one) for one in found]
 
     def _ours(self, found: TheirTuple) -> CheckpointTuple:
-        reading = GeneratorDriver(self._adoption.adopted(_ours(found)))
-        for wanted in reading:
-            inner = self._saver.get_tuple(wanted)
-            reading.answer = None if inner is None else _ours(inner)
-        return reading.result
+        def read(wanted: RunnableConfig) -> CheckpointTuple | None:
+            return _ours_or_none(self._saver.get_tuple(wanted))
+
+        return drive(self._adoption.adopted(_ours(found)), read)
 
     async def _aours(self, found: TheirTuple) -> CheckpointTuple:
-        reading = GeneratorDriver(self._adoption.adopted(_ours(found)))
-        for wanted in reading:
-            inner = await self._wait("get_tuple", wanted)
-            reading.answer = None if inner is None else _ours(inner)
-        return reading.result
+        async def read(wanted: RunnableConfig) -> CheckpointTuple | None:
+            return _ours_or_none(await self._wait("get_tuple", wanted))
+
+        return await adrive(self._adoption.adopted(_ours(found)), read)
 
     # -- writing
 
@@ -236,6 +234,10 @@ def _ours(found: TheirTuple) -> CheckpointTuple:
         # Some savers give tuples, others lists.
         [(task, channel, to_ours(value)) for task, channel, value in found.pending_writes or ()],
     )
+
+
+def _ours_or_none(found: TheirTuple | None) -> CheckpointTuple | None:
+    return None if found is None else _ours(found)
 
 
 def _with_theirs(checkpoint: Checkpoint) -> Checkpoint:

@@ -1,4 +1,4 @@
-"""Databases by their addresses: `sqlite:///file.db`, `postgresql://…`, `redis://…`."""
+"""Opens the databases that a move reads and writes, by their addresses."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any, Final
 
+from milepost._db.addresses import is_postgres, is_redis, sqlite_file
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
@@ -28,30 +29,10 @@ from milepost.integrations.langgraph._moving.threads import Source
 from milepost.integrations.langgraph._requirement import needed
 
 _DRIVERS: Final = ("psycopg", "redis")
-_REDIS: Final = ("redis", "rediss", "valkey", "valkeys", "unix")
 
 
 class BadAddressError(MilepostError, ValueError):
     """An address that names no database that we can open."""
-
-
-def sqlite_file(address: str) -> str | None:
-    """The file that an address names; None if it is not one of SQLite's."""
-    scheme, separator, rest = address.partition("://")
-    if not separator or scheme != "sqlite":
-        return None
-    return rest.removeprefix("/") if rest.startswith("/") else rest
-
-
-def is_postgres(address: str) -> bool:
-    """Whether an address is one of PostgreSQL's."""
-    return address.startswith(("postgres://", "postgresql://"))
-
-
-def is_redis(address: str) -> bool:
-    """Whether an address is one of Redis' or Valkey's."""
-    scheme, separator, _ = address.partition("://")
-    return bool(separator) and scheme.removesuffix("+cluster") in _REDIS
 
 
 @contextmanager
@@ -97,7 +78,7 @@ def open_theirs(
             _check_tables(execute, "SELECT name FROM pragma_table_info('checkpoints')")
             saver = module.SqliteSaver(connection, serde=serde)
             saver.setup()
-            yield TheirDatabase(saver, execute, ("checkpoints", "writes"))
+            yield TheirDatabase(saver, execute, "writes")
     elif is_postgres(address):
         module = needed("langgraph.checkpoint.postgres", "langgraph-checkpoint-postgres")
         with module.PostgresSaver.from_conn_string(address) as saver:
@@ -115,7 +96,7 @@ def open_theirs(
                     " SELECT *, ''::text AS task_path FROM checkpoint_writes",
                     (),
                 )
-            yield TheirDatabase(saver, execute, ("checkpoints", "checkpoint_writes"))
+            yield TheirDatabase(saver, execute, "checkpoint_writes")
     elif is_redis(address):
         from milepost.integrations.langgraph._moving import redis_database
 
@@ -134,11 +115,6 @@ def their_sealing(serde: Any = None) -> Any:
         raise MissingDependencyError(str(error)) from error
     except ValueError as error:
         raise MilepostError(f"--encrypted: {error}") from error
-
-
-def our_sealing() -> EncryptedSerializer:
-    """Our serializer with the key in MILEPOST_AES_KEY, or else with LangGraph's."""
-    return EncryptedSerializer.from_pycryptodome_aes()
 
 
 def _check_tables(execute: Execute, columns: str) -> None:
@@ -173,24 +149,23 @@ def their_saver(address: str, *, encrypted: bool = False) -> Iterator[Any]:
     serde = their_sealing() if encrypted else None
     if (file := sqlite_file(address)) is not None:
         module = needed("langgraph.checkpoint.sqlite", "langgraph-checkpoint-sqlite")
-        with module.SqliteSaver.from_conn_string(file) as saver:
-            saver.serde = serde or saver.serde
-            saver.setup()
-            yield saver
+        opened = module.SqliteSaver.from_conn_string(file)
     elif is_postgres(address):
         module = needed("langgraph.checkpoint.postgres", "langgraph-checkpoint-postgres")
-        with module.PostgresSaver.from_conn_string(address) as saver:
-            saver.serde = serde or saver.serde
-            saver.setup()
-            yield saver
+        opened = module.PostgresSaver.from_conn_string(address)
     else:
         raise bad_address(address)
+    with opened as saver:
+        saver.serde = serde or saver.serde
+        saver.setup()
+        yield saver
 
 
 @contextmanager
 def our_saver(address: str, *, encrypted: bool = False) -> Iterator[BaseCheckpointSaver[Any]]:
     """milepost's saver at an address."""
-    serde = our_sealing() if encrypted else None
+    # With the key in MILEPOST_AES_KEY, or else with LangGraph's.
+    serde = EncryptedSerializer.from_pycryptodome_aes() if encrypted else None
     if (file := sqlite_file(address)) is not None:
         from milepost.checkpoint.sqlite import SqliteSaver
 

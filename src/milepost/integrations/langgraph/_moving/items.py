@@ -132,10 +132,9 @@ class ItemDatabase(ABC):
         """The item as this database can keep it."""
         return kept
 
-    def _select(self, where: str, values: Sequence[Any], end: str = "") -> list[tuple[Any, ...]]:
+    def _select(self, where: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return self._execute(
-            f"SELECT {self.columns} FROM {self.table} WHERE {where}"
-            f" ORDER BY {self.space}, key {end}",
+            f"SELECT {self.columns} FROM {self.table} WHERE {where} ORDER BY {self.space}, key",
             values,
         )
 

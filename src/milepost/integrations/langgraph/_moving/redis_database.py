@@ -16,9 +16,8 @@ from milepost.checkpoint.redis import RedisSaver
 from milepost.integrations.langgraph._formats.decoding import StrictSerializer
 from milepost.integrations.langgraph._formats.redis_json import RedisValues
 from milepost.integrations.langgraph._moving.addresses import BadAddressError
-from milepost.integrations.langgraph._moving.our_redis_items import OurRedisItems
 from milepost.integrations.langgraph._moving.redis_documents import Documents
-from milepost.integrations.langgraph._moving.redis_items import RedisItems
+from milepost.integrations.langgraph._moving.redis_items import OurRedisItems, RedisItems
 from milepost.integrations.langgraph._moving.redis_threads import RedisThreads
 from milepost.store.redis import RedisStore
 

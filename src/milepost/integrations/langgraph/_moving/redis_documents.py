@@ -7,11 +7,11 @@ dropped.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from milepost._db.redis.commands import literally
 from milepost._db.redis.errors import named
 from milepost.integrations.langgraph._moving.addresses import BadAddressError
 
@@ -38,8 +38,7 @@ class Documents:
     def keys(self, prefix: str) -> Iterator[str]:
         """Each key that begins with `prefix:`, once: SCAN may give one several times."""
         seen: set[str] = set()
-        pattern = re.sub(r"([*?\[\]\\^])", r"\\\1", prefix) + ":*"
-        for raw in self._client.scan_iter(match=pattern, count=1000):
+        for raw in self._client.scan_iter(match=f"{literally(prefix)}:*", count=1000):
             key = raw.decode("utf-8", "backslashreplace") if isinstance(raw, bytes) else raw
             if key not in seen:
                 seen.add(key)

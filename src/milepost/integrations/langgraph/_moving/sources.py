@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost._db.dialect import Dialect
-from milepost._db.operations import Operation, Query
+from milepost._db.operations import rows_of
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
 from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.errors import CheckpointError, MilepostError
@@ -19,21 +19,20 @@ if TYPE_CHECKING:
 class TheirDatabase:
     """A database of LangGraph's, read under our rules."""
 
-    def __init__(self, saver: Any, execute: Execute, tables: tuple[str, str]) -> None:
+    def __init__(self, saver: Any, execute: Execute, writes: str) -> None:
         self._saver = saver
         self._execute = execute
-        self._checkpoints, self._writes = tables
+        self._writes = writes
+        """The table with the writes of tasks."""
 
     def threads(self) -> Iterable[str]:
         """All threads."""
-        rows = self._execute(
-            f"SELECT DISTINCT thread_id FROM {self._checkpoints} ORDER BY thread_id", ()
-        )
+        rows = self._execute("SELECT DISTINCT thread_id FROM checkpoints ORDER BY thread_id", ())
         return [row[0] for row in rows]
 
     def size(self) -> int | None:
         """How many checkpoints there are."""
-        count: int = self._execute(f"SELECT count(*) FROM {self._checkpoints}", ())[0][0]
+        count: int = self._execute("SELECT count(*) FROM checkpoints", ())[0][0]
         return count
 
     def damaged(self) -> Sequence[str]:
@@ -43,7 +42,7 @@ class TheirDatabase:
     def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
         """Namespace and id of every checkpoint, oldest first."""
         rows = self._execute(
-            f"SELECT checkpoint_ns, checkpoint_id FROM {self._checkpoints}"
+            "SELECT checkpoint_ns, checkpoint_id FROM checkpoints"
             " WHERE thread_id = ? ORDER BY checkpoint_id",
             (thread_id,),
         )
@@ -98,7 +97,7 @@ class OurDatabase:
         if not isinstance(self._saver, SqlSaver) or not isinstance(self._saver.dialect, Dialect):
             return None
         query = self._saver.dialect.sql("SELECT count(*) FROM checkpoints")
-        count: int = self._saver.engine.run(lambda: _rows(query, ()), write=False)[0][0]
+        count: int = self._saver.engine.run(lambda: rows_of(query), write=False)[0][0]
         return count
 
     def damaged(self) -> Sequence[str]:
@@ -117,7 +116,7 @@ class OurDatabase:
         if not isinstance(self._saver, SqlSaver) or not isinstance(self._saver.dialect, Dialect):
             return {}
         query = self._saver.dialect.sql(_PATHS)
-        rows = self._saver.engine.run(lambda: _rows(query, tuple(place)), write=False)
+        rows = self._saver.engine.run(lambda: rows_of(query, tuple(place)), write=False)
         return {row[0]: row[1] for row in rows if row[1]}
 
     def read(self, place: Place) -> CheckpointTuple | None:
@@ -129,8 +128,3 @@ _PATHS = (
     "SELECT DISTINCT task_id, task_path FROM checkpoint_writes"
     " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 )
-
-
-def _rows(query: str, values: Sequence[Any]) -> Operation[Sequence[Any]]:
-    rows: Sequence[Any] = yield Query(query, values)
-    return rows

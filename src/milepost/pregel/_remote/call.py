@@ -1,16 +1,29 @@
-"""The events of a run on a server, as those of a graph here."""
+"""One run on a server: what is sent, and what is shown of the answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from milepost._engine.context.task_context import TaskContext
+from milepost._engine.context.config import merge_configs
+from milepost._engine.context.task_context import TaskContext, find_context
 from milepost._engine.streaming.events import Event
 from milepost.constants import INTERRUPT, NS_SEP
 from milepost.errors import GraphInterrupt, MilepostError, ParentCommand
-from milepost.pregel._remote.wire import command_of, interrupts_of
+from milepost.pregel._remote.asking import Ask, Asking
+from milepost.pregel._remote.wire import (
+    command_of,
+    interrupts_of,
+    sent_checkpoint,
+    sent_command,
+    sent_config,
+    snapshot_of,
+)
 from milepost.types import Command, Interrupt, StreamMode
+
+if TYPE_CHECKING:
+    from milepost.pregel._remote.graph import RemoteGraph
+    from milepost.types import RunnableConfig
 
 _MODES: Final[tuple[StreamMode, ...]] = (
     *("values", "updates", "custom"),
@@ -100,3 +113,77 @@ class RemoteEvents:
         if self._context is None:
             return ()
         return tuple(self._context.task.ns.split(NS_SEP))
+
+
+class RemoteCall:
+    """One run on the server: what is sent, and what is shown of the answer."""
+
+    def __init__(
+        self,
+        graph: RemoteGraph,
+        input: Any,
+        config: RunnableConfig | None,
+        stream_mode: StreamMode | Sequence[StreamMode] | None,
+        subgraphs: bool,
+        version: str,
+    ) -> None:
+        self._graph = graph
+        self._input = input
+        self._context = find_context()
+        self._given = merge_configs(graph.config, config)
+        self._config = sent_config(self._given)
+        thread_id = self._config.get("configurable", {}).pop("thread_id", None)
+        self._thread_id = None if thread_id is None else str(thread_id)
+        self.events = RemoteEvents(
+            stream_mode,
+            subgraphs=subgraphs,
+            version=version,
+            context=self._context,
+            resumable=self._thread_id is not None and self._is_inside(),
+        )
+
+    def _is_inside(self) -> bool:
+        """Whether the call is made for a graph around it: in a node, or in its namespace."""
+        return self._context is not None or bool(
+            (self._given.get("configurable") or {}).get("checkpoint_ns")
+        )
+
+    def open(self) -> Asking[dict[str, Any]]:
+        """The arguments of the run. What the server waits for is asked first, if that matters."""
+        input: Any = self._input
+        command: dict[str, Any] | None = None
+        if isinstance(input, Command):
+            command = sent_command(input)
+            input = None
+        elif answers := self._answers():
+            state = yield Ask("threads", "get_state", {"thread_id": self._thread_id})
+            asked = {i.id for i in snapshot_of(state).interrupts}
+            if wanted := {id: answer for id, answer in answers.items() if id in asked}:
+                input, command = None, {"resume": wanted}
+        arguments = {
+            "thread_id": self._thread_id,
+            "assistant_id": self._graph.assistant_id,
+            "input": input,
+            "command": command,
+            "config": self._config,
+            "stream_mode": self.events.asked_for,
+            "stream_subgraphs": self.events.with_subgraphs,
+            "if_not_exists": "create",
+        }
+        if self._context is None:
+            # Inside a node these are places of the thread here.
+            arguments["checkpoint"] = self._checkpoint()
+        return arguments
+
+    def _checkpoint(self) -> Mapping[str, Any] | None:
+        """The checkpoint of the server's thread to go on from, if the caller names one."""
+        place = sent_checkpoint(self._given) or {}
+        return place if place.get("checkpoint_id") else None
+
+    def _answers(self) -> dict[str, Any]:
+        """Answers to what the node around this call has asked, in an earlier attempt."""
+        if self._context is None or self._thread_id is None:
+            return {}
+        task, given = self._context.task, self._context.run.answers
+        asked = (*task.asked, *task.interrupts)
+        return {i.id: given[i.id] for i in asked if i.id in given}
