@@ -37,7 +37,7 @@ from milepost._engine.drivers.effects import (
     Tell,
     is_deep,
 )
-from milepost._engine.drivers.run_driver import Ended, RunDriver, inside, sorted_out
+from milepost._engine.drivers.run_driver import Ended, RunDriver, sorted_out
 from milepost._engine.drivers.saver_effects import (
     METHOD_CALLS,
     Cursor,
@@ -424,18 +424,13 @@ class AsyncDriver:
     async def _call(self, effect: Call) -> Any:
         callee = effect.callee
         context = effect.context
-        if context.task.started is None:
-            context.task.started = time.time()
-        variables = inside(context)
+        variables = context.entered()
         try:
             arguments = callee.arguments(context) if callee.inject else {}
             if callee.aio is None:
                 assert callee.sync is not None
-                if effect.routes or callee.quick:
-                    result = variables.run(callee.sync, effect.argument, **arguments)
-                else:
-                    call = partial(callee.sync, effect.argument, **arguments)
-                    result = await apart(variables, call)
+                call = partial(callee.sync, effect.argument, **arguments)
+                result = await apart(variables, call)
                 if type(result) is not CoroutineType:
                     return result
                 work: Any = result

@@ -101,8 +101,6 @@ class Call(Effect[Any]):
     argument: Any
     context: TaskContext
     timeout: TimeoutPolicy | None = None
-    routes: bool = False
-    """A branch: a quick decision, which may run on the event loop."""
 
 
 @record

@@ -30,7 +30,7 @@ from milepost._engine.drivers.effects import (
     Tell,
     is_deep,
 )
-from milepost._engine.drivers.run_driver import RunDriver, inside
+from milepost._engine.drivers.run_driver import RunDriver
 from milepost._engine.drivers.saver_effects import (
     METHOD_CALLS,
     Cursor,
@@ -311,9 +311,7 @@ class SyncDriver:
     def _call(self, effect: Call) -> Any:
         callee = effect.callee
         context = effect.context
-        if context.task.started is None:
-            context.task.started = time.time()
-        variables = inside(context)
+        variables = context.entered()
         try:
             if callee.sync is None or (effect.timeout is not None and callee.aio is not None):
                 assert callee.aio is not None
