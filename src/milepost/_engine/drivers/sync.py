@@ -195,7 +195,7 @@ class SyncDriver:
         if effect.wait:
             if writer.queue is not None:
                 self._wait_for(writer.queue, 0)
-            self._store(writer, effect.steps)
+            writer.store(effect.steps, self.carry_out)
             return
         while True:
             queue, is_new = writer.open_queue()
@@ -204,18 +204,12 @@ class SyncDriver:
                     threads.submit(partial(self._write_behind, writer, queue))
                 except RuntimeError:  # no thread can be started: the interpreter exits, maybe
                     writer.queue = None
-                    self._store(writer, effect.steps)
+                    writer.store(effect.steps, self.carry_out)
                     return
             queue.raise_error()
             if queue.add(effect.steps):
                 break
         self._wait_for(queue, QUEUE_LIMIT)
-
-    def _store(self, writer: ThreadWriter, steps: Sequence[Any]) -> None:
-        if writer.native is not None:
-            writer.store_now(steps)
-        else:
-            drive(writer.store(steps), self.carry_out)
 
     def _write_behind(self, writer: ThreadWriter, queue: WriteBehindQueue) -> None:
         """The background worker: stores whatever waits, several steps at once if it lags."""
@@ -231,7 +225,7 @@ class SyncDriver:
                     woken.get()
                     continue
                 try:
-                    driver._store(writer, steps)
+                    writer.store(steps, driver.carry_out)
                 except BaseException as error:
                     queue.stored(error)
                 else:
