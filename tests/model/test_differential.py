@@ -166,11 +166,11 @@ def an_input_that_keeps_waiting_tasks(patch: pytest.MonkeyPatch) -> None:
     take = start.take_input
 
     def keep(run: Any, given: Any) -> Any:
-        patch.setattr(start, "sketch", lambda *_: [])
+        patch.setattr(start, "plan", lambda *_: [])
         try:
             yield from take(run, given)
         finally:
-            patch.setattr(start, "sketch", plan.sketch)
+            patch.setattr(start, "plan", plan.plan)
 
     patch.setattr(start, "take_input", keep)
 

@@ -246,7 +246,6 @@ class CheckpointWriter:
                 steps, self._prepared = self._prepared, []
                 yield Save(thread, steps, not thread.deferred)
             position.stored_id = new_id
-            self.channels.mark_saved()
         self.pending = ()
         if not self.events.quiet:
             self.events.checkpoint(self.channels, self.metadata, made_by)
@@ -303,7 +302,6 @@ class CheckpointWriter:
             except SerdeError as refused:
                 raise refused.at(node=self._authors.get(refused.channel or "")) from None
             position.stored_id = position.checkpoint_id
-            self.channels.mark_saved()
             self._unstored = False
         if self._unstored_writes:
             prepared.append(self._prepare(thread, self._unstored_writes, None))
@@ -381,6 +379,7 @@ class CheckpointWriter:
         return prepared
 
     def _new_checkpoint(self, new_id: str, copied: CheckpointTuple | None = None) -> NewCheckpoint:
+        """The present state as a checkpoint: from here on nothing in the channels is unsaved."""
         channels = self.channels
         if copied is not None:
             whole = self.deltas.take_all(channels)
@@ -388,6 +387,7 @@ class CheckpointWriter:
         changed: dict[str, Any] = {}
         for name in channels.dirty:
             changed[name] = live[name].checkpoint() if name in live else MISSING
+        channels.dirty.clear()
         if self.program.delta:
             self.deltas.substitute(changed)
         if self.program.untracked:
@@ -401,7 +401,7 @@ class CheckpointWriter:
             "versions_seen": channels.seen,
             "updated_channels": None if channels.changed is None else sorted(channels.changed),
         }
-        seen = channels.unsaved_seen
+        seen, channels.unsaved_seen = channels.unsaved_seen, set()
         new = NewCheckpoint(checkpoint, self.metadata, changed, self._all_values, seen)
         return new if copied is None else self._as_copy(new, copied, whole)
 

@@ -249,13 +249,13 @@ class GraphRun:
             tasks, self.planned = self.planned, None
         else:
             channels, base = self.channels, self.position.task_base()
-            tasks = plan(self.program, channels, base, self.stop, channels.changed)
+            tasks = plan(self.program, channels, base, channels.changed, self.stop)
         self.tasks = tasks
         return tasks
 
     def _step(self, tasks: Sequence[Task], at_once: int | None) -> EffectGenerator[bool]:
         """Take one super-step; False if it was interrupted."""
-        channels, checkpoints, events = self.channels, self.checkpoints, self.events
+        checkpoints, events, subtasks = self.checkpoints, self.events, self.subtasks
         if not events.quiet:
             events.tasks_start(tasks)
         todo: Sequence[Task] = tasks
@@ -263,50 +263,72 @@ class GraphRun:
             todo = [task for task in tasks if not (task.finished or self.still_waits(task))]
             if not events.quiet:
                 events.tasks_recalled(tasks)
-        cached: Sequence[Task] = ()
-        cache = self.resources.cache
+        alone, cache = len(tasks) == 1, self.resources.cache
+        unsaved: list[Task] = []
+        """Tasks of which something is still to be stored."""
         if cache is not None:
             yield from recall_cached(cache, todo)
-            cached = [task for task in todo if task.finished]
+            # By the time of a resume the cache may have forgotten them.
+            unsaved = [task for task in todo if task.finished]
             todo = [task for task in todo if not task.finished]
-            for task in cached:
-                self._ended(task, alone=len(tasks) == 1)
-        unsaved = yield from self._run_tasks(todo, cached, at_once, alone=len(tasks) == 1)
+            for task in unsaved:
+                self._ended(task, alone=alone)
+        if todo:
+            if subtasks.called or subtasks.ended:
+                subtasks.begin_step()
+            wait = AWAIT
+            if (limit := self.settings.step_timeout) is not None:
+                wait = Await(monotonic() + limit)
+            apart = self.program.starts_tasks and self._stores_calls(todo)
+            programs = map(perform_observed if events.observers else perform, repeat(self), todo)
+            started = list(zip(todo, programs, strict=True))
+            ended = yield Start(started, at_once, apart or limit is not None)
+            left, has_saver = len(todo), checkpoints.thread is not None
+            waiting: list[Task] = []
+            while left or subtasks.running:
+                if not ended:
+                    ended = yield wait
+                    if not ended and limit is not None:
+                        yield from self._time_out(todo, waiting)
+                for task in ended:
+                    if task.caller is not None:
+                        subtasks.one_has_ended()
+                    else:
+                        left -= 1
+                        if task.paused and subtasks.called:
+                            # Tasks that it called may still run, and come to interrupts too.
+                            waiting.append(task)
+                            continue
+                        if not (alone and events.quiet):
+                            self._ended(task, alone=alone)
+                    if has_saver and (task.finished or is_worth_storing(task)):
+                        unsaved.append(task)
+                ended = ()
+                if unsaved and (left or subtasks.running):
+                    # A crash, or a sibling that fails, shall not cost what has ended meanwhile.
+                    # What ends last can wait for the checkpoint.
+                    yield from checkpoints.save_writes(list(map(to_store, unsaved)))
+                    unsaved = []
+            for task in waiting:
+                gather_interrupts(subtasks.called, task)
+                events.task_ended(task)
+                unsaved.append(task)
         for task in tasks:
             if not task.finished:
                 yield from self._stop_unfinished(tasks, todo, unsaved)
                 return False
         if cache is not None:
             yield from keep_cached(cache, todo)
-
         ordered = in_path_order(tasks) if len(tasks) > 1 else tasks
-        # Under `exit` the steps before are still to be saved if this one fails, and of this one
-        # only the checkpoint. Otherwise they are saved, and will be loaded again.
-        at_exit = checkpoints.stores_at_exit
-        undo = None
-        if at_exit and not cannot_fail(self.program, channels, ordered):
-            undo = self._rollback_point(ordered)
-        checkpoints.mid_apply = True
         try:
-            channels.changed = apply_writes(
-                self.program, channels, ordered, checkpoints.next_version
-            )
-        except BaseException as error:
-            if undo is not None:
-                undo()
-                checkpoints.mid_apply = False
-            if len(tasks) > 1 and isinstance(error, Exception):
+            self._apply(ordered)
+        except Exception:
+            if len(tasks) > 1:
                 # Each was sound by itself: they contradict each other, and are all kept, so that
                 # a graph that is corrected can go on with them.
                 yield from checkpoints.save_writes(list(map(to_store, unsaved)))
             raise
-        self.position.step += 1
-        self.is_retry = False
-        for task in tasks:
-            if task.pins:
-                pin_children(channels, tasks)
-                break
-        writes = () if at_exit else list(map(to_store, unsaved))
+        writes = () if checkpoints.stores_at_exit else list(map(to_store, unsaved))
         yield from checkpoints.save_checkpoint("loop", writes, ordered)
         checkpoints.mid_apply = False
         if self.program.passing:
@@ -314,67 +336,31 @@ class GraphRun:
             shown = {name for task in tasks for name, _ in task.writes}
             self._show_changes(shown)
         elif not (events.quiet and self.has_output):
-            self._show_changes(channels.changed)
+            self._show_changes(self.channels.changed)
         return True
 
-    def _run_tasks(
-        self,
-        tasks: Sequence[Task],
-        cached: Sequence[Task],
-        at_once: int | None,
-        *,
-        alone: bool,
-    ) -> EffectGenerator[Sequence[Task]]:
-        """Run tasks until none is left; return those of which something is still to be stored.
-
-        `cached` are those that the cache had the results of: by the time of a resume it may have
-        forgotten them.
-
-        What has ended while others run is stored at once: a crash, or a sibling that fails, shall
-        not cost it. What ends last can wait for the checkpoint.
-        """
-        unsaved = list(cached)
-        if not tasks:
-            return unsaved
-        checkpoints, subtasks = self.checkpoints, self.subtasks
-        if subtasks.called or subtasks.ended:
-            subtasks.begin_step()
-        apart = self.program.starts_tasks and self._stores_calls(tasks)
-        wait = AWAIT
-        if (limit := self.settings.step_timeout) is not None:
-            wait, apart = Await(monotonic() + limit), True
-        start = perform_observed if self.events.observers else perform
-        programs = map(start, repeat(self), tasks)
-        ended = yield Start(list(zip(tasks, programs, strict=True)), at_once, apart)
-        left, has_saver = len(tasks), checkpoints.thread is not None
-        waiting: list[Task] = []
-        while left or subtasks.running:
-            if not ended:
-                ended = yield wait
-                if not ended and limit is not None:
-                    yield from self._time_out(tasks, waiting)
-            for task in ended:
-                if task.caller is not None:
-                    subtasks.one_has_ended()
-                else:
-                    left -= 1
-                    if task.paused and subtasks.called:
-                        # Tasks that it called may still run, and come to interrupts of their own.
-                        waiting.append(task)
-                        continue
-                    if not (alone and self.events.quiet):
-                        self._ended(task, alone=alone)
-                if has_saver and (task.finished or is_worth_storing(task)):
-                    unsaved.append(task)
-            ended = ()
-            if unsaved and (left or subtasks.running):
-                yield from checkpoints.save_writes(list(map(to_store, unsaved)))
-                unsaved = []
-        for task in waiting:
-            gather_interrupts(subtasks.called, task)
-            self.events.task_ended(task)
-            unsaved.append(task)
-        return unsaved
+    def _apply(self, tasks: Sequence[Task]) -> None:
+        """Apply what the tasks of a step wrote, which must be in their order."""
+        channels, checkpoints = self.channels, self.checkpoints
+        # Under `exit` the steps before are still to be saved if this one fails, and of this one
+        # only the checkpoint. Otherwise they are saved, and will be loaded again.
+        undo = None
+        if checkpoints.stores_at_exit and not cannot_fail(self.program, channels, tasks):
+            undo = self._rollback_point(tasks)
+        checkpoints.mid_apply = True
+        try:
+            channels.changed = apply_writes(self.program, channels, tasks, checkpoints.next_version)
+        except BaseException:
+            if undo is not None:
+                undo()
+                checkpoints.mid_apply = False
+            raise
+        self.position.step += 1
+        self.is_retry = False
+        for task in tasks:
+            if task.pins:
+                pin_children(channels, tasks)
+                break
 
     def _time_out(self, tasks: Sequence[Task], waiting: Sequence[Task]) -> EffectGenerator[None]:
         """A step has taken too long; what had ended is stored, but for what still waited."""

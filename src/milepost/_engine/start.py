@@ -29,7 +29,7 @@ from milepost._engine.superstep.pending_writes import (
     own_questions,
     recall,
 )
-from milepost._engine.superstep.plan import Task, plan, sketch
+from milepost._engine.superstep.plan import Task, plan
 from milepost._engine.superstep.program import Outside, Write
 from milepost._internal.ids import LateId, interrupt_id
 from milepost.checkpoint._contract.older_sends import SENDS_ARE_A_CHANNEL, with_sends
@@ -112,7 +112,7 @@ def take_input(run: GraphRun, input: Any) -> EffectGenerator[None]:
     position, channels = run.position, run.channels
     waiting: Sequence[Task] = ()
     if position.stored_id:
-        waiting = sketch(run.program, channels, position.task_base())
+        waiting = plan(run.program, channels, position.task_base())
     else:
         position.step = -2
     dropped = [Outside(task.name, task.triggers, ()) for task in waiting]
@@ -222,7 +222,7 @@ def _fork(run: GraphRun) -> EffectGenerator[None]:
 
 def _recall_tasks(run: GraphRun) -> None:
     """Plan the next step again, with what an earlier attempt has stored of it."""
-    run.planned = plan(run.program, run.channels, run.position.task_base(), run.stop, None)
+    run.planned = plan(run.program, run.channels, run.position.task_base(), stop=run.stop)
     recall(run.planned, run.checkpoints.pending)
     run.is_retry = True
 
@@ -248,7 +248,7 @@ def _try_failed_again(run: GraphRun) -> None:
 
 def waiting_tasks(run: GraphRun) -> list[Task]:
     """The tasks of the next step, with what is stored of them and without their inputs."""
-    tasks = sketch(run.program, run.channels, run.position.task_base())
+    tasks = plan(run.program, run.channels, run.position.task_base())
     recall(tasks, run.checkpoints.pending)
     return tasks
 

@@ -7,14 +7,15 @@ milepost's own savers whole steps, and any other saver what the five methods of 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from milepost._engine.drivers.effects import EffectGenerator
+from milepost._engine.drivers.effects import Effect, EffectGenerator
 from milepost._engine.drivers.saver_effects import PutCheckpoint, PutWrites
 from milepost._engine.write_behind import LARGE, WriteBehindQueue
+from milepost._internal.generators import adrive, drive
 from milepost.checkpoint._contract.overrides import step_saver
 from milepost.checkpoint._contract.records import Checkpoint, Place
 from milepost.checkpoint._contract.step_saver import Fence, StepCommit
@@ -120,37 +121,36 @@ class ThreadWriter:
             "of it has done since then is not stored; a resume runs the task again."
         )
 
-    def store_now(self, steps: Sequence[Any]) -> None:
-        """Store prepared steps in one of our own savers, in sync code."""
-        assert self.native is not None
+    def store(self, steps: Sequence[Any], carry_out: Callable[[Effect[Any]], Any]) -> None:
+        """Store prepared steps in order, in sync code; raises the first failure.
+
+        `carry_out` calls the methods of a saver that is not one of ours.
+        """
         if self.fence.ended:
             raise self._is_over()
         try:
+            if self.native is None:
+                drive(self._store_foreign(steps), carry_out)
+                return
             for error in self.native.commit(steps):
                 if error is not None:
                     raise error
         except Exception as failure:
             raise self._typed(failure)  # noqa: B904 - it carries its cause
 
-    async def astore_now(self, steps: Sequence[Any]) -> None:
-        """`store_now`, for use on an event loop."""
-        assert self.native is not None
+    async def astore(
+        self, steps: Sequence[Any], carry_out: Callable[[Effect[Any]], Awaitable[Any]]
+    ) -> None:
+        """`store`, for use on an event loop."""
         if self.fence.ended:
             raise self._is_over()
         try:
+            if self.native is None:
+                await adrive(self._store_foreign(steps), carry_out)
+                return
             for error in await self.native.acommit(steps):
                 if error is not None:
                     raise error
-        except Exception as failure:
-            raise self._typed(failure)  # noqa: B904 - it carries its cause
-
-    def store(self, steps: Sequence[Any]) -> EffectGenerator[None]:
-        """Store prepared steps in any other saver, in order; raises the first failure."""
-        if self.fence.ended:
-            raise self._is_over()
-        try:
-            for step in steps:
-                yield from self._store_foreign(step)
         except Exception as failure:
             raise self._typed(failure)  # noqa: B904 - it carries its cause
 
@@ -178,11 +178,13 @@ class ThreadWriter:
         typed.__cause__ = error
         return typed
 
-    def _store_foreign(self, step: StepCommit) -> EffectGenerator[None]:
-        config = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id).config()
-        for task in step.writes:
-            yield PutWrites(self.saver, config, list(task.writes), task.task_id, task.task_path)
-        if (new := step.new) is not None:
-            versions = new.checkpoint["channel_versions"]
-            changed = {name: versions[name] for name in new.changed}
-            yield PutCheckpoint(self.saver, config, new.checkpoint, new.metadata, changed)
+    def _store_foreign(self, steps: Sequence[StepCommit]) -> EffectGenerator[None]:
+        saver = self.saver
+        for step in steps:
+            config = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id).config()
+            for task in step.writes:
+                yield PutWrites(saver, config, list(task.writes), task.task_id, task.task_path)
+            if (new := step.new) is not None:
+                versions = new.checkpoint["channel_versions"]
+                changed = {name: versions[name] for name in new.changed}
+                yield PutCheckpoint(saver, config, new.checkpoint, new.metadata, changed)

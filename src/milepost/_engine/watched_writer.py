@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from milepost._engine.observers import StoredStep
 from milepost._engine.thread_writer import ThreadWriter
 
 if TYPE_CHECKING:
-    from milepost._engine.drivers.effects import EffectGenerator
+    from milepost._engine.drivers.effects import Effect
     from milepost._engine.observers import RunObserver
     from milepost.checkpoint._contract.step_saver import Fence, StepCommit
     from milepost.checkpoint.base import BaseCheckpointSaver
@@ -57,20 +57,17 @@ class WatchedThreadWriter(ThreadWriter):
                 entered = context if entered is _NOT_TOLD else _nested(entered, context)
         return entered
 
-    def store_now(self, steps: Sequence[Any]) -> None:
-        """Store prepared steps in one of our own savers, in sync code."""
+    def store(self, steps: Sequence[Any], carry_out: Callable[[Effect[Any]], Any]) -> None:
+        """Store prepared steps in order, in sync code; raises the first failure."""
         with self._told(steps):
-            super().store_now(steps)
+            super().store(steps, carry_out)
 
-    async def astore_now(self, steps: Sequence[Any]) -> None:
-        """`store_now`, for use on an event loop."""
+    async def astore(
+        self, steps: Sequence[Any], carry_out: Callable[[Effect[Any]], Awaitable[Any]]
+    ) -> None:
+        """`store`, for use on an event loop."""
         with self._told(steps):
-            await super().astore_now(steps)
-
-    def store(self, steps: Sequence[Any]) -> EffectGenerator[None]:
-        """Store prepared steps in any other saver, in order; raises the first failure."""
-        with self._told(steps):
-            yield from super().store(steps)
+            await super().astore(steps, carry_out)
 
 
 _NOT_TOLD = nullcontext()

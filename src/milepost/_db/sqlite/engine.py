@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from milepost._db.connection_lock import lock_of
 from milepost._db.connections import HOLDERS, OpenConnections
 from milepost._db.failures import STILL_THERE, not_erased
-from milepost._db.sqlite.errors import explain, explained, suppress_read_only
-from milepost._db.sqlite.transaction import READ, WRITE, Session
+from milepost._db.sqlite.errors import explained, suppress_read_only
+from milepost._db.sqlite.transaction import OPEN_TRANSACTION, READ, WRITE, Session
 from milepost._db.sqlite.worker import Worker
 from milepost._internal import fork_guard, log
 from milepost.errors import (
@@ -160,7 +160,7 @@ class SqliteEngine:
         with self.lock:
             if not self._ready:
                 self._prepare()
-            return self._transaction(work, WRITE if write else READ)
+            return (self._session or self._open_session()).run(work, WRITE if write else READ)
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
         """`run`, for use on an event loop."""
@@ -194,7 +194,7 @@ class SqliteEngine:
         with self.lock:
             self._prepare()
             if self.connection.in_transaction:
-                raise ConnectionUnusableError(_OPEN_TRANSACTION)
+                raise ConnectionUnusableError(OPEN_TRANSACTION)
             with not_erased(), explained():
                 self._cursor().execute("VACUUM")
                 [(timeout,)] = self._cursor().execute("PRAGMA busy_timeout").fetchall()
@@ -266,7 +266,7 @@ class SqliteEngine:
                     "inside a transaction. Make it without that argument, or with autocommit=True."
                 )
             if connection.in_transaction:
-                raise ConnectionUnusableError(_OPEN_TRANSACTION)
+                raise ConnectionUnusableError(OPEN_TRANSACTION)
             if connection.text_factory is not str:
                 raise ConnectionUnusableError(
                     "The sqlite3 connection has a text_factory of its own, which would change "
@@ -287,28 +287,19 @@ class SqliteEngine:
         self._ready = True
 
     def _set_up(self, tables: TableSetup) -> None:
-        if not self._transaction(tables.is_done, READ):
-            self._transaction(tables.make, WRITE)
+        session = self._session or self._open_session()
+        if not session.run(tables.is_done, READ):
+            session.run(tables.make, WRITE)
 
     def _cursor(self) -> sqlite3.Cursor:
         cursor = self.connection.cursor()
         cursor.row_factory = None  # the user may have set one for the connection
         return cursor
 
-    def _transaction(self, work: Work[R], begin: str) -> R:
-        try:
-            if self.connection.in_transaction:
-                raise ConnectionUnusableError(_OPEN_TRANSACTION)
-            session = self._session
-            if session is None:
-                session = self._session = Session(self._cursor(), is_own=self._is_own)
-            try:
-                return session.run(work(), begin)
-            except BaseException:
-                session.roll_back()
-                raise
-        except sqlite3.Error as error:
-            raise explain(error) from error
+    def _open_session(self) -> Session:
+        with explained():
+            session = self._session = Session(self._cursor(), is_own=self._is_own)
+        return session
 
 
 def _truncated(cursor: sqlite3.Cursor) -> bool:
@@ -331,13 +322,6 @@ def _switch_to_wal(cursor: sqlite3.Cursor) -> None:
 
 _WAL_TIMEOUT: Final = 10.0
 """Seconds that others may take to make a file and its tables."""
-
-
-_OPEN_TRANSACTION = (
-    "The sqlite3 connection has an open transaction that is not the saver's or store's. Commit it "
-    "or roll it back first, or give them a connection of their own: they must be able to commit by "
-    "themselves."
-)
 
 
 IN_CHILD: Final = (

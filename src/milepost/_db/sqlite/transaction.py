@@ -12,13 +12,15 @@ from milepost._db.operations import (
     ExecuteMany,
     GuardedBatch,
     LinkedRows,
-    Operation,
     Queries,
     Query,
     ReadCells,
     Statement,
+    Work,
 )
 from milepost._db.sqlite.cells import read_cells
+from milepost._db.sqlite.errors import explain
+from milepost.errors import ConnectionUnusableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +30,11 @@ _Rows = list[tuple[Any, ...]]
 
 READ: Final = "BEGIN"
 WRITE: Final = "BEGIN IMMEDIATE"
+OPEN_TRANSACTION: Final = (
+    "The sqlite3 connection has an open transaction that is not the saver's or store's. Commit it "
+    "or roll it back first, or give them a connection of their own: they must be able to commit by "
+    "themselves."
+)
 
 
 class Session:
@@ -42,35 +49,41 @@ class Session:
         self._is_own = is_own
         """Whether the connection was opened for the engine, so that its settings may change."""
 
-    def run(self, operation: Operation[R], begin: str) -> R:
-        """Carry out an operation in one transaction; one that fails is left to the caller."""
-        self._begin, self._begun = begin, False
-        answer: Any = None
+    def run(self, work: Work[R], begin: str) -> R:
+        """Carry out an operation in one transaction; one that fails is rolled back."""
+        cursor = self._cursor
         try:
-            while True:
-                try:
-                    statement = operation.send(answer)
-                except StopIteration as done:
-                    result: R = done.value
-                    break
-                kind = type(statement)
-                if not (self._begun or kind is ConditionalInsert or self._is_alone(statement)):
-                    self._cursor.execute(begin)
-                    self._begun = True
-                answer = _RUN[kind](self, statement)
-            if self._begun:
-                self._cursor.execute("COMMIT")
-            return result
-        except StopIteration as stray:  # of a parameter, a converter or a callback
-            raise RuntimeError("a statement raised StopIteration") from stray
-        finally:
-            operation.close()
-
-    def roll_back(self) -> None:
-        """End a transaction that has failed."""
-        # Some failures, a full disk among them, end the transaction by themselves.
-        if self._cursor.connection.in_transaction:
-            self._cursor.execute("ROLLBACK")
+            if cursor.connection.in_transaction:
+                raise ConnectionUnusableError(OPEN_TRANSACTION)
+            self._begin, self._begun = begin, False
+            operation = work()
+            answer: Any = None
+            try:
+                while True:
+                    try:
+                        statement = operation.send(answer)
+                    except StopIteration as done:
+                        result: R = done.value
+                        break
+                    kind = type(statement)
+                    if not (self._begun or kind is ConditionalInsert or self._is_alone(statement)):
+                        cursor.execute(begin)
+                        self._begun = True
+                    answer = _RUN[kind](self, statement)
+                if self._begun:
+                    cursor.execute("COMMIT")
+                return result
+            except BaseException as error:
+                # Some failures, a full disk among them, end the transaction by themselves.
+                if cursor.connection.in_transaction:
+                    cursor.execute("ROLLBACK")
+                if isinstance(error, StopIteration):  # of a parameter, a converter or a callback
+                    raise RuntimeError("a statement raised StopIteration") from error
+                raise
+            finally:
+                operation.close()
+        except sqlite3.Error as error:
+            raise explain(error) from error
 
     def _is_alone(self, statement: Statement) -> bool:
         """Whether a statement needs nothing around it: a read of one query does not."""

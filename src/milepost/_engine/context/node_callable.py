@@ -42,7 +42,7 @@ class Callee:
     target: Any = None
     """What the user gave."""
     quick: bool = False
-    """A function of milepost that never blocks: it may run on the event loop."""
+    """A function of milepost that never blocks: it is called without a driver, on any thread."""
 
     def arguments(self, context: TaskContext) -> dict[str, Any]:
         """The keyword arguments that the signature asks for."""

@@ -7,14 +7,15 @@ node find the run that they belong to through it.
 
 from __future__ import annotations
 
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import field, replace
+from sys import modules
 from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
 from milepost._engine.context.config import node_config
-from milepost._engine.context.langchain_bridge import with_callbacks
+from milepost._engine.context.langchain_bridge import LANGCHAIN, share_config, with_callbacks
 from milepost._engine.context.server_info import ServerInfo, server_info
 from milepost._internal.dataclass_tools import frozen
 from milepost._internal.ids import interrupt_id
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from milepost.store.base import BaseStore
 
 _current: ContextVar[TaskContext | None] = ContextVar("milepost_task_context", default=None)
-enter = _current.set
 
 for_configs: list[Callable[[TaskContext], dict[str, Any]]] = []
 """What integrations put into `config["configurable"]` of a node, each time a config is made."""
@@ -290,6 +290,19 @@ class TaskContext:
         self.run = run
         self.task = task
         self.attempt = attempt
+
+    def entered(self) -> Context:
+        """A copy of the context variables here, with this context among them.
+
+        So context variables that a node sets end with the node.
+        """
+        variables = copy_context()
+        variables.run(_current.set, self)
+        if LANGCHAIN in modules:
+            share_config(variables, self)
+        for observer in self.run.observers:
+            observer.enter(variables, self)
+        return variables
 
     def interrupt(self, value: Any, schema: ResponseSchema | None = None) -> Any:
         """The answer to this interrupt if there is one; otherwise the run pauses."""

@@ -37,7 +37,7 @@ from milepost._engine.drivers.effects import (
     Tell,
     is_deep,
 )
-from milepost._engine.drivers.run_driver import Ended, RunDriver, inside, sorted_out
+from milepost._engine.drivers.run_driver import Ended, RunDriver, sorted_out
 from milepost._engine.drivers.saver_effects import (
     METHOD_CALLS,
     Cursor,
@@ -235,15 +235,11 @@ class AsyncDriver:
 
     async def _save(self, effect: Save) -> None:
         writer = effect.writer
-        if writer.instant:
-            writer.store_now(effect.steps)
-            return
-        queue = writer.queue
         if effect.wait:
-            if queue is not None:
-                await self._wait_for(queue, 0)
+            if writer.queue is not None:
+                await self._wait_for(writer.queue, 0)
             # Once begun, a commit is seen through: a cancelled run keeps what it has saved.
-            storing = self._store(writer, effect.steps)
+            storing = writer.astore(effect.steps, self.carry_out)
             await (storing if writer.steadfast else see_through(storing))
             return
         while True:
@@ -257,11 +253,6 @@ class AsyncDriver:
             if queue.add(effect.steps):
                 break
         await self._wait_for(queue, QUEUE_LIMIT)
-
-    def _store(self, writer: ThreadWriter, steps: Sequence[Any]) -> Coroutine[Any, Any, None]:
-        if writer.native is not None:
-            return writer.astore_now(steps)
-        return adrive(writer.store(steps), self.carry_out)
 
     async def _write_behind(self, writer: ThreadWriter, queue: WriteBehindQueue) -> None:
         """The background writer: stores whatever waits, several steps at once if it lags."""
@@ -283,7 +274,7 @@ class AsyncDriver:
                 continue
             while True:
                 try:
-                    await self._store(writer, steps)
+                    await writer.astore(steps, self.carry_out)
                 except asyncio.CancelledError as error:
                     cancelled = error  # how far it came is unknown: to store it again is safe
                     continue
@@ -424,18 +415,13 @@ class AsyncDriver:
     async def _call(self, effect: Call) -> Any:
         callee = effect.callee
         context = effect.context
-        if context.task.started is None:
-            context.task.started = time.time()
-        variables = inside(context)
+        variables = context.entered()
         try:
             arguments = callee.arguments(context) if callee.inject else {}
             if callee.aio is None:
                 assert callee.sync is not None
-                if effect.routes or callee.quick:
-                    result = variables.run(callee.sync, effect.argument, **arguments)
-                else:
-                    call = partial(callee.sync, effect.argument, **arguments)
-                    result = await apart(variables, call)
+                call = partial(callee.sync, effect.argument, **arguments)
+                result = await apart(variables, call)
                 if type(result) is not CoroutineType:
                     return result
                 work: Any = result

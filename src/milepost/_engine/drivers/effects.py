@@ -95,14 +95,12 @@ class Flush(Effect[None]):
 
 @record
 class Call(Effect[Any]):
-    """Call a node, a branch or an error handler in the context of a task."""
+    """Call a node, an error handler or an async branch in the context of a task."""
 
     callee: Callee
     argument: Any
     context: TaskContext
     timeout: TimeoutPolicy | None = None
-    routes: bool = False
-    """A branch: a quick decision, which may run on the event loop."""
 
 
 @record

@@ -1,4 +1,4 @@
-"""What both drivers share: where an interrupted run stops, and what a task finds around it.
+"""What both drivers share: where an interrupted run stops.
 
 A run may be interrupted at any moment: by Ctrl-C, by a cancellation, by a consumer that goes away.
 Tasks that have ended by then are done, and must not run again on a resume. So the run is given
@@ -8,17 +8,12 @@ those first, stores them, and is stopped where it would start or await more.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextvars import Context, copy_context
-from sys import modules
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from milepost._engine.context.langchain_bridge import LANGCHAIN, share_config
-from milepost._engine.context.task_context import enter
 from milepost._engine.drivers.effects import STARTING, Await, Effect, EffectGenerator
 from milepost._internal.generators import GeneratorDriver
 
 if TYPE_CHECKING:
-    from milepost._engine.context.task_context import TaskContext
     from milepost._engine.superstep.plan import Task
 
 R = TypeVar("R")
@@ -65,20 +60,6 @@ class RunDriver(GeneratorDriver[Effect[Any], R]):
         self.reason = reason
         if effect is not None and not self.take_ended(effect):
             self.error = reason
-
-
-def inside(context: TaskContext) -> Context:
-    """A copy of the context variables here, with a task's context among them.
-
-    So context variables that a node sets end with the node.
-    """
-    variables = copy_context()
-    variables.run(enter, context)
-    if LANGCHAIN in modules:
-        share_config(variables, context)
-    for observer in context.run.observers:
-        observer.enter(variables, context)
-    return variables
 
 
 def sorted_out(items: Sequence[Ended]) -> tuple[list[Task], list[Ended]]:

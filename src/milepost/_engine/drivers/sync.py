@@ -30,7 +30,7 @@ from milepost._engine.drivers.effects import (
     Tell,
     is_deep,
 )
-from milepost._engine.drivers.run_driver import RunDriver, inside
+from milepost._engine.drivers.run_driver import RunDriver
 from milepost._engine.drivers.saver_effects import (
     METHOD_CALLS,
     Cursor,
@@ -195,7 +195,7 @@ class SyncDriver:
         if effect.wait:
             if writer.queue is not None:
                 self._wait_for(writer.queue, 0)
-            self._store(writer, effect.steps)
+            writer.store(effect.steps, self.carry_out)
             return
         while True:
             queue, is_new = writer.open_queue()
@@ -204,18 +204,12 @@ class SyncDriver:
                     threads.submit(partial(self._write_behind, writer, queue))
                 except RuntimeError:  # no thread can be started: the interpreter exits, maybe
                     writer.queue = None
-                    self._store(writer, effect.steps)
+                    writer.store(effect.steps, self.carry_out)
                     return
             queue.raise_error()
             if queue.add(effect.steps):
                 break
         self._wait_for(queue, QUEUE_LIMIT)
-
-    def _store(self, writer: ThreadWriter, steps: Sequence[Any]) -> None:
-        if writer.native is not None:
-            writer.store_now(steps)
-        else:
-            drive(writer.store(steps), self.carry_out)
 
     def _write_behind(self, writer: ThreadWriter, queue: WriteBehindQueue) -> None:
         """The background worker: stores whatever waits, several steps at once if it lags."""
@@ -231,7 +225,7 @@ class SyncDriver:
                     woken.get()
                     continue
                 try:
-                    driver._store(writer, steps)
+                    writer.store(steps, driver.carry_out)
                 except BaseException as error:
                     queue.stored(error)
                 else:
@@ -311,9 +305,7 @@ class SyncDriver:
     def _call(self, effect: Call) -> Any:
         callee = effect.callee
         context = effect.context
-        if context.task.started is None:
-            context.task.started = time.time()
-        variables = inside(context)
+        variables = context.entered()
         try:
             if callee.sync is None or (effect.timeout is not None and callee.aio is not None):
                 assert callee.aio is not None

@@ -11,7 +11,7 @@ from milepost._engine.streaming.payloads import result_of, written
 from milepost._engine.superstep.channel_state import ChannelState
 from milepost._engine.superstep.older_formats import EDGES_HAVE_ONE_NAME
 from milepost._engine.superstep.pending_writes import NULL_PREFIX, null_writes, recall
-from milepost._engine.superstep.plan import Task, finished_writes, sketch
+from milepost._engine.superstep.plan import Task, finished_writes, plan
 from milepost._internal.lazy_tuple import LazyTuple
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
 from milepost.constants import RETURN, START
@@ -38,7 +38,7 @@ def tasks_at(
 ) -> list[Task]:
     """The tasks that follow the checkpoint at `place`, with what is stored of them."""
     base = (checkpoint["id"], place.checkpoint_ns, saved.metadata.get("step", -1) + 1)
-    tasks = sketch(program, channels, base)
+    tasks = plan(program, channels, base)
     recall(tasks, saved.pending_writes or ())
     return tasks
 
@@ -311,7 +311,7 @@ def checkpoint_event(
 ) -> dict[str, Any]:
     """The present checkpoint of a run, as the `checkpoints` stream shows it."""
     if tasks is None:
-        tasks = sketch(program, channels, position.task_base(), channels.changed)
+        tasks = plan(program, channels, position.task_base(), channels.changed)
     writes = _writes_of(program, channels, metadata, made_by)
     return {
         "config": _event_config(position, position.checkpoint_id),

@@ -42,7 +42,8 @@ def apply_writes(
                 seen[name] = versions[name]
         if seen:
             before = channels.seen.get(writer.name)
-            channels.mark_seen(writer.name, {**before, **seen} if before else seen)
+            channels.seen[writer.name] = {**before, **seen} if before else seen
+            channels.unsaved_seen.add(writer.name)
     if program.consumed:
         for writer in writers:
             for name in writer.triggers:
@@ -72,7 +73,7 @@ def apply_writes(
         if updated:
             versions[name] = version
             changed.add(name)
-            if channel.volatile and channel.is_available():
+            if channel.volatile:
                 channels.volatile.add(name)
 
     if is_step:
@@ -80,12 +81,12 @@ def apply_writes(
             for name in tuple(channels.volatile):
                 if name in by_channel:
                     continue
-                channel = channels.live[name]
-                if channel.update(()):
-                    versions[name] = version
-                    changed.add(name)
+                channel = live[name]
                 if not channel.is_available():
                     channels.volatile.discard(name)
+                elif channel.update(()):
+                    versions[name] = version
+                    changed.add(name)
         if program.waiting and not any(
             name in program.triggers and channels.live[name].is_available() for name in changed
         ):

@@ -63,7 +63,7 @@ class ChannelState:
         self.top: Any = None
         """The largest version in use."""
         self.volatile: set[str] = set()
-        """Channels with a value that a step without a write would change."""
+        """Channels that a step without a write may change."""
         self.dirty: set[str] = set()
         """Channels whose present version is not saved."""
         self.unsaved_seen: set[str] = set()
@@ -94,11 +94,6 @@ class ChannelState:
         """Note what a node has seen."""
         self.seen[node] = versions
         self.unsaved_seen.add(node)
-
-    def mark_saved(self) -> None:
-        """Note that nothing here is unsaved."""
-        self.dirty.clear()
-        self.unsaved_seen.clear()
 
     def channel(self, name: str) -> BaseChannel[Any, Any, Any]:
         """The live channel of this name, made when first used."""

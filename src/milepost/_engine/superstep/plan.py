@@ -116,32 +116,14 @@ def plan(
     program: ExecutableGraph,
     channels: ChannelState,
     base: Base,
-    stop: int,
-    changed: Iterable[str] | None,
-) -> list[Task]:
-    """The tasks of the next step, with their inputs; `stop` is the last step of the run."""
-    tasks = sketch(program, channels, base, changed)
-    for task in tasks:
-        if task.send is not None:
-            continue
-        try:
-            task.input = task.node.reader.read(channels, base[2], stop)
-        except Exception as error:
-            error.add_note(f"While the input of node '{task.name}' was made from the state.")
-            raise
-    return tasks
-
-
-def sketch(
-    program: ExecutableGraph,
-    channels: ChannelState,
-    base: Base,
     changed: Iterable[str] | None = None,
+    stop: int | None = None,
 ) -> list[Task]:
     """The tasks of the next step: those that a Send asks for, then those that channels trigger.
 
-    They have no inputs: they are not run, and the state need not be read for them.
     `changed` are the channels that the last step changed; None if that is not known.
+    `stop` is the last step of the run. Without it the tasks have no inputs: they are not run, and
+    the state need not be read for them.
     """
     tasks: list[Task] = []
     sends = channels.live.get(TASKS)
@@ -154,6 +136,12 @@ def sketch(
         task = Task(node, node.path, node.triggers, None, base)
         if renames.nodes or renames.keys:
             _keep_former_name(program, channels, task)
+        if stop is not None:
+            try:
+                task.input = node.reader.read(channels, base[2], stop)
+            except Exception as error:
+                error.add_note(f"While the input of node '{node.name}' was made from the state.")
+                raise
         tasks.append(task)
     return tasks
 

@@ -7,13 +7,15 @@ interrupts; only what must end the run at once leaves it as an exception.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from time import time
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from milepost._engine.context.node_callable import callee_of
+from milepost._engine.context.node_callable import Callee, callee_of
 from milepost._engine.context.task_context import TaskContext
-from milepost._engine.drivers.effects import Call, EffectGenerator, Pause, TaskGenerator
+from milepost._engine.drivers.effects import Call, EffectGenerator, Pause, TaskGenerator, is_deep
 from milepost._engine.observers import observed
 from milepost._engine.superstep.node_cache import keep_cached, recall_cached
 from milepost._internal import log
@@ -53,7 +55,7 @@ def perform_observed(run: GraphRun, task: Task) -> TaskGenerator:
 
 def perform(run: GraphRun, task: Task) -> TaskGenerator:
     """Run a task to its end."""
-    node, observers = task.node, run.events.observers
+    node, callee, observers = task.node, task.node.callee, run.events.observers
     attempt = 0
     # A step asks for its own tasks together; one that is called asks for itself.
     cache = run.resources.cache if task.caller is not None else None
@@ -61,6 +63,8 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
         yield from recall_cached(cache, [task])
         if task.finished:
             return
+    if task.started is None:
+        task.started = time()
     while True:
         attempt += 1
         context = TaskContext(run, task, attempt)
@@ -73,7 +77,11 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
                 if task.send is not None and task.send.timeout is not None:
                     timeout = task.send.timeout
                 try:
-                    output = yield Call(node.callee, task.input, context, timeout)
+                    if callee.quick:
+                        assert callee.sync is not None
+                        output = callee.sync(task.input)
+                    else:
+                        output = yield Call(callee, task.input, context, timeout)
                 except ParentCommand as up:
                     if up.command.graph is not None:
                         raise
@@ -84,8 +92,8 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
                         writes = node.writes_of(output)
                         break
                     except ReturnedRunnable as returned:
-                        callee = callee_of(returned.runnable, task.name)
-                        output = yield Call(callee, task.input, context, timeout)
+                        runnable = callee_of(returned.runnable, task.name)
+                        output = yield Call(runnable, task.input, context, timeout)
                 if context.pushed:
                     writes[:0] = context.pushed
                 if node.branches:
@@ -95,12 +103,10 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
                         state = branch.reader.read(run.channels, task.base[2], run.stop, values)
                         if branch.sees_output and isinstance(output, dict):
                             state = {**output, **state} if isinstance(state, dict) else state
-                        call = Call(branch.callee, state, context, routes=True)
+                        deciding = _decide(branch, state, context)
                         if observers:
-                            answer = yield from _observed_branch(call, branch)
-                        else:
-                            answer = yield call
-                        writes.extend(branch.route(answer))
+                            deciding = _observed_branch(deciding, branch, state, context)
+                        writes.extend(branch.route((yield from deciding)))
                 elif node.edges:
                     writes.extend(node.edges)
             except GeneratorExit:
@@ -137,12 +143,34 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
         yield from keep_cached(cache, [task])
 
 
-def _observed_branch(call: Call, branch: Branch) -> EffectGenerator[Any]:
-    context = call.context
+def _decide(branch: Branch, state: Any, context: TaskContext) -> EffectGenerator[Any]:
+    """Ask a branch where to go. A sync function is called right here, also on an event loop."""
+    callee, depth = branch.callee, context.run.depth
+    if callee.sync is None or callee.aio is not None or (depth and is_deep(depth)):
+        return (yield Call(callee, state, context))
+    arguments = callee.arguments(context) if callee.inject else {}
+    try:
+        answer = context.entered().run(callee.sync, state, **arguments)
+    except BaseException as error:
+        if not context.task.was_cancelled:
+            raise_own_cancellation(error, context.task.name)
+        raise
+    if type(answer) is CoroutineType:
+        answer = yield Call(Callee(callee.name, None, _awaited), answer, context)
+    return answer
+
+
+async def _awaited(work: Awaitable[Any]) -> Any:
+    return await work
+
+
+def _observed_branch(
+    deciding: EffectGenerator[Any], branch: Branch, state: Any, context: TaskContext
+) -> EffectGenerator[Any]:
     return observed(
         context.run.events.observers,
-        iter(call),
-        lambda o: o.branch_begins(context, branch, call.argument),
+        deciding,
+        lambda o: o.branch_begins(context, branch, state),
         lambda o, answer, error: o.branch_ends(context, answer, error),
     )
 

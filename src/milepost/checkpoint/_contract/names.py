@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from milepost.checkpoint._contract.records import Place
-    from milepost.checkpoint._contract.step_saver import NewCheckpoint, StepCommit, TaskWrites
+    from milepost.checkpoint._contract.step_saver import NewCheckpoint, TaskWrites
 
 LONGEST: Final = 1024
 """Characters. Longer keys do not fit into a PostgreSQL index, and serve no purpose."""
@@ -74,18 +74,13 @@ class Names:
     def __init__(self) -> None:
         self._sound: set[str] = set()
 
-    def step(self, step: StepCommit) -> None:
-        """Those of a step of one of our own runs. Ids that it made, or has read, are sound."""
-        of_place = [("thread_id", step.thread_id), ("checkpoint_ns", step.checkpoint_ns)]
-        self._check(of_place, step.writes, step.new)
-
     def checkpoint(self, place: Place, new: NewCheckpoint) -> None:
         """Those of a checkpoint that is put by hand, or by a foreign runtime."""
         check_place(place)
         check_name("checkpoint_id", new.checkpoint["id"])
         for version in new.checkpoint["channel_versions"].values():
             check_name("version", str(version))
-        self._check([], (), new)
+        self.check((), new)
 
     def writes(self, place: Place, task: TaskWrites) -> None:
         """Those of writes that are put so."""
@@ -96,15 +91,14 @@ class Names:
                 "writes belong to: pass its checkpoint_id in the config."
             )
         check_name("task_id", task.task_id)
-        self._check([], [task], None)
+        self.check([task], None)
 
-    def _check(
-        self,
-        names: list[tuple[str, Any]],
-        tasks: Sequence[TaskWrites],
-        new: NewCheckpoint | None,
-    ) -> None:
-        """Names, each with what it is the name of, and those of writes and of a checkpoint."""
+    def check(self, tasks: Sequence[TaskWrites], new: NewCheckpoint | None, **others: str) -> None:
+        """Those of writes and of a checkpoint, and others, each with what it is the name of.
+
+        Of one of our own runs, ids that it made, or has read, are sound.
+        """
+        names: list[tuple[str, Any]] = [*others.items()]
         for task in tasks:
             names.append(("task_path", task.task_path))
             for channel, _ in task.writes:

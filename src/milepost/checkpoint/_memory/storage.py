@@ -67,6 +67,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
     """Three mappings, and how steps get into them and out again."""
 
     instant = True
+    steadfast = True
 
     storage: MutableMapping[str, dict[str, dict[str, Stored]]]
     """Thread → namespace → checkpoint id → checkpoint."""
@@ -140,7 +141,9 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
     # -- a step in one go
 
     def prepare(self, step: StepCommit) -> Prepared:
-        self._names.step(step)
+        self._names.check(
+            step.writes, step.new, thread_id=step.thread_id, checkpoint_ns=step.checkpoint_ns
+        )
         thread_id, ns, parent_id = step.thread_id, step.checkpoint_ns, step.checkpoint_id
         place = Place(thread_id, ns, parent_id)
         if step.new is None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from milepost._db.dialect import Bounds
+    from milepost.checkpoint._contract.step_saver import NewCheckpoint
     from milepost.checkpoint._delta.diff import Buffer
     from milepost.checkpoint._sql.cache import CachedManifest
 
@@ -220,7 +221,20 @@ def _long(time: str | int) -> str:
     return f"{text}.{micros:06d}+00:00"
 
 
-def is_due(base: CachedManifest, most: Bounds, step: Any) -> bool:
+def following(
+    base: CachedManifest, new: NewCheckpoint, held: Mapping[str, Inline], most: Bounds
+) -> tuple[Manifest, Manifest | None]:
+    """The manifest after another, and what differs, unless it is to be stored complete."""
+    # What a node has seen is replaced when it runs, never changed.
+    versions, seen = new.checkpoint["channel_versions"], new.checkpoint["versions_seen"]
+    if not _is_due(base, most, new.metadata.get("step")):
+        found = changes(base.manifest, versions, seen, held, new.seen)
+        if found is not None:
+            return base.manifest.merged(found), found
+    return Manifest(dict(versions), dict(seen), {**base.manifest.inline, **held}), None
+
+
+def _is_due(base: CachedManifest, most: Bounds, step: Any) -> bool:
     """Whether the manifest of a step, which comes after `base`, should be stored complete.
 
     Most threads are short and have few channels, and a chain takes longer to read than a short

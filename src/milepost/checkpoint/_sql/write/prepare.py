@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 INLINE: Final = 128
 """Encoded values up to this size are kept in the manifest."""
 
+_PASSING: Final = 1024
+"""Values up to this size are not compared with the version before in a channel that starts tasks:
+mostly the next step moves them elsewhere, where they are stored from then on."""
+
 _Once: TypeAlias = dict[int, Value]
 """What a step has encoded, by the identity of the object: a write is often a channel's value."""
 
@@ -53,7 +57,9 @@ class Preparer:
     def step(self, step: StepCommit) -> Prepared:
         """The rows of a step of one of our own runs."""
         place = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id)
-        self._names.step(step)
+        self._names.check(
+            step.writes, step.new, thread_id=step.thread_id, checkpoint_ns=step.checkpoint_ns
+        )
         codec, new = self._codec, step.new
         prepared = Prepared(place, step.fence, step.fence.token, [], [], None, [], step.status)
         once: _Once = {}
@@ -117,7 +123,7 @@ class Preparer:
         if base is not None:
             # Asked first: a commit may complete the manifest meanwhile, and says so afterwards.
             partial = base.partial
-            manifest, changes = self._next_manifest(base, new, held)
+            manifest, changes = manifests.following(base, new, held, self._chain)
         else:
             # If it is partial, it is completed from the database when it is stored.
             partial = len(held) < len(versions)
@@ -153,18 +159,6 @@ class Preparer:
                     values[blob.channel] = blob.cached
             self._cache.learn(thread_id, ns, cached, values)
         return row
-
-    def _next_manifest(
-        self, base: CachedManifest, new: NewCheckpoint, held: dict[str, Inline]
-    ) -> tuple[Manifest, Manifest | None]:
-        """The manifest after another, and what differs, unless it is to be stored complete."""
-        # What a node has seen is replaced when it runs, never changed.
-        versions, seen = new.checkpoint["channel_versions"], new.checkpoint["versions_seen"]
-        if not manifests.is_due(base, self._chain, new.metadata.get("step")):
-            changes = manifests.changes(base.manifest, versions, seen, held, new.seen)
-            if changes is not None:
-                return base.manifest.merged(changes), changes
-        return Manifest(dict(versions), dict(seen), {**base.manifest.inline, **held}), None
 
     def _value(
         self,
@@ -206,7 +200,9 @@ class Preparer:
             return list(encoded)
         large = in_parts(encoded)
         if self._codec.splices:
-            if base is None and not again:
+            if large.size <= _PASSING and is_trigger(channel):
+                base = None
+            elif base is None and not again:
                 base = self._cache.latest(thread_id, ns, channel, prepared.token)
             row = blob_row(channel, str(version), large, base, prepared.token, self._chain)
         else:

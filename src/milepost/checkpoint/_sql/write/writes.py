@@ -151,8 +151,9 @@ def note_early(cache: ThreadCache, step: StepCommit, encoded: Sequence[Sequence[
 def compact_early(cache: ThreadCache, prepared: Prepared) -> None:
     """Store again the large writes that are found in the values of the step that has ended."""
     thread_id, ns, id = prepared.place
-    rows = {row.channel: row for row in prepared.blobs if row.cached is not None}
-    for early in cache.take_early(thread_id, ns, str(id), str(prepared.token)):
+    found = cache.take_early(thread_id, ns, str(id), str(prepared.token))
+    rows = {row.channel: row for row in prepared.blobs if row.cached is not None} if found else {}
+    for early in found:
         if (row := rows.get(early.channel)) is None:
             continue
         delta = _cut_out(row, early.encoded)
