@@ -2,9 +2,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 def pack(value: Any, tuples: int, /) -> bytes | None: ...
-def unpack(data: bytes | memoryview, hooks: tuple[Callable[[int, bytes], Any], ...], /) -> Any: ...
+def unpack_value(
+    data: bytes | memoryview,
+    hooks: tuple[Callable[[int, bytes], Any], ...],
+    known: dict[str, Callable[[Any], Any]] = ...,
+    /,
+) -> Any: ...
 def unpack_pieces(
-    pieces: Sequence[bytes | memoryview], hooks: tuple[Callable[[int, bytes], Any], ...], /
+    pieces: Sequence[bytes | memoryview],
+    hooks: tuple[Callable[[int, bytes], Any], ...],
+    known: dict[str, Callable[[Any], Any]] = ...,
+    /,
 ) -> Any: ...
 def pack_elements(
     value: Any, tuples: int, base: object, models: object, /

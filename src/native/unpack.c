@@ -1,7 +1,8 @@
 /* Msgpack to values, strictly: one value and nothing after it, text that is UTF-8, and no room
    taken on the word of a length. Anything else is a ValueError, and the caller explains it.
 
-   Extensions go to Python, except tuples. The bytes are not trusted. */
+   Extensions go to Python, except tuples, and objects of types that were met before: their fields are
+   read here. The bytes are not trusted. */
 
 #include "native.h"
 
@@ -13,6 +14,7 @@ enum {
     WORDS = 128,         /* short texts that are remembered during a call: mostly they recur */
     LONGEST_KEY = 32,
     LONGEST_WORD = 16,   /* of those that are values */
+    LONGEST_TAG = 255,
     WORTH_WORDS = 200,   /* bytes from which that pays */
 };
 
@@ -20,8 +22,9 @@ typedef struct {
     const unsigned char *at;
     const unsigned char *end;
     Py_ssize_t owed;     /* members that open containers still lack: a byte each, at least */
-    PyObject *hooks;     /* one for extensions here, one for those inside a tuple, and so on */
-    Py_ssize_t tuples;   /* how many tuples are around this */
+    PyObject *hooks;     /* one for extensions here, one for those inside one of them, and so on */
+    PyObject *known;     /* what decodes objects, by the tag that they begin with; or NULL */
+    Py_ssize_t depth;    /* how many tuples and objects are around this */
     PyObject **words;
     int hook_failed;
 } Reader;
@@ -371,6 +374,25 @@ read_member(Reader *reader, int lists)
     return read_value(reader, lists);
 }
 
+/* Adds the members of a dict; false if there are none, or fewer. */
+static int
+read_members(Reader *reader, PyObject *dict, uint64_t count, int lists)
+{
+    for (uint64_t n = 0; n < count; n++) {
+        reader->owed -= 1;
+        PyObject *key = read_key(reader, lists);
+        reader->owed -= 1;
+        PyObject *member = key == NULL ? NULL : read_member(reader, lists);
+        int is_set = member != NULL && PyDict_SetItem(dict, key, member) == 0;
+        Py_XDECREF(key);
+        Py_XDECREF(member);
+        if (!is_set) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 static PyObject *
 read_dict(Reader *reader, uint64_t count, int lists)
 {
@@ -378,16 +400,8 @@ read_dict(Reader *reader, uint64_t count, int lists)
         return NULL;
     }
     PyObject *dict = PyDict_New();
-    for (uint64_t n = 0; dict != NULL && n < count; n++) {
-        reader->owed -= 1;
-        PyObject *key = read_key(reader, lists);
-        reader->owed -= 1;
-        PyObject *member = key == NULL ? NULL : read_member(reader, lists);
-        if (member == NULL || PyDict_SetItem(dict, key, member) < 0) {
-            Py_CLEAR(dict);
-        }
-        Py_XDECREF(key);
-        Py_XDECREF(member);
+    if (dict != NULL && !read_members(reader, dict, count, lists)) {
+        Py_CLEAR(dict);
     }
     return dict;
 }
@@ -398,7 +412,7 @@ read_tuple(Reader *reader, Py_ssize_t size)
     Reader inner = *reader;
     inner.end = reader->at + size;
     inner.owed = 0;
-    inner.tuples += 1;
+    inner.depth += 1;
     uint64_t count;
     if (!list_head(&inner, &count)) {
         return malformed();
@@ -426,6 +440,179 @@ read_tuple(Reader *reader, Py_ssize_t size)
     return tuple;
 }
 
+/* -- objects */
+
+/* Whether the next key is this name: if it is, it has been read. */
+static inline int
+take_name(Reader *reader, PyObject *name)
+{
+    Py_ssize_t size = PyUnicode_IS_COMPACT_ASCII(name) ? PyUnicode_GET_LENGTH(name) : -1;
+    int head = size < 32 ? 1 : 2; /* where the text begins */
+    if (size < 0 || size > 255 || left(reader) < head + size
+        || (head == 1 ? reader->at[0] != (0xa0 | size)
+                      : reader->at[0] != 0xd9 || reader->at[1] != size)
+        || memcmp(reader->at + head, PyUnicode_1BYTE_DATA(name), (size_t)size) != 0) {
+        return 0;
+    }
+    reader->at += head + size;
+    return 1;
+}
+
+/* A dict, which mostly has the keys of `fields` and in that order: then `are_those` is true. */
+static PyObject *
+read_fields(Reader *reader, PyObject *fields, int *are_those)
+{
+    *are_those = 0;
+    uint64_t count = PyDict_GET_SIZE(fields);
+    int is_short = left(reader) > 0 && count < 16 && *reader->at == (0x80 | count);
+    if (!is_short
+        && (left(reader) < 3 || *reader->at != 0xde || peek(reader->at + 1, 2) != count)) {
+        return read_value(reader, 1);
+    }
+    reader->at += is_short ? 1 : 3;
+    if (!claim(reader, 2 * count, 2)) {
+        return NULL;
+    }
+    /* With the keys in it: as it grew, it would be made larger twice. */
+    PyObject *dict = PyDict_Copy(fields);
+    PyObject *name, *none;
+    Py_ssize_t place = 0;
+    uint64_t n = 0;
+    for (; dict != NULL && PyDict_Next(fields, &place, &name, &none); n++) {
+        if (!take_name(reader, name)) {
+            break;
+        }
+        reader->owed -= 2;
+        PyObject *member = read_member(reader, 2);
+        if (member == NULL || PyDict_SetItem(dict, name, member) < 0) {
+            Py_CLEAR(dict);
+        }
+        Py_XDECREF(member);
+    }
+    *are_those = n == count;
+    if (dict == NULL || *are_those) {
+        return dict;
+    }
+    PyObject *other = PyDict_New();
+    place = 0;
+    for (uint64_t known = 0; other != NULL && known < n; known++) {
+        PyDict_Next(fields, &place, &name, &none);
+        if (PyDict_SetItem(other, name, PyDict_GetItemWithError(dict, name)) < 0) {
+            Py_CLEAR(other);
+        }
+    }
+    if (other != NULL && !read_members(reader, other, count - n, 2)) {
+        Py_CLEAR(other);
+    }
+    Py_DECREF(dict);
+    return other;
+}
+
+enum { CLS, FIELDS, GIVEN, TAKES_EXTRA, SLOTS, DECODER_SIZE };
+
+/* Whether this is a FieldsDecoder (milepost/checkpoint/serde/_types/models.py). */
+static int
+decodes_fields(PyObject *decoder)
+{
+    if (!PyTuple_Check(decoder) || PyTuple_GET_SIZE(decoder) < DECODER_SIZE) {
+        return 0;
+    }
+    PyObject *cls = PyTuple_GET_ITEM(decoder, CLS), *slots = PyTuple_GET_ITEM(decoder, SLOTS);
+    return PyType_Check(cls) && ((PyTypeObject *)cls)->tp_new == PyBaseObject_Type.tp_new
+           && PyDict_CheckExact(PyTuple_GET_ITEM(decoder, FIELDS))
+           && PyTuple_Check(slots) && PyTuple_GET_SIZE(slots) == 4;
+}
+
+static int
+set_slot(PyObject *slots, Py_ssize_t n, PyObject *model, PyObject *value)
+{
+    PyObject *slot = PyTuple_GET_ITEM(slots, n);
+    descrsetfunc set = Py_TYPE(slot)->tp_descr_set;
+    if (set == NULL) {
+        PyErr_SetString(PyExc_TypeError, "a slot cannot be set");
+    }
+    return value != NULL && set != NULL && set(slot, model, value) == 0;
+}
+
+/* A pydantic model, as the FieldsDecoder makes it of these fields. */
+static PyObject *
+make_model(PyObject *decoder, PyObject *fields)
+{
+    PyTypeObject *cls = (PyTypeObject *)PyTuple_GET_ITEM(decoder, CLS);
+    PyObject *slots = PyTuple_GET_ITEM(decoder, SLOTS), *nothing = PyTuple_New(0);
+    PyObject *model = nothing == NULL ? NULL : cls->tp_new(cls, nothing, NULL);
+    Py_XDECREF(nothing);
+    if (model == NULL) {
+        return NULL;
+    }
+    PyObject *given = PySet_New(PyTuple_GET_ITEM(decoder, GIVEN));
+    PyObject *extra = PyTuple_GET_ITEM(decoder, TAKES_EXTRA) == Py_True ? PyDict_New()
+                                                                        : Py_NewRef(Py_None);
+    if (!(set_slot(slots, 0, model, fields) && set_slot(slots, 1, model, given)
+          && set_slot(slots, 2, model, extra) && set_slot(slots, 3, model, Py_None))) {
+        Py_CLEAR(model);
+    }
+    Py_XDECREF(given);
+    Py_XDECREF(extra);
+    return model;
+}
+
+/* What decodes the object of a pair that begins here, which is then read up to its fields; NULL
+   without an exception if that is not known. */
+static PyObject *
+find_decoder(Reader *inner)
+{
+    if (left(inner) < 3 || inner->at[0] != 0x92) {
+        return NULL;
+    }
+    unsigned char head = inner->at[1];
+    int is_short = head >= 0xa0 && head < 0xc0;
+    if (!is_short && head != 0xd9) {
+        return NULL;
+    }
+    Py_ssize_t length = is_short ? head & 0x1f : inner->at[2];
+    inner->at += is_short ? 2 : 3;
+    PyObject *tag = read_word(inner, (uint64_t)length, LONGEST_TAG);
+    if (tag == NULL) {
+        return NULL;
+    }
+    PyObject *decoder = PyDict_GetItemWithError(inner->known, tag);
+    Py_XINCREF(decoder); /* it may be forgotten while the fields are read */
+    Py_DECREF(tag);
+    return decoder;
+}
+
+/* An object: its tag and its fields. NULL without an exception if its hook must read it. */
+static PyObject *
+read_object(Reader *reader, Py_ssize_t size)
+{
+    Reader inner = *reader;
+    inner.end = reader->at + size;
+    inner.owed = 0;
+    inner.depth += 1;
+    PyObject *decoder = find_decoder(&inner);
+    if (decoder == NULL) {
+        reader->hook_failed = PyErr_Occurred() != NULL;
+        return NULL;
+    }
+    int is_model = decodes_fields(decoder), are_those = 0;
+    PyObject *fields = is_model
+                           ? read_fields(&inner, PyTuple_GET_ITEM(decoder, FIELDS), &are_those)
+                           : read_value(&inner, 1);
+    PyObject *value = NULL;
+    if (fields != NULL && inner.at != inner.end) {
+        malformed();
+    }
+    else if (fields != NULL) {
+        value = are_those ? make_model(decoder, fields) : PyObject_CallOneArg(decoder, fields);
+    }
+    Py_XDECREF(fields);
+    Py_DECREF(decoder);
+    reader->at = inner.at;
+    reader->hook_failed = value == NULL;
+    return value;
+}
+
 static PyObject *
 read_extension(Reader *reader, uint64_t length)
 {
@@ -433,9 +620,16 @@ read_extension(Reader *reader, uint64_t length)
         return malformed();
     }
     int code = (signed char)*reader->at++;
-    if (code == CODE_OF_TUPLE && reader->tuples + 1 < PyTuple_GET_SIZE(reader->hooks)
-        && reader->tuples < MOST_TUPLES) {
-        return read_tuple(reader, (Py_ssize_t)length);
+    if (reader->depth + 1 < PyTuple_GET_SIZE(reader->hooks) && reader->depth < MOST_TUPLES) {
+        if (code == CODE_OF_TUPLE) {
+            return read_tuple(reader, (Py_ssize_t)length);
+        }
+        if (code == CODE_OF_RECORD && reader->known != NULL) {
+            PyObject *object = read_object(reader, (Py_ssize_t)length);
+            if (object != NULL || PyErr_Occurred()) {
+                return object;
+            }
+        }
     }
     PyObject *number = PyLong_FromLong(code);
     if (number == NULL) {
@@ -444,7 +638,7 @@ read_extension(Reader *reader, uint64_t length)
     PyObject *payload = read_bytes(reader, length);
     PyObject *value = NULL;
     if (payload != NULL) {
-        PyObject *hook = PyTuple_GET_ITEM(reader->hooks, reader->tuples);
+        PyObject *hook = PyTuple_GET_ITEM(reader->hooks, reader->depth);
         value = PyObject_CallFunctionObjArgs(hook, number, payload, NULL);
         reader->hook_failed = value == NULL;
         Py_DECREF(payload);
@@ -555,9 +749,9 @@ forget(PyObject **words)
 }
 
 static PyObject *
-read_whole(const unsigned char *data, Py_ssize_t size, PyObject *hooks)
+read_whole(const unsigned char *data, Py_ssize_t size, PyObject *hooks, PyObject *known)
 {
-    Reader reader = {.at = data, .end = data + size, .hooks = hooks};
+    Reader reader = {.at = data, .end = data + size, .hooks = hooks, .known = known};
     PyObject *words[WORDS];
     if (size >= WORTH_WORDS) {
         memset(words, 0, sizeof words);
@@ -574,28 +768,37 @@ read_whole(const unsigned char *data, Py_ssize_t size, PyObject *hooks)
     return value;
 }
 
+/* Takes (data, hooks) or (data, hooks, known). */
 static int
-are_hooks(PyObject *hooks)
+take_hooks(const char *name, PyObject *const *args, Py_ssize_t count, PyObject **known)
 {
-    return PyTuple_Check(hooks) && PyTuple_GET_SIZE(hooks) > 0;
+    *known = count == 3 ? args[2] : NULL;
+    if (count < 2 || count > 3 || !PyTuple_Check(args[1]) || PyTuple_GET_SIZE(args[1]) == 0
+        || (*known != NULL && !PyDict_CheckExact(*known))) {
+        PyErr_Format(
+            PyExc_TypeError, "%s takes bytes, a tuple of hooks and perhaps a dict of decoders", name);
+        return 0;
+    }
+    return 1;
 }
 
 PyObject *
 native_unpack(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 2 || !are_hooks(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "unpack takes bytes and a tuple of hooks");
+    PyObject *known;
+    if (!take_hooks("unpack", args, count, &known)) {
         return NULL;
     }
     if (PyBytes_CheckExact(args[0])) {
+        const char *data = PyBytes_AS_STRING(args[0]);
         return read_whole(
-            (const unsigned char *)PyBytes_AS_STRING(args[0]), PyBytes_GET_SIZE(args[0]), args[1]);
+            (const unsigned char *)data, PyBytes_GET_SIZE(args[0]), args[1], known);
     }
     Py_buffer view;
     if (PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0) {
         return NULL;
     }
-    PyObject *value = read_whole(view.buf, view.len, args[1]);
+    PyObject *value = read_whole(view.buf, view.len, args[1], known);
     PyBuffer_Release(&view);
     return value;
 }
@@ -720,13 +923,13 @@ read_pieces(Reader *reader, Pieces *pieces)
     return value;
 }
 
-/* unpack_pieces(pieces, hooks): a list or dict whose head is in one of the pieces; ValueError if it
-   is not, or they are not well-formed. */
+/* unpack_pieces(pieces, hooks, known): a list or dict whose head is in one of the pieces;
+   ValueError if it is not, or they are not well-formed. */
 PyObject *
 native_unpack_pieces(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 2 || !are_hooks(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "unpack_pieces takes pieces and a tuple of hooks");
+    PyObject *known;
+    if (!take_hooks("unpack_pieces", args, count, &known)) {
         return NULL;
     }
     PyObject *given = PySequence_Tuple(args[0]);
@@ -749,7 +952,7 @@ native_unpack_pieces(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssiz
         }
         if (pieces.count == PyTuple_GET_SIZE(given)) {
             PyObject *words[WORDS] = {NULL};
-            Reader reader = {.hooks = args[1], .words = words};
+            Reader reader = {.hooks = args[1], .known = known, .words = words};
             value = read_pieces(&reader, &pieces);
             forget(words);
             Py_XDECREF(pieces.rest);

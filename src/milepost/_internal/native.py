@@ -22,18 +22,20 @@ Plain are None, bool, int, float, str, bytes, list, dict and tuple, each of that
 nested at most so often. What it leaves alone may still be one that we write: ask the slow path.
 """
 
-unpack: Callable[[Buffer, tuple[Callable[[int, bytes], Any], ...]], Any] | None = None
-"""`unpack(data, hooks)`: the value in `data`, which ends with it; ValueError if it does not.
+Hooks: TypeAlias = "tuple[Callable[[int, bytes], Any], ...]"
+Decoders: TypeAlias = "dict[str, Callable[[Any], Any]]"
 
-`hooks[n]` is called for an extension inside n tuples. Tuples that are nested deeper than there are
-hooks, and all other extensions, go to a hook as well.
+unpack: Callable[[Buffer, Hooks, Decoders], Any] | None = None
+"""`unpack(data, hooks, known)`: the value in `data`, which ends with it; ValueError if it does not.
+
+An object whose tag is `known` is decoded by what that names, a FieldsDecoder without calling it;
+`known` may be left out. `hooks[n]` is called for all other extensions inside n tuples and objects,
+and for those that are nested deeper than there are hooks.
 """
 
-unpack_pieces: Callable[[Sequence[Buffer], tuple[Callable[[int, bytes], Any], ...]], Any] | None = (
-    None
-)
-"""`unpack_pieces(pieces, hooks)`: a list or dict, if its head is in one piece; what goes on in
-another piece is joined.
+unpack_pieces: Callable[[Sequence[Buffer], Hooks, Decoders], Any] | None = None
+"""`unpack_pieces(pieces, hooks, known)`: a list or dict, if its head is in one piece; what goes on
+in another piece is joined.
 
 ValueError if the head is in two of them, or if `unpack` would raise it for all of them joined.
 """
@@ -57,8 +59,8 @@ try:
     from milepost._native import cut_up as _cut_up
     from milepost._native import pack as _pack
     from milepost._native import pack_elements as _elements
-    from milepost._native import unpack as _unpack
     from milepost._native import unpack_pieces as _unpack_pieces
+    from milepost._native import unpack_value as _unpack
 except ImportError:
     pass
 else:

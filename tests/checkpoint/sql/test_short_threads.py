@@ -7,10 +7,15 @@ import random
 import string
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+from langchain_core.messages import AIMessage, HumanMessage
+
 from milepost import START, StateGraph
 from milepost.channels import LastValue
+from milepost.checkpoint._sql.read.values import Resolver
 from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.graph import MessagesState
 from milepost.pregel import ChannelWriteEntry, NodeBuilder, Pregel
+from milepost.types import Command, interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,3 +116,72 @@ def test_what_made_a_state_is_told_where_large_values_start_tasks(saver, reopen)
 def noise(seed: str) -> str:
     """A text that has nothing in common with others."""
     return "".join(random.Random(seed).choices(string.ascii_letters, k=3000))
+
+
+def decoded(saver: Any, read: Callable[[], Any], monkeypatch: Any) -> set[str]:
+    """The channels of which values are decoded while something is read."""
+    seen: set[str] = set()
+    value = Resolver.value
+
+    def watched(self: Resolver, channel: str, version: str) -> Any:
+        seen.add(channel)
+        return value(self, channel, version)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Resolver, "value", watched)
+        read()
+    return seen
+
+
+def test_the_values_of_the_history_are_decoded_without_what_started_tasks(sqlite, monkeypatch):
+    graph = chat(sqlite)
+    graph.invoke({"lines": [LARGE]}, CONFIG, durability="sync")
+    history = list(graph.get_state_history(CONFIG))
+    first, expected = history[-1], [{"lines": [LARGE] * n} for n in (2, 1, 0)]
+
+    def read() -> None:
+        assert [snapshot.values for snapshot in history] == expected
+
+    assert decoded(sqlite, read, monkeypatch) == {"lines"}
+    assert "__start__" in decoded(sqlite, lambda: first.next, monkeypatch)
+    assert first.next == ("__start__",)
+
+
+def test_models_of_a_history_are_decoded_for_each_version_and_no_more(sqlite, monkeypatch):
+    """Versions do not share them: a program may change a message that it was given."""
+    graph = StateGraph(MessagesState).add_node("reply", lambda s: {"messages": [AIMessage(LARGE)]})
+    graph = graph.add_edge(START, "reply").compile(checkpointer=sqlite)
+    for _ in range(3):
+        graph.invoke({"messages": [HumanMessage(LARGE)]}, CONFIG, durability="sync")
+    history = list(graph.get_state_history(CONFIG, limit=5))
+    counts: list[int] = []
+    decode = sqlite._codec.decode_elements
+
+    def counted(count: int, pieces: Any) -> Any:
+        counts.append(count)
+        return decode(count, pieces)
+
+    monkeypatch.setattr(sqlite._codec, "decode_elements", counted)
+    found = [snapshot.values["messages"] for snapshot in history]
+    assert [len(messages) for messages in found] == [6, 5, 4, 4, 3]
+    assert counts == [6, 5, 4, 4, 3]
+    found[0][0].content = "changed"
+    assert [messages[0].content for messages in found[1:]] == [LARGE] * 4
+
+
+def test_what_was_written_from_outside_is_shown_in_the_history(sqlite):
+    """Such writes are looked for among those of tasks, which are not unpacked."""
+
+    class State(TypedDict):
+        lines: Annotated[list[str], operator.add]
+
+    def ask(_: State) -> Any:
+        return {"lines": [interrupt("?")]}
+
+    builder = StateGraph(State).add_node("ask", ask).add_edge(START, "ask")
+    graph = builder.compile(checkpointer=sqlite, interrupt_before=["ask"])
+    graph.invoke({"lines": ["a"]}, CONFIG, durability="sync")
+    graph.invoke(Command(update={"lines": ["b"]}), CONFIG, durability="sync")
+    shown = [snapshot.values.get("lines") for snapshot in graph.get_state_history(CONFIG)]
+    assert shown == [["a", "b"], []]
+    assert graph.get_state(CONFIG).values == {"lines": ["a", "b"]}

@@ -123,9 +123,11 @@ def snapshot_later(
         if field == "parent_config":
             return _parent_config_of(saved)
         if field == "values":
-            channels = channels_of(program, saved)
-            with_null_writes(channels, saved, channels.specs)
-            return channels.pick(program.stream_keys, channels.values)
+            keys = program.stream_keys
+            names = (keys,) if isinstance(keys, str) else keys
+            channels = program.open_channels(outlined(saved, names))
+            with_null_writes(channels, saved, names)
+            return channels.pick(keys, channels.values)
         if not seen:
             checkpoint = outlined(saved, program.deciding)
             tasks = _tasks_seen(program, saved, checkpoint)

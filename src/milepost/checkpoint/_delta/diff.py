@@ -102,7 +102,7 @@ def pack(delta: Delta) -> bytes:
 def unpack(data: Buffer) -> DeltaOps:
     """The delta that `pack` was given."""
     try:
-        delta = unpack_all(data) if native.unpack is None else native.unpack(data, _HOOKS)
+        delta = unpack_all(data) if native.unpack is None else native.unpack(data, _HOOKS, {})
         if type(delta) is not list:
             raise TypeError("it is no list of steps")
         for at, step in enumerate(delta):

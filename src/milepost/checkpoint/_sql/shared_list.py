@@ -34,6 +34,8 @@ _SHORT_LIST: Final = 0x90
 """Of up to 15: their number is added to it."""
 _SOME: Final = 64
 """Elements that are compared at a time."""
+_OBJECTS: Final = frozenset(bytes([head]) for head in (0xC7, 0xC8, 0xC9, *range(0xD4, 0xD9)))
+"""What an element begins with that is no plain value."""
 _ATOMS: Final = frozenset({str, int, float, bool, type(None), bytes})
 
 
@@ -136,9 +138,12 @@ class SharedList:
     def copies(self, version: ListVersion, codec: Codec) -> list[Any]:
         """The elements of a version of it; what was decoded is kept, for the next who asks."""
         if self._elements is None:
-            fresh = self._learn(codec)
-            if fresh is not None and version.is_all:
-                return fresh
+            if self.pieces and self.pieces[0][:1] in _OBJECTS:
+                self._elements = []  # which cannot be copied
+            else:
+                fresh = self._learn(codec)
+                if fresh is not None and version.is_all:
+                    return fresh
         elements = self._first(version, codec)
         if elements is None or self._copy is None:
             return codec.decode_elements(version.count, self.up_to(version.size))

@@ -169,7 +169,7 @@ class JsonPlusSerializer:
             if native_unpack is None:
                 return engine.unpack(self.level, body)
             try:  # the usual case, spelled out as well
-                return native_unpack(body, self._hooks)
+                return native_unpack(body, self._hooks, self.registry.by_tag)
             except BaseException as error:
                 raise engine.unpack_failed(self.level, body, error) from None
         if kind == "null" and not body:

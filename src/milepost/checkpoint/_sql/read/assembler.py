@@ -103,10 +103,7 @@ class _Fields:
         return assembler.checkpoint(self._row, read)
 
     def pending_of(self, owners: str) -> list[PendingWrite]:
-        def is_theirs(write: WriteRecord) -> bool:
-            return isinstance(write.task_id, str) and write.task_id.startswith(owners)
-
-        return self._assembler.pending_writes(self._row.id, is_theirs)
+        return self._assembler.pending_of(self._row.id, owners)
 
 
 class Whole(CheckpointTuple):
@@ -220,6 +217,25 @@ class CheckpointAssembler:
             else:
                 self._opened(write)  # whether it really is another
         return found
+
+    def pending_of(self, id: str, owners: str) -> list[PendingWrite]:
+        """Those of tasks whose ids begin so. Mostly there are none, and then none are unpacked."""
+
+        def is_theirs(write: WriteRecord) -> bool:
+            return isinstance(write.task_id, str) and write.task_id.startswith(owners)
+
+        rows = self._writes.get(id, ())
+        self._manifests.check_writes(id, rows)
+        for row in rows:
+            if row.kind != INLINE_WRITES and is_theirs(row):
+                return self.pending_writes(id, is_theirs)
+            try:
+                opened = self._opened(row)  # whether it really is another
+            except SerdeError as error:
+                raise error.at(thread=self._place[0]) from None
+            if row.kind == INLINE_WRITES and owners.encode() in bytes(opened):
+                return self.pending_writes(id, is_theirs)
+        return []
 
     def check_writes(self, id: str) -> None:
         """Raises BrokenChainError if some of those at a checkpoint are gone."""

@@ -69,52 +69,52 @@ class Reader:
         of them are read again, with the rest, in one transaction.
         """
         holds = self.cache.holds(place.thread_id, place.checkpoint_ns)
-        alone = [True] if holds else []
-        if self._remote and self.q.newest:
-            alone.append(False)
-        for cached in alone if place.checkpoint_id is None else ():
-            found = yield from self._found(place, cached, alone=True)
+        if place.checkpoint_id is None and holds:
+            found = yield from self._found(place, 1, last=True)
             if found is None:
                 return None
-            if isinstance(found, Place):
-                place = found
-                break
-            record = without_asking(self._rest(place, found, cached))
+            record = without_asking(self._rest(place, found, holds=True))
             if record is not None:
                 return record
-        found = yield from self._found(place, holds)
-        if found is None:
-            return None
-        assert isinstance(found, FoundCheckpoint)
-        return (yield from self._rest(place, found, holds))
+        if place.checkpoint_id is None and self._remote and self.q.newest:
+            newest = yield from self._newest(place)
+            if newest is None:
+                return None
+            if isinstance(newest, Place):
+                place = newest
+            else:
+                record = without_asking(self._rest(place, newest, holds=False))
+                if record is not None:
+                    return record
+        found = yield from self._found(place, _NEAR if holds else _FAR)
+        return None if found is None else (yield from self._rest(place, found, holds=holds))
 
     def _found(
-        self, place: Place, holds: bool, *, alone: bool = False
-    ) -> Operation[FoundCheckpoint | Place | None]:
-        """A checkpoint, with the manifests that it builds on.
-
-        `alone`: in a transaction of its own, and with the newest values if none are cached; where
-        it is, if these are not its values.
-        """
+        self, place: Place, depth: int, *, last: bool = False
+    ) -> Operation[FoundCheckpoint | None]:
+        """A checkpoint, or the latest, with so many of the manifests that it builds on."""
         thread_id, ns, id = place
         at = (thread_id, ns)
         if id is None and self.q.latest:
-            brings_values = alone and not holds
-            sql = self.q.newest if brings_values else self.q.latest
-            given: tuple[str, ...] = (*at, *at, *at, *at, *at, thread_id)
-            if brings_values:
-                given = (*at, *at, *at, *given, *at)
-            found = latest_at(place, (yield Query(sql, given, alone)))
-            if brings_values or not isinstance(found, Place):
+            latest = yield Query(self.q.latest, (*at, *at, *at, *at, *at, thread_id), last)
+            found = latest_at(place, latest)
+            if not isinstance(found, Place):
                 return found
             place, id = found, found.checkpoint_id
-        depth = _FAR if not holds else 1 if alone else _NEAR
         query = Query(self.q.found, (thread_id, id, ns, *at, *at, depth, *at, *at, *at, *at))
-        [answer] = yield from self.first(query, last=alone)
+        [answer] = yield from self.first(query, last=last)
         return found_at(place, answer)
 
+    def _newest(self, place: Place) -> Operation[FoundCheckpoint | Place | None]:
+        """The latest checkpoint with the newest values; where it is, if these are not its values.
+        It is all of a transaction."""
+        thread_id, ns, _ = place
+        at = (thread_id, ns)
+        given = (*at, *at, *at, *at, *at, *at, *at, *at, thread_id, *at)
+        return latest_at(place, (yield Query(self.q.newest, given, True)))
+
     def _rest(
-        self, place: Place, found: FoundCheckpoint, holds: bool
+        self, place: Place, found: FoundCheckpoint, *, holds: bool
     ) -> Operation[CheckpointTuple]:
         """A checkpoint that was found; fetches what is lacking. `holds`: what is cached of its
         graph may be used. What was fetched is cached: a run may go on from it."""

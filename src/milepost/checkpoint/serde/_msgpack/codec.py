@@ -108,7 +108,7 @@ class Level:
 
     @property
     def hooks(self) -> tuple[Callable[[int, bytes], Any], ...]:
-        """What reads extensions on this level, and on those of tuples inside it."""
+        """What reads extensions on this level, and on those of tuples and objects inside it."""
         if not self._hooks:
             self._hooks = (self.hook, *(self.deeper.hooks if self.tuples else ()))
         return self._hooks
@@ -160,7 +160,7 @@ class Level:
         if self.guarded:
             depth.check(data)
         if native_unpack is not None:
-            return native_unpack(data, self.hooks)
+            return native_unpack(data, self.hooks, self.registry.by_tag)
         return unpack_all(data, self.hook)
 
 
@@ -188,7 +188,7 @@ def _reading(level: Level) -> Callable[[int, bytes], Any]:
     """What ormsgpack calls for an extension."""
     registry = level.registry
     readers = registry.readers
-    known = registry.by_tag.get
+    known = registry.by_tag
     hooks: tuple[Any, ...] = ()
 
     def read(code: int, data: bytes) -> Any:
@@ -198,12 +198,13 @@ def _reading(level: Level) -> Callable[[int, bytes], Any]:
                 deeper = level.deeper
                 hooks = () if deeper.guarded else deeper.hooks
                 return readers[code](data, deeper)
-            # The most frequent reader, spelled out here: calls are what reading costs.
+            # The most frequent reader, spelled out here: calls are what reading costs. The
+            # accelerator calls it for the first object of a type, and reads the others itself.
             if native_unpack is not None:
-                tag, payload = native_unpack(data, hooks)
+                tag, payload = native_unpack(data, hooks, known)
             else:
                 tag, payload = unpack_all(data, hooks[0])
-            return (known(tag) or registry.decoder(tag))(payload)
+            return (known.get(tag) or registry.decoder(tag))(payload)
         except (KeyboardInterrupt, SystemExit) as interrupt:
             _interrupted.error = interrupt
             raise

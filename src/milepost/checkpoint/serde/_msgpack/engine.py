@@ -39,7 +39,7 @@ def unpack(level: Level, data: Buffer) -> Any:
     try:
         if native_unpack is None:
             return unpack_all(data, level.hook)
-        return native_unpack(data, level.hooks)
+        return native_unpack(data, level.hooks, level.registry.by_tag)
     except BaseException as error:
         raise unpack_failed(level, data, error) from None
 
@@ -55,7 +55,7 @@ def unpack_pieces(level: Level, pieces: Sequence[Buffer]) -> Any:
     if native_unpack is None or len(pieces) == 1:
         return unpack(level, pieces[0] if len(pieces) == 1 else b"".join(pieces))
     try:
-        return native_unpack_pieces(pieces, level.hooks)
+        return native_unpack_pieces(pieces, level.hooks, level.registry.by_tag)
     except Exception:
         take_interrupt()
     except BaseException:

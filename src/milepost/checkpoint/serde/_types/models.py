@@ -37,6 +37,23 @@ class Brief(NamedTuple):
     """Whether instances have a dict of other fields, which is empty in a usual one."""
 
 
+class FieldsDecoder(NamedTuple):
+    """Decodes the brief form. The accelerator reads the members and does the same by itself, where
+    the fields are those of the class."""
+
+    cls: Any
+    fields: dict[str, None]
+    """Their names, in order."""
+    given: set[str]
+    takes_extra: bool
+    slots: tuple[Any, ...]
+    """Descriptors of `__dict__` and of what pydantic keeps beside it."""
+    rebuilt: Callable[[Any, set[str], Any, None], Any]
+
+    def __call__(self, stored: Any) -> Any:
+        return self.rebuilt(stored, self.given.copy(), {} if self.takes_extra else None, None)
+
+
 SLOTS = ("__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__", "__dict__")
 Form = tuple[tuple[str, str, str, str], bool, list[tuple[set[str], bytes]]]
 """SLOTS, `takes_extra`, and what instances begin with, by the fields that were given."""
@@ -53,15 +70,9 @@ def of_model(cls: Any) -> tuple[Codec, Brief]:
     extra_allowed = cls.model_config.get("extra") == "allow"
     make = object.__new__
     # BaseModel.__setattr__ is for users: it validates, and refuses on frozen models.
-    set_dict, set_given, set_extra, set_private = (
-        _setter(name)
-        for name in (
-            "__dict__",
-            "__pydantic_fields_set__",
-            "__pydantic_extra__",
-            "__pydantic_private__",
-        )
-    )
+    base = vars(sys.modules["pydantic"].BaseModel)
+    slots = tuple(base[name] for name in ("__dict__", *SLOTS[:3]))
+    set_dict, set_given, set_extra, set_private = (slot.__set__ for slot in slots)
 
     def default(name: str) -> Any:
         spec = specs[name]
@@ -113,20 +124,10 @@ def of_model(cls: Any) -> tuple[Codec, Brief]:
         given = set(listed.split(",")) if listed else set()
         if not all(map(str.isidentifier, given)):
             raise ValueError("the names of the fields that were given are odd")
-        copied = given.copy
-
-        def decode_fields(stored: Any) -> Any:
-            extra: Any = {} if extra_allowed else None
-            if type(stored) is dict and [*stored] == in_order:
-                model = make(cls)
-                set_dict(model, stored)
-                set_given(model, copied())
-                set_extra(model, extra)
-                set_private(model, None)
-                return model
-            return rebuilt(stored, copied(), extra, None)
-
-        return decode_fields
+        fields = dict.fromkeys(in_order)
+        # mypy does not see that a named tuple can be called.
+        decoder: Any = FieldsDecoder(cls, fields, given, extra_allowed, slots, rebuilt)
+        return decoder  # type: ignore[no-any-return]
 
     return (encode, decode), Brief(given_of, decode_given, extra_allowed)
 
@@ -141,13 +142,6 @@ def _listed(given: set[str], before: list[_Given]) -> _Given:
     if len(before) < _REMEMBERED:
         before.append(entry)
     return entry
-
-
-def _setter(name: str) -> Callable[[Any, Any], None]:
-    """Sets one of the slots of pydantic's base class."""
-    slot = vars(sys.modules["pydantic"].BaseModel)[name]
-    setter: Callable[[Any, Any], None] = slot.__set__
-    return setter
 
 
 def _set_only(private: dict[str, Any]) -> dict[str, Any]:
