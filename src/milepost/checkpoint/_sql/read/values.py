@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost._internal import native
@@ -232,13 +233,14 @@ def _whole(kind: str, data: Buffer) -> Rope | ListVersion:
 class LazyValue(CachedValue):
     """A version that was read. Only if a run goes on from it, its parts are needed."""
 
-    __slots__ = ("_channel", "_made", "_resolver")
+    __slots__ = ("_channel", "_made", "_resolver", "_was_read")
 
     def __init__(self, resolver: Resolver, channel: str, version: str, epoch: int | None) -> None:
         self.owner, self.epoch, self.version = None, epoch, version
         self._resolver: Resolver | None = resolver
         self._channel = channel
         self._made: tuple[Encoded, Chain] | None = None
+        self._was_read = False
         self.size = resolver.size(channel, version)
 
     def _make(self, like: Parts | None = None) -> tuple[Encoded, Chain]:
@@ -279,4 +281,6 @@ class LazyValue(CachedValue):
     def decoded(self, codec: Codec, place: tuple[str, ...]) -> Any:
         if self._resolver is None:
             return super().decoded(codec, place)
-        return codec.decode(self.kind, self.pieces(), *place)
+        again, self._was_read = self._was_read, True
+        read = partial(codec.decode, self.kind, self.pieces(), *place)
+        return codec.decode_again(self, read) if again else read()
