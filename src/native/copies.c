@@ -20,10 +20,11 @@ enum {
 };
 
 static inline int
-is_leaf(PyObject *value)
+is_plain(PyObject *value)
 {
     PyTypeObject *type = Py_TYPE(value);
-    return type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type
+    return type == &PyDict_Type || type == &PyUnicode_Type || type == &PyList_Type
+           || type == &PyLong_Type || type == &PyFloat_Type || type == &PyTuple_Type
            || type == &PyBool_Type || value == Py_None || type == &PyBytes_Type;
 }
 
@@ -81,7 +82,7 @@ has_fields(PyObject *fields, PyObject *names)
     return 1;
 }
 
-static PyObject *copy_of(PyObject *value, int depth);
+static PyObject *copy_of(PyObject *value);
 
 static PyObject *
 copy_of_model(PyObject *model, PyObject *way)
@@ -93,7 +94,7 @@ copy_of_model(PyObject *model, PyObject *way)
             [GIVEN] = PySet_New(slots[GIVEN]),
             [EXTRA] = slots[EXTRA] == Py_None ? Py_NewRef(Py_None) : PyDict_New(),
             [PRIVATE] = Py_NewRef(Py_None),
-            [FIELDS] = copy_of(slots[FIELDS], 1),
+            [FIELDS] = copy_of(slots[FIELDS]),
         };
         copy = none == NULL ? NULL : PyBaseObject_Type.tp_new(Py_TYPE(model), none, NULL);
         for (int n = 0; copy != NULL && n < SLOTS; n++) {
@@ -112,16 +113,16 @@ copy_of_model(PyObject *model, PyObject *way)
 /* -- copies */
 
 static PyObject *
-copy_of_dict(PyObject *dict, int depth)
+copy_of_dict(PyObject *dict)
 {
     PyObject *copy = PyDict_Copy(dict), *key, *member;
     Py_ssize_t position = 0;
+    if (!PyObject_GC_IsTracked(dict)) {
+        return copy; /* there is nothing in it that can change */
+    }
     while (copy != NULL && PyDict_Next(copy, &position, &key, &member)) {
-        if (is_leaf(member) && is_leaf(key)) {
-            continue;
-        }
-        PyObject *inner = is_leaf(key) ? copy_of(member, depth) : NULL;
-        if (inner == NULL || PyDict_SetItem(copy, key, inner) < 0) {
+        PyObject *inner = copy_of(member);
+        if (inner == NULL || (inner != member && PyDict_SetItem(copy, key, inner) < 0)) {
             Py_CLEAR(copy);
         }
         Py_XDECREF(inner);
@@ -129,28 +130,21 @@ copy_of_dict(PyObject *dict, int depth)
     return copy;
 }
 
-/* A copy of a plain value; NULL if it is none, or has failed. */
+/* A copy of a plain value. */
 static PyObject *
-copy_of(PyObject *value, int depth)
+copy_of(PyObject *value)
 {
-    if (is_leaf(value)) {
-        return Py_NewRef(value);
-    }
-    if (depth > MOST_LISTS_WRITTEN) {
-        return NULL;
-    }
     if (PyDict_CheckExact(value)) {
-        return copy_of_dict(value, depth + 1);
+        return copy_of_dict(value);
     }
     int is_list = PyList_CheckExact(value);
     if (!is_list && !PyTuple_CheckExact(value)) {
-        return NULL;
+        return Py_NewRef(value);
     }
     Py_ssize_t count = Py_SIZE(value);
     PyObject *copy = is_list ? PyList_New(count) : PyTuple_New(count);
     for (Py_ssize_t n = 0; copy != NULL && n < count; n++) {
-        PyObject *member = is_list ? PyList_GET_ITEM(value, n) : PyTuple_GET_ITEM(value, n);
-        PyObject *inner = copy_of(member, depth + 1);
+        PyObject *inner = copy_of(is_list ? PyList_GET_ITEM(value, n) : PyTuple_GET_ITEM(value, n));
         if (inner == NULL) {
             Py_CLEAR(copy);
         }
@@ -164,16 +158,16 @@ copy_of(PyObject *value, int depth)
     return copy;
 }
 
-/* A copy of an element of a list; NULL if there can be none, with an exception if there is no room
-   for it. */
+/* A copy of an element that was packed, or of such a copy; NULL if there can be none, with an
+   exception if there is no room for it. */
 PyObject *
 copy_of_element(PyObject *value, PyObject *models)
 {
-    PyObject *copy = copy_of(value, 1);
-    if (copy == NULL && !PyErr_Occurred()) {
-        PyObject *way = way_of(Py_TYPE(value), models);
-        copy = way == NULL ? NULL : copy_of_model(value, way);
+    if (is_plain(value)) {
+        return copy_of(value);
     }
+    PyObject *way = way_of(Py_TYPE(value), models);
+    PyObject *copy = way == NULL ? NULL : copy_of_model(value, way);
     if (copy == NULL && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_MemoryError)) {
         PyErr_Clear();
     }
@@ -182,9 +176,13 @@ copy_of_element(PyObject *value, PyObject *models)
 
 /* -- whether a value is still what was copied */
 
+/* Containers of a copy are nowhere else, so that only what cannot change is the same object. */
 static int
 are_same(PyObject *kept, PyObject *value)
 {
+    if (kept == value) {
+        return 1;
+    }
     PyTypeObject *type = Py_TYPE(value);
     if (Py_TYPE(kept) != type) {
         return 0;
@@ -195,20 +193,17 @@ are_same(PyObject *kept, PyObject *value)
         int same = PyDict_GET_SIZE(kept) == PyDict_GET_SIZE(value);
         while (same && PyDict_Next(value, &position, &key, &member)) {
             same = PyDict_Next(kept, &kept_position, &kept_key, &kept_member) && key == kept_key
-                   && are_same(kept_member, member);
+                   && (member == kept_member || are_same(kept_member, member));
         }
         return same;
     }
     int is_list = type == &PyList_Type;
-    if (is_list || type == &PyTuple_Type) {
-        int same = Py_SIZE(kept) == Py_SIZE(value);
-        for (Py_ssize_t n = 0; same && n < Py_SIZE(value); n++) {
-            same = is_list ? are_same(PyList_GET_ITEM(kept, n), PyList_GET_ITEM(value, n))
-                           : are_same(PyTuple_GET_ITEM(kept, n), PyTuple_GET_ITEM(value, n));
-        }
-        return same;
+    int same = (is_list || type == &PyTuple_Type) && Py_SIZE(kept) == Py_SIZE(value);
+    for (Py_ssize_t n = 0; same && n < Py_SIZE(value); n++) {
+        same = is_list ? are_same(PyList_GET_ITEM(kept, n), PyList_GET_ITEM(value, n))
+                       : are_same(PyTuple_GET_ITEM(kept, n), PyTuple_GET_ITEM(value, n));
     }
-    return kept == value && is_leaf(value);
+    return same;
 }
 
 /* Whether a value surely has the bytes of the one that was copied. That it does not is no sign that
@@ -216,8 +211,8 @@ are_same(PyObject *kept, PyObject *value)
 int
 is_as_copied(PyObject *kept, PyObject *value, PyObject *models)
 {
-    if (are_same(kept, value)) {
-        return 1;
+    if (is_plain(value)) {
+        return are_same(kept, value);
     }
     PyObject *way = Py_TYPE(kept) == Py_TYPE(value) ? way_of(Py_TYPE(value), models) : NULL;
     if (way == NULL) {
@@ -234,7 +229,8 @@ is_as_copied(PyObject *kept, PyObject *value, PyObject *models)
     return same;
 }
 
-/* copies(elements, models): copies of all; None if one cannot be copied exactly. */
+/* copies(elements, models): copies of elements that are copies themselves; None if there can be none
+   of one of them any more. */
 PyObject *
 native_copies(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {

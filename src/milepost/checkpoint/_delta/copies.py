@@ -88,13 +88,6 @@ class Copies:
             while self.size > self.limit:
                 self._pop(next(iter(self._copies)))
 
-    def keep_read(self, owner: object, value: Any, registry: TypeRegistry) -> None:
-        """Keep copies of what was read, if it is a list whose elements can be copied."""
-        if type(value) is list and len(value) >= _FEW and native.copies is not None:
-            elements = native.copies(value, registry.models)
-            if elements is not None:
-                self.keep(owner, CopiedList(elements, registry))
-
     def value(self, owner: object, registry: TypeRegistry) -> list[Any] | None:
         """The list that an owner has the bytes of, for this caller alone; None if it has to be
         decoded."""

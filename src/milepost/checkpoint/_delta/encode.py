@@ -106,11 +106,13 @@ class Codec:
         """
         if self._elements and type(value) in (list, dict):
             if native.elements is not None:
-                base = None if after is None else after.parts.elements
+                base = copied = None
                 level = self.serde.level
-                registry, copied = level.registry, None
-                if after is not None and self._copies is not None and type(value) is list:
-                    copied = self._copies.take(base, after.size, registry)
+                registry = level.registry
+                if after is not None:
+                    base = after.parts.elements
+                    if self._copies is not None and type(value) is list:
+                        copied = self._copies.take(base, after.size, registry)
                 copy = None if copied is None else copied.elements
                 found = native.elements(value, level.tuples, base, registry.models, copy)
                 if found is not None:
@@ -170,15 +172,22 @@ class Codec:
             found = self.decode(encoded.kind, encoded.parts.pieces(), *place)
         return found
 
-    def decode_again(self, owner: object, read: Callable[[], Any]) -> Any:
-        """What an owner of bytes has read before: read as a copy from the next time on."""
+    def decode_again(self, owner: object, size: int, read: Callable[[], Any]) -> Any:
+        """What `read` reads from the bytes of an owner, which were read before: with the next time
+        in mind."""
         if self._copies is None:
             return read()
-        registry = self.serde.level.registry
+        level = self.serde.level
+        registry = level.registry
         found = self._copies.value(owner, registry)
         if found is None:
             found = read()
-            self._copies.keep_read(owner, found, registry)
+            if type(found) is list and native.elements is not None:
+                copied = self._copies.take(owner, size, registry)
+                copy = None if copied is None else copied.elements
+                # What can be copied is found by encoding it.
+                if native.elements(found, level.tuples, None, registry.models, copy) and copied:
+                    self._copies.keep(owner, copied)
         return found
 
     def decode_elements(self, count: int, pieces: Sequence[Buffer]) -> list[Any]:

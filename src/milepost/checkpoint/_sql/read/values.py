@@ -283,4 +283,4 @@ class LazyValue(CachedValue):
             return super().decoded(codec, place)
         again, self._was_read = self._was_read, True
         read = partial(codec.decode, self.kind, self.pieces(), *place)
-        return codec.decode_again(self, read) if again else read()
+        return codec.decode_again(self, self.size, read) if again else read()
