@@ -93,7 +93,8 @@ class Codec:
         self.reads_elements = self._pieces is not None
         """Whether the elements of a list can be decoded by themselves."""
         self._reads_plain: Callable[[bytes], bool] = getattr(serde, "reads_plain", _never)
-        self._copies = copies if self._elements and reads_elements(serde) else None
+        copying = self._elements and native.copies is not None and reads_elements(serde)
+        self._copies = copies if copying else None
 
     def shares(self, value: Any) -> bool:
         """Whether `encode` makes use of the version before a value."""
@@ -112,13 +113,13 @@ class Codec:
                 if after is not None:
                     base = after.parts.elements
                     if self._copies is not None and type(value) is list:
-                        copied = self._copies.take(base, after.size, registry)
+                        copied = self._copies.take(base, registry)
                 copy = None if copied is None else copied.elements
                 found = native.elements(value, level.tuples, base, registry.models, copy)
                 if found is not None:
                     head, elements, size = found
                     if copied is not None and self._copies is not None:
-                        self._copies.keep(elements, copied)
+                        self._copies.keep(elements, size, copied)
                     return Encoded("msgpack", Parts(head, elements), size)
             shape = elements_kind(value)
             if shape is not None:
@@ -163,32 +164,20 @@ class Codec:
             return self.serde.decode(kind, data)
         return loads_at(self.serde, (kind, data), "\0".join(place))
 
-    def decode_cached(self, encoded: Encoded, place: tuple[str, ...]) -> Any:
-        """The value that `encode` was given, for this caller alone."""
-        found = None
-        if self._copies is not None:
-            found = self._copies.value(encoded.parts.elements, self.serde.level.registry)
-        if found is None:
-            found = self.decode(encoded.kind, encoded.parts.pieces(), *place)
-        return found
+    def decode_again(self, encoded: Encoded, place: tuple[str, ...]) -> Any:
+        """The value that `encode` was given, which is read again now."""
+        parts = encoded.parts
+        return self.read_again(
+            parts.elements,
+            encoded.size,
+            lambda: self.decode(encoded.kind, parts.pieces(), *place),
+        )
 
-    def decode_again(self, owner: object, size: int, read: Callable[[], Any]) -> Any:
-        """What `read` reads from the bytes of an owner, which were read before: with the next time
-        in mind."""
+    def read_again(self, owner: object, size: int, read: Callable[[], Any]) -> Any:
+        """What `read` decodes of so many bytes of an owner, which are read again now."""
         if self._copies is None:
             return read()
-        level = self.serde.level
-        registry = level.registry
-        found = self._copies.value(owner, registry)
-        if found is None:
-            found = read()
-            if type(found) is list and native.elements is not None:
-                copied = self._copies.take(owner, size, registry)
-                copy = None if copied is None else copied.elements
-                # What can be copied is found by encoding it.
-                if native.elements(found, level.tuples, None, registry.models, copy) and copied:
-                    self._copies.keep(owner, copied)
-        return found
+        return self._copies.read(owner, size, self.serde.level, read)
 
     def decode_elements(self, count: int, pieces: Sequence[Buffer]) -> list[Any]:
         """Some elements of a list, of their bytes alone."""

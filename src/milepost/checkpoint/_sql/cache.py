@@ -95,7 +95,7 @@ class CachedValue(CachedRow):
 
     def decoded(self, codec: Codec, place: tuple[str, ...]) -> Any:
         """The value, decoded for this caller alone."""
-        return codec.decode_cached(self.encoded, place)
+        return codec.decode_again(self.encoded, place)
 
     def cut_like(self, later: Parts) -> None:
         """Have it in parts, which are best told apart where a later version has the same."""
@@ -191,9 +191,9 @@ _VALUE_SIZE = 900
 CACHE_LIMIT = 64 * 1024 * 1024
 """Bytes that a saver caches unless it is told otherwise."""
 
-_SHARE_OF_COPIES = 8
-"""The part of the limit that copies of lists may take, as a divisor: a thread is then about two
-times as large, so that few may have them."""
+_SHARE_OF_COPIES = 4
+"""The part of the limit that is for copies of lists, as a divisor. With them a thread takes more
+than twice as much, so that not all may have them."""
 
 _MOST_EARLY = 256
 """Large writes of one graph that are cached."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost._internal import native
@@ -282,5 +281,8 @@ class LazyValue(CachedValue):
         if self._resolver is None:
             return super().decoded(codec, place)
         again, self._was_read = self._was_read, True
-        read = partial(codec.decode, self.kind, self.pieces(), *place)
-        return codec.decode_again(self, self.size, read) if again else read()
+
+        def read() -> Any:
+            return codec.decode(self.kind, self.pieces(), *place)
+
+        return codec.read_again(self, self.size, read) if again else read()
