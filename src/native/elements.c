@@ -102,12 +102,6 @@ read_head(const unsigned char *at, const unsigned char *end, int *is_list, Py_ss
     return number > (uint64_t)(end - at) ? NULL : at;
 }
 
-static PyObject *
-behind_head(const char *head, Py_ssize_t size, PyObject *elements)
-{
-    return elements == NULL ? NULL : Py_BuildValue("y#N", head, size, elements);
-}
-
 /* cut_up(data): head and elements of a packed list or dict; None if it is none. */
 PyObject *
 native_cut_up(PyObject *Py_UNUSED(module), PyObject *data)
@@ -135,7 +129,10 @@ native_cut_up(PyObject *Py_UNUSED(module), PyObject *data)
     if (elements != NULL && at != end) {
         Py_CLEAR(elements);
     }
-    PyObject *found = behind_head((const char *)start, size, elements);
+    PyObject *found = NULL;
+    if (elements != NULL) {
+        found = Py_BuildValue("y#N", (const char *)start, size, elements);
+    }
     PyBuffer_Release(&view);
     return found == NULL && !PyErr_Occurred() ? Py_NewRef(Py_None) : found;
 }
@@ -178,23 +175,69 @@ pack_other(Buffer *buffer, PyObject *member, PyObject *models, int tuples)
     return outcome;
 }
 
-/* Puts the elements of a value into a list of as many. No object is made that the garbage collector
-   looks after, so nothing can run that changes the value meanwhile, but for what a model does. */
+/* What is known of the version before: see `native_elements`. NULL where there is nothing. */
+typedef struct {
+    PyObject *base;   /* its bytes */
+    PyObject *copy;   /* copies of its elements, or of the first ones */
+    PyObject *models; /* classes whose instances are packed */
+} Before;
+
+/* The bytes of an element that is as it was copied; NULL if that is not known. */
+static PyObject *
+unchanged(const Before *before, Py_ssize_t n, PyObject *member)
+{
+    if (before->copy == NULL || before->base == NULL || n >= PyList_GET_SIZE(before->copy)
+        || n >= PyList_GET_SIZE(before->base) || !PyBytes_CheckExact(PyList_GET_ITEM(before->base, n))
+        || !is_as_copied(PyList_GET_ITEM(before->copy, n), member, before->models)) {
+        return NULL;
+    }
+    return Py_NewRef(PyList_GET_ITEM(before->base, n));
+}
+
+/* Keeps a copy of an element; if there can be none of it, there is none of the list. */
 static Outcome
-pack_elements(PyObject *value, int tuples, PyObject *base, PyObject *models, PyObject *elements,
-              Buffer *buffer)
+keep_copy(Before *before, PyObject *value, Py_ssize_t n, PyObject *member)
+{
+    PyObject *kept = before->copy, *copy = NULL;
+    if (kept == NULL) {
+        return PACKED;
+    }
+    if (n < PyList_GET_SIZE(value) && PyList_GET_ITEM(value, n) == member) {
+        copy = copy_of_element(member, before->models);
+    }
+    int failed;
+    if (copy == NULL) {
+        before->copy = NULL;
+        failed = PyErr_Occurred() ? -1 : PyList_SetSlice(kept, 0, PY_SSIZE_T_MAX, NULL);
+    }
+    else if (n < PyList_GET_SIZE(kept)) {
+        failed = PyList_SetItem(kept, n, Py_NewRef(copy));
+    }
+    else {
+        failed = PyList_Append(kept, copy);
+    }
+    Py_XDECREF(copy);
+    return failed < 0 ? FAILED : PACKED;
+}
+
+/* Puts the elements of a value into a list of as many. No garbage is collected meanwhile, so nothing
+   can run that changes the value, but for what a model does. */
+static Outcome
+pack_elements(PyObject *value, int tuples, Before *before, PyObject *elements, Buffer *buffer,
+              Py_ssize_t *size)
 {
     int is_list = PyList_CheckExact(value);
     Py_ssize_t position = 0;
     for (Py_ssize_t n = 0; n < PyList_GET_SIZE(elements); n++) {
         Outcome outcome = PACKED;
-        PyObject *key, *member;
+        PyObject *key, *member, *element = NULL;
         buffer->size = 0;
         if (is_list) {
             if (n >= PyList_GET_SIZE(value)) {
                 return NOT_PLAIN;
             }
             member = PyList_GET_ITEM(value, n);
+            element = unchanged(before, n, member);
         }
         else if (PyDict_Next(value, &position, &key, &member)) {
             outcome = pack_key(buffer, key);
@@ -202,60 +245,78 @@ pack_elements(PyObject *value, int tuples, PyObject *base, PyObject *models, PyO
         else {
             return NOT_PLAIN;
         }
-        if (outcome == PACKED) {
-            outcome = pack_value(buffer, member, 1, tuples);
-        }
-        if (outcome == NOT_PLAIN && is_list && models != NULL) {
-            outcome = pack_other(buffer, member, models, tuples);
-        }
-        if (outcome != PACKED) {
-            return outcome;
-        }
-        PyObject *element = shared(base, n, buffer);
         if (element == NULL) {
-            return FAILED;
+            if (outcome == PACKED) {
+                outcome = pack_value(buffer, member, 1, tuples);
+            }
+            if (outcome == NOT_PLAIN && is_list && before->models != NULL) {
+                outcome = pack_other(buffer, member, before->models, tuples);
+            }
+            if (outcome == PACKED && is_list) {
+                outcome = keep_copy(before, value, n, member);
+            }
+            if (outcome != PACKED) {
+                return outcome;
+            }
+            element = shared(before->base, n, buffer);
+            if (element == NULL) {
+                return FAILED;
+            }
         }
+        *size += PyBytes_GET_SIZE(element);
         PyList_SET_ITEM(elements, n, element);
     }
     buffer->size = 0;
-    return pack_count(buffer, PyList_GET_SIZE(elements), is_list ? 0x90 : 0x80,
-                      is_list ? 0xdc : 0xde);
+    Outcome outcome = pack_count(buffer, PyList_GET_SIZE(elements), is_list ? 0x90 : 0x80,
+                                 is_list ? 0xdc : 0xde);
+    *size += buffer->size;
+    if (outcome == PACKED && before->copy != NULL
+        && PyList_SetSlice(before->copy, PyList_GET_SIZE(elements), PY_SSIZE_T_MAX, NULL) < 0) {
+        outcome = FAILED;
+    }
+    return outcome;
 }
 
-/* pack_elements(value, tuples, base, models): head and elements of a list or dict; None if it is not
-   plain. An element that a list `base` has at the same place is that object. */
+/* pack_elements(value, tuples, base, models, copy): head and elements of a list or dict, and how
+   many bytes they are; None if it is not plain. An element that a list `base` has at the same place
+   is that object. A list `copy` has copies of the elements of `base`, and of these ones afterwards,
+   or nothing, if there can be no copies. */
 PyObject *
 native_elements(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
     int tuples = 0;
-    if (count != 4) {
-        return PyErr_Format(PyExc_TypeError, "pack_elements takes 4 arguments, not %zd", count);
+    if (count != 5) {
+        return PyErr_Format(PyExc_TypeError, "pack_elements takes 5 arguments, not %zd", count);
     }
     if (!take_tuples("pack_elements", args, 2, &tuples)) {
         return NULL;
     }
-    PyObject *value = args[0], *base = PyList_CheckExact(args[2]) ? args[2] : NULL;
-    PyObject *models = PyDict_CheckExact(args[3]) ? args[3] : NULL;
+    PyObject *value = args[0];
+    Before before = {
+        .base = PyList_CheckExact(args[2]) ? args[2] : NULL,
+        .models = PyDict_CheckExact(args[3]) ? args[3] : NULL,
+        .copy = PyList_CheckExact(args[4]) && PyList_CheckExact(value) ? args[4] : NULL,
+    };
     if (!PyList_CheckExact(value) && !PyDict_CheckExact(value)) {
         Py_RETURN_NONE;
     }
-    /* A new list may make the garbage collector run, so the value is counted after it. */
-    PyObject *elements = PyList_New(PyObject_Size(value));
-    if (elements == NULL) {
-        return NULL;
-    }
+    int collects = PyGC_Disable();
+    PyObject *elements = PyList_New(PyObject_Size(value)), *found = NULL;
     Buffer buffer;
     buffer_start(&buffer);
-    Outcome outcome = NOT_PLAIN;
-    if (PyObject_Size(value) == PyList_GET_SIZE(elements)) {
-        outcome = pack_elements(value, tuples, base, models, elements, &buffer);
+    Py_ssize_t size = 0;
+    Outcome outcome = FAILED;
+    if (elements != NULL) {
+        outcome = pack_elements(value, tuples, &before, elements, &buffer, &size);
     }
-    PyObject *found = NULL;
+    if (collects) {
+        PyGC_Enable();
+    }
     if (outcome == PACKED) {
-        found = behind_head(buffer.data, buffer.size, elements);
+        found = Py_BuildValue("y#Nn", buffer.data, buffer.size, elements, size);
     }
     else {
-        Py_DECREF(elements);
+        Py_XDECREF(elements);
         found = outcome == NOT_PLAIN ? Py_NewRef(Py_None) : NULL;
     }
     buffer_drop(&buffer);

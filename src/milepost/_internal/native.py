@@ -40,13 +40,23 @@ in another piece is joined.
 ValueError if the head is in two of them, or if `unpack` would raise it for all of them joined.
 """
 
-elements: Callable[[Any, int, object, object], tuple[bytes, list[bytes]] | None] | None = None
-"""`elements(value, tuples, base, models)`: head and elements of a plain list or dict; None if there
-is anything in it that is not plain. A list may also have elements of the classes among `models`,
-pydantic models whose fields are plain (`TypeRegistry.models`).
+elements: (
+    Callable[[Any, int, object, object, object], tuple[bytes, list[bytes], int] | None] | None
+) = None
+"""`elements(value, tuples, base, models, copy)`: head and elements of a plain list or dict, and how
+many bytes they are together; None if there is anything in it that is not plain. A list may also
+have elements of the classes among `models`, pydantic models whose fields are plain
+(`TypeRegistry.models`).
 
 An element that a list `base` has at the same place is that object: versions share their bytes, and
-most of a comparison is one of objects.
+most of a comparison is one of objects. A list `copy` has copies of the elements of `base`, of all
+or of the first ones. What has the same texts and numbers as its copy, the same objects, is not
+packed. Afterwards the list has copies of the elements of `value`, or none, if there can be none.
+"""
+
+copies: Callable[[list[Any], object], list[Any] | None] | None = None
+"""`copies(elements, models)`: what reading the bytes of such elements would give, containers and
+models of its own; None if that cannot be made without reading them.
 """
 
 cut_up: Callable[[Buffer], tuple[bytes, list[bytes]] | None] | None = None
@@ -56,6 +66,7 @@ try:
     if os.environ.get("MILEPOST_PURE") == "1":
         raise ImportError
     # By name: one that was built from older source lacks some, and counts as not built.
+    from milepost._native import copies as _copies
     from milepost._native import cut_up as _cut_up
     from milepost._native import pack as _pack
     from milepost._native import pack_elements as _elements
@@ -64,7 +75,7 @@ try:
 except ImportError:
     pass
 else:
-    elements, cut_up = _elements, _cut_up
+    elements, copies, cut_up = _elements, _copies, _cut_up
     pack, unpack, unpack_pieces = _pack, _unpack, _unpack_pieces
 
 AVAILABLE: Final = pack is not None

@@ -306,7 +306,7 @@ def test_a_large_value_is_packed_without_room_to_spare(make: Any, large: Any) ->
         if type(value) is dict:
             tracemalloc.reset_peak()
             before, _ = tracemalloc.get_traced_memory()
-            head, elements = native.elements(value, 0, None, None)
+            head, elements, _ = native.elements(value, 0, None, None, None)
             _, beside = tracemalloc.get_traced_memory()
             assert head + b"".join(elements) == packed
             assert beside - before < most * len(packed)

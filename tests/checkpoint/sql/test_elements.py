@@ -80,7 +80,7 @@ def test_rows_are_the_same_as_without(edits: Any, as_dicts: bool, forgetful: boo
     for n, edit in enumerate(edits):
         value = edited(value, *edit)
         stored: Any = {f"k{at}": member for at, member in enumerate(value)} if as_dicts else value
-        encoded = CODEC.encode(stored, after=base.encoded.parts if base else None)
+        encoded = CODEC.encode(stored, after=base.encoded if base else None)
         expected = plainly(stored)
         assert encoded.size == expected.size
         assert encoded.parts == expected.parts
@@ -106,7 +106,7 @@ def test_differences_are_the_same_as_without(old: list[Any], new: list[Any]) -> 
     delta = difference(before.parts, after.parts)
     assert delta == difference(plainly(old).parts, plainly(new).parts)
     assert Rope.of(before.parts.join()).apply(delta).read() == after.parts.join()
-    follows = CODEC.encode(new, after=before.parts)
+    follows = CODEC.encode(new, after=before)
     assert difference(before.parts, follows.parts) == delta
     assert place_in(after, before) == place_in(plainly(new), plainly(old))
 
@@ -116,7 +116,7 @@ def test_a_change_inside_an_element_is_found() -> None:
     value = [{"n": n, "text": "t" * 50} for n in range(2_000)]
     before = CODEC.encode(value)
     value[1_200]["n"] = "changed"
-    after = CODEC.encode(value, after=before.parts)
+    after = CODEC.encode(value, after=before)
     pairs = zip(before.parts.elements, after.parts.elements, strict=True)
     assert [n for n, (old, new) in enumerate(pairs) if old is not new] == [1_200]
     assert SERDE.decode_pieces("msgpack", after.parts.pieces()) == value
@@ -126,19 +126,20 @@ def test_a_change_inside_an_element_is_found() -> None:
 def test_versions_share_the_elements_that_have_not_changed() -> None:
     value = ["x" * 500 for _ in range(100)]
     first = CODEC.encode(value)
-    later = CODEC.encode([*value[:60], "new", *value[61:], "more"], after=first.parts)
+    later = CODEC.encode([*value[:60], "new", *value[61:], "more"], after=first)
     same = map(lambda a, b: a is b, first.parts.elements, later.parts.elements)
     assert list(same) == [True] * 60 + [False] + [True] * 39
     cut = split.cut(as_parts(SERDE.dumps_typed(value)))
-    again = CODEC.encode(value, after=cut.parts)
+    again = CODEC.encode(value, after=cut)
     assert all(map(lambda a, b: a is b, cut.parts.elements, again.parts.elements))
 
 
 def test_what_is_not_plain_is_left_to_python() -> None:
     for value in ([1, {2}], [bytearray(b"x")], {"a": 1j}, {(1,): 2}, ["\ud800"]):
-        assert native.elements(value, 4, None, None) is None
+        assert native.elements(value, 4, None, None, None) is None
         assert (
-            native.elements([*"abc", value], 4, CODEC.encode([*"abc"]).parts.elements, None) is None
+            native.elements([*"abc", value], 4, CODEC.encode([*"abc"]).parts.elements, None, [])
+            is None
         )
     assert CODEC.encode([1, {2}]).parts == plainly([1, {2}]).parts
 
@@ -249,12 +250,16 @@ def test_pieces_that_are_no_list_or_dict_are_refused() -> None:
 
 def test_what_is_no_call_of_it_is_refused() -> None:
     for wrong in (None, (b"\xa1a",), [None, 1], ["a", "b"]):
-        assert native.elements(["a", "b"], 0, wrong, None) == (b"\x92", [b"\xa1a", b"\xa1b"])
+        assert native.elements(["a", "b"], 0, wrong, None, wrong) == (
+            b"\x92",
+            [b"\xa1a", b"\xa1b"],
+            5,
+        )
     for value in ("text", (1,), 1, None):
-        assert native.elements(value, 0, None, None) is None
+        assert native.elements(value, 0, None, None, None) is None
     for call in (
         lambda: native.elements(["a"], 0),
-        lambda: native.elements(["a"], "0", None, None),
+        lambda: native.elements(["a"], "0", None, None, None),
         lambda: native.cut_up("a"),
         lambda: native.cut_up((b"\x90",)),
     ):
@@ -266,13 +271,13 @@ def test_nothing_leaks() -> None:
     source = random.Random(1)
     value: list[Any] = [{"a": "x" * source.randrange(400), "é": [n, (n,)]} for n in range(200)]
     member = value[5]["é"]
-    head, base = native.elements(value, 4, None, None)
+    head, base, _ = native.elements(value, 4, None, None, None)
     data = SERDE.dumps_typed(value)[1]
 
     def work() -> None:
         for changed in (value, [*value, 1], [1, *value], value[:70], [*value, object()], [{1}]):
-            native.elements(changed, 4, base, None)
-        native.elements(dict(enumerate(value)), 4, base, None)
+            native.elements(changed, 4, base, None, None)
+        native.elements(dict(enumerate(value)), 4, base, None, None)
         assert native.cut_up(data) == (head, base)
         assert native.cut_up(data[:-3]) is None
         assert native.cut_up(b"\x90") == (b"\x90", [])
@@ -326,5 +331,7 @@ def test_nothing_else_runs_while_a_value_is_packed() -> None:
     """No garbage is collected, which could run anything: not for short ones, nor for long."""
     long = "x" * 70_000
     for value in ([long] * 300, dict.fromkeys(range(300), long)):
-        _, packed = with_little_garbage(value, lambda value: native.elements(value, 0, None, None))
+        _, packed, _ = with_little_garbage(
+            value, lambda value: native.elements(value, 0, None, None, None)
+        )
         assert len(packed) == 300

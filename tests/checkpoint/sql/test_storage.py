@@ -172,7 +172,7 @@ def chains(first: str, versions: int, bounds: Bounds) -> list[int]:
     codec = Codec(JsonPlusSerializer())
     value, cached, rows = [first], None, []
     for number in range(versions):
-        encoded = codec.encode(value, after=None if cached is None else cached.encoded.parts)
+        encoded = codec.encode(value, after=None if cached is None else cached.encoded)
         cached = blob_row("c", str(number), encoded, cached, None, bounds).cached
         rows.append(cached.chain.rows)
         value.append("y" * 200)

@@ -28,6 +28,7 @@ from milepost.checkpoint.serde._msgpack.elements import (
     elements_kind,
     encode_elements,
     offers_elements,
+    reads_elements,
 )
 from milepost.checkpoint.serde._rotation import is_sealed, rotates
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, is_two_step, loads_at
@@ -36,6 +37,8 @@ from milepost.errors import DamagedRowError, DecryptionError, SerializationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from milepost.checkpoint._delta.copies import Copies
 
 _SUM = 4
 """Bytes of a checksum."""
@@ -77,7 +80,7 @@ def size_of(value: Value) -> int:
 class Codec:
     """A serializer, with the questions answered that a saver has about it."""
 
-    def __init__(self, serde: SerializerProtocol) -> None:
+    def __init__(self, serde: SerializerProtocol, copies: Copies | None = None) -> None:
         self.serde: Any = serde
         self.splices = is_two_step(serde)
         """Whether differences can be taken: a foreign serializer gets full rows."""
@@ -90,24 +93,34 @@ class Codec:
         self.reads_elements = self._pieces is not None
         """Whether the elements of a list can be decoded by themselves."""
         self._reads_plain: Callable[[bytes], bool] = getattr(serde, "reads_plain", _never)
+        copying = self._elements and native.copies is not None and reads_elements(serde)
+        self._copies = copies if copying else None
 
     def shares(self, value: Any) -> bool:
         """Whether `encode` makes use of the version before a value."""
         return self._elements and native.elements is not None and type(value) in (list, dict)
 
-    def encode(self, value: Any, *place: str, after: Parts | None = None) -> Encoded:
+    def encode(self, value: Any, *place: str, after: Encoded | None = None) -> Encoded:
         """The bytes of a value; of a foreign serializer, those that are to be stored.
 
         `after` is the version before it, if that is at hand: what has not changed is shared.
         """
         if self._elements and type(value) in (list, dict):
             if native.elements is not None:
-                base = None if after is None else after.elements
+                base = copied = None
                 level = self.serde.level
-                found = native.elements(value, level.tuples, base, level.registry.models)
+                registry = level.registry
+                if after is not None:
+                    base = after.parts.elements
+                    if self._copies is not None and type(value) is list:
+                        copied = self._copies.take(base, registry)
+                copy = None if copied is None else copied.elements
+                found = native.elements(value, level.tuples, base, registry.models, copy)
                 if found is not None:
-                    parts = Parts(*found)
-                    return Encoded("msgpack", parts, parts.size)
+                    head, elements, size = found
+                    if copied is not None and self._copies is not None:
+                        self._copies.keep(elements, size, copied)
+                    return Encoded("msgpack", Parts(head, elements), size)
             shape = elements_kind(value)
             if shape is not None:
                 try:
@@ -150,6 +163,21 @@ class Codec:
         if self.splices:
             return self.serde.decode(kind, data)
         return loads_at(self.serde, (kind, data), "\0".join(place))
+
+    def decode_again(self, encoded: Encoded, place: tuple[str, ...]) -> Any:
+        """The value that `encode` was given, which is read again now."""
+        parts = encoded.parts
+        return self.read_again(
+            parts.elements,
+            encoded.size,
+            lambda: self.decode(encoded.kind, parts.pieces(), *place),
+        )
+
+    def read_again(self, owner: object, size: int, read: Callable[[], Any]) -> Any:
+        """What `read` decodes of so many bytes of an owner, which are read again now."""
+        if self._copies is None:
+            return read()
+        return self._copies.read(owner, size, self.serde.level, read)
 
     def decode_elements(self, count: int, pieces: Sequence[Buffer]) -> list[Any]:
         """Some elements of a list, of their bytes alone."""

@@ -13,6 +13,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost._internal.dataclass_tools import record
+from milepost.checkpoint._delta.copies import Copies
 from milepost.checkpoint._delta.split import split_like
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class CachedValue(CachedRow):
 
     def decoded(self, codec: Codec, place: tuple[str, ...]) -> Any:
         """The value, decoded for this caller alone."""
-        return codec.decode(self.kind, self.pieces(), *place)
+        return codec.decode_again(self.encoded, place)
 
     def cut_like(self, later: Parts) -> None:
         """Have it in parts, which are best told apart where a later version has the same."""
@@ -190,6 +191,10 @@ _VALUE_SIZE = 900
 CACHE_LIMIT = 64 * 1024 * 1024
 """Bytes that a saver caches unless it is told otherwise."""
 
+_SHARE_OF_COPIES = 4
+"""The part of the limit that is for copies of lists, as a divisor. With them a thread takes more
+than twice as much, so that not all may have them."""
+
 _MOST_EARLY = 256
 """Large writes of one graph that are cached."""
 
@@ -201,10 +206,22 @@ class ThreadCache:
     """
 
     def __init__(self, limit: int = CACHE_LIMIT) -> None:
+        self.copies = Copies(0)
+        """Beside the bytes of the lists that were used last; part of the limit."""
         self.limit = limit
         self._threads: OrderedDict[str, _Thread] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
+
+    @property
+    def limit(self) -> int:
+        """Bytes of memory, about."""
+        return self._limit
+
+    @limit.setter
+    def limit(self, limit: int) -> None:
+        self._limit = limit
+        self.copies.limit = limit // _SHARE_OF_COPIES
 
     def holds(self, thread_id: str, ns: str) -> bool:
         """Whether anything is cached of a graph's checkpoints."""
@@ -288,11 +305,10 @@ class ThreadCache:
                 if len(line) > _KEPT:
                     thread.size -= _held(line.pop(0))
             self._size += thread.size
-            if self._size > self.limit:
-                self._make_room()
+            self._make_room()
 
     def _make_room(self) -> None:
-        while self._size > self.limit and len(self._threads) > 1:
+        while self._size + self.copies.size > self._limit and len(self._threads) > 1:
             _, dropped = self._threads.popitem(last=False)
             self._size -= dropped.size
 
@@ -327,3 +343,4 @@ class ThreadCache:
             thread = self._threads.pop(thread_id, None)
             if thread is not None:
                 self._size -= thread.size
+        self.copies.clear()

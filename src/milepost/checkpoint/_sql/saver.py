@@ -110,8 +110,8 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
 
     def _assemble(self) -> None:
         """Make the parts that work with the serializer."""
-        self._codec = Codec(self.serde)
         self._cache = ThreadCache(self._cache_limit)
+        self._codec = Codec(self.serde, self._cache.copies)
         self._metadata = ThreadMetadata(self.serde, self._seal_thread_metadata)
         self._registry = self.registry(self.dialect, self._queries, self._metadata)
         self._reader = Reader(self._codec, self._cache, self._queries, self.dialect)

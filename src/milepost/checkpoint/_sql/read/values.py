@@ -232,13 +232,14 @@ def _whole(kind: str, data: Buffer) -> Rope | ListVersion:
 class LazyValue(CachedValue):
     """A version that was read. Only if a run goes on from it, its parts are needed."""
 
-    __slots__ = ("_channel", "_made", "_resolver")
+    __slots__ = ("_channel", "_made", "_resolver", "_was_read")
 
     def __init__(self, resolver: Resolver, channel: str, version: str, epoch: int | None) -> None:
         self.owner, self.epoch, self.version = None, epoch, version
         self._resolver: Resolver | None = resolver
         self._channel = channel
         self._made: tuple[Encoded, Chain] | None = None
+        self._was_read = False
         self.size = resolver.size(channel, version)
 
     def _make(self, like: Parts | None = None) -> tuple[Encoded, Chain]:
@@ -279,4 +280,9 @@ class LazyValue(CachedValue):
     def decoded(self, codec: Codec, place: tuple[str, ...]) -> Any:
         if self._resolver is None:
             return super().decoded(codec, place)
-        return codec.decode(self.kind, self.pieces(), *place)
+        again, self._was_read = self._was_read, True
+
+        def read() -> Any:
+            return codec.decode(self.kind, self.pieces(), *place)
+
+        return codec.read_again(self, self.size, read) if again else read()

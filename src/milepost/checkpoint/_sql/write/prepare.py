@@ -8,7 +8,6 @@ from milepost._internal import log
 from milepost.checkpoint._contract.names import Names
 from milepost.checkpoint._contract.records import WRITES_IDX_MAP, Place
 from milepost.checkpoint._contract.threads import is_trigger, status_left
-from milepost.checkpoint._delta.diff import Parts
 from milepost.checkpoint._delta.encode import Codec, Encoded, Value, in_parts
 from milepost.checkpoint._delta.split import cut
 from milepost.checkpoint._sql import manifest as manifests
@@ -181,12 +180,11 @@ class Preparer:
         base: CachedValue | None = None
         encoded = once.get(id(value)) or self._codec.scalar(value)
         if encoded is None:
-            after: Parts | None = None
+            after: Encoded | None = None
             if not again and self._codec.shares(value):
                 base = self._cache.latest(thread_id, ns, channel, prepared.token)
                 if base is not None:
-                    base.encoded = cut(base.encoded)
-                    after = base.encoded.parts
+                    after = base.encoded = cut(base.encoded)
             try:
                 encoded = self._codec.encode(
                     value, "blob", thread_id, ns, channel, str(version), after=after

@@ -35,6 +35,9 @@ class Brief(NamedTuple):
     """What decodes the fields that are stored with such a tag."""
     takes_extra: bool
     """Whether instances have a dict of other fields, which is empty in a usual one."""
+    way: Way | None
+    """How instances are copied; None if their class does something when they are looked at or
+    freed."""
 
 
 class FieldsDecoder(NamedTuple):
@@ -47,7 +50,7 @@ class FieldsDecoder(NamedTuple):
     given: set[str]
     takes_extra: bool
     slots: tuple[Any, ...]
-    """Descriptors of `__dict__` and of what pydantic keeps beside it."""
+    """What gets and sets SLOTS."""
     rebuilt: Callable[[Any, set[str], Any, None], Any]
 
     def __call__(self, stored: Any) -> Any:
@@ -55,8 +58,11 @@ class FieldsDecoder(NamedTuple):
 
 
 SLOTS = ("__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__", "__dict__")
-Form = tuple[tuple[str, str, str, str], bool, list[tuple[set[str], bytes]]]
-"""SLOTS, `takes_extra`, and what instances begin with, by the fields that were given."""
+Way = tuple[tuple[Any, ...], tuple[str, ...]]
+"""What gets and sets SLOTS, and the names of the fields."""
+Form = tuple[tuple[str, str, str, str], bool, list[tuple[set[str], bytes]], Way | None]
+"""SLOTS, `takes_extra`, what instances begin with, by the fields that were given, and how they are
+copied, if that is the same as writing and reading them."""
 
 
 _Given = tuple[set[str], str | None]
@@ -71,8 +77,8 @@ def of_model(cls: Any) -> tuple[Codec, Brief]:
     make = object.__new__
     # BaseModel.__setattr__ is for users: it validates, and refuses on frozen models.
     base = vars(sys.modules["pydantic"].BaseModel)
-    slots = tuple(base[name] for name in ("__dict__", *SLOTS[:3]))
-    set_dict, set_given, set_extra, set_private = (slot.__set__ for slot in slots)
+    slots = tuple(base[name] for name in SLOTS)
+    set_given, set_extra, set_private, set_dict = (slot.__set__ for slot in slots)
 
     def default(name: str) -> Any:
         spec = specs[name]
@@ -129,7 +135,10 @@ def of_model(cls: Any) -> tuple[Codec, Brief]:
         decoder: Any = FieldsDecoder(cls, fields, given, extra_allowed, slots, rebuilt)
         return decoder  # type: ignore[no-any-return]
 
-    return (encode, decode), Brief(given_of, decode_given, extra_allowed)
+    way = None
+    if cls.__getattribute__ is object.__getattribute__ and not hasattr(cls, "__del__"):
+        way = (slots, tuple(in_order))
+    return (encode, decode), Brief(given_of, decode_given, extra_allowed, way)
 
 
 def _listed(given: set[str], before: list[_Given]) -> _Given:
