@@ -1,15 +1,9 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 def pack(value: Any, tuples: int, /) -> bytes | None: ...
-def unpack_value(
+def unpack(
     data: bytes | memoryview,
-    hooks: tuple[Callable[[int, bytes], Any], ...],
-    known: dict[str, Callable[[Any], Any]] = ...,
-    /,
-) -> Any: ...
-def unpack_pieces(
-    pieces: Sequence[bytes | memoryview],
     hooks: tuple[Callable[[int, bytes], Any], ...],
     known: dict[str, Callable[[Any], Any]] = ...,
     /,

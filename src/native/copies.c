@@ -11,14 +11,6 @@
 
 #include "native.h"
 
-enum {
-    GIVEN,
-    EXTRA,
-    PRIVATE,
-    FIELDS,
-    SLOTS,
-};
-
 static inline int
 is_plain(PyObject *value)
 {
@@ -64,6 +56,24 @@ drop_slots(PyObject **slots)
     }
 }
 
+/* A model with these values in its slots; NULL, with an exception, if one of them is. The references
+   are taken. */
+PyObject *
+new_model(PyTypeObject *cls, PyObject *slots, PyObject **values)
+{
+    PyObject *none = PyTuple_New(0);
+    PyObject *model = none == NULL ? NULL : PyBaseObject_Type.tp_new(cls, none, NULL);
+    for (int n = 0; model != NULL && n < SLOTS; n++) {
+        PyObject *slot = PyTuple_GET_ITEM(slots, n);
+        if (values[n] == NULL || Py_TYPE(slot)->tp_descr_set(slot, model, values[n]) < 0) {
+            Py_CLEAR(model);
+        }
+    }
+    drop_slots(values);
+    Py_XDECREF(none);
+    return model;
+}
+
 /* Whether a model has all of its fields, in order: others are completed when they are read. */
 static int
 has_fields(PyObject *fields, PyObject *names)
@@ -89,22 +99,13 @@ copy_of_model(PyObject *model, PyObject *way)
 {
     PyObject *slots[SLOTS] = {NULL}, *copy = NULL;
     if (take_slots(model, way, slots) && has_fields(slots[FIELDS], PyTuple_GET_ITEM(way, 1))) {
-        PyObject *none = PyTuple_New(0);
         PyObject *values[SLOTS] = {
             [GIVEN] = PySet_New(slots[GIVEN]),
             [EXTRA] = slots[EXTRA] == Py_None ? Py_NewRef(Py_None) : PyDict_New(),
             [PRIVATE] = Py_NewRef(Py_None),
             [FIELDS] = copy_of(slots[FIELDS]),
         };
-        copy = none == NULL ? NULL : PyBaseObject_Type.tp_new(Py_TYPE(model), none, NULL);
-        for (int n = 0; copy != NULL && n < SLOTS; n++) {
-            PyObject *slot = PyTuple_GET_ITEM(PyTuple_GET_ITEM(way, 0), n);
-            if (values[n] == NULL || Py_TYPE(slot)->tp_descr_set(slot, copy, values[n]) < 0) {
-                Py_CLEAR(copy);
-            }
-        }
-        drop_slots(values);
-        Py_XDECREF(none);
+        copy = new_model(Py_TYPE(model), PyTuple_GET_ITEM(way, 0), values);
     }
     drop_slots(slots);
     return copy;

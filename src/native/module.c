@@ -4,8 +4,7 @@
 
 static PyMethodDef methods[] = {
     {"pack", (PyCFunction)(void (*)(void))native_pack, METH_FASTCALL, NULL},
-    {"unpack_value", (PyCFunction)(void (*)(void))native_unpack, METH_FASTCALL, NULL},
-    {"unpack_pieces", (PyCFunction)(void (*)(void))native_unpack_pieces, METH_FASTCALL, NULL},
+    {"unpack", (PyCFunction)(void (*)(void))native_unpack, METH_FASTCALL, NULL},
     {"pack_elements", (PyCFunction)(void (*)(void))native_elements, METH_FASTCALL, NULL},
     {"copies", (PyCFunction)(void (*)(void))native_copies, METH_FASTCALL, NULL},
     {"cut_up", native_cut_up, METH_O, NULL},

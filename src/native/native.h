@@ -60,7 +60,12 @@ Outcome pack_model(Buffer *to, PyObject *model, PyObject *form, int tuples);
 Outcome pack_key(Buffer *to, PyObject *key);
 Outcome pack_count(Buffer *to, Py_ssize_t count, int short_head, int head);
 
-/* -- copies */
+/* -- models and copies */
+
+/* What pydantic keeps of a model: SLOTS in milepost/checkpoint/serde/_types/models.py. */
+enum { GIVEN, EXTRA, PRIVATE, FIELDS, SLOTS };
+
+PyObject *new_model(PyTypeObject *cls, PyObject *slots, PyObject **values);
 
 PyObject *copy_of_element(PyObject *value, PyObject *models);
 int is_as_copied(PyObject *kept, PyObject *value, PyObject *models);
@@ -70,7 +75,6 @@ int is_as_copied(PyObject *kept, PyObject *value, PyObject *models);
 int take_tuples(const char *name, PyObject *const *args, Py_ssize_t count, int *tuples);
 PyObject *native_pack(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_unpack(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *native_unpack_pieces(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_elements(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_copies(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_cut_up(PyObject *module, PyObject *data);

@@ -508,7 +508,7 @@ read_fields(Reader *reader, PyObject *fields, int *are_those)
     return other;
 }
 
-enum { CLS, FIELDS, GIVEN, TAKES_EXTRA, SLOTS, DECODER_SIZE };
+enum { OF_CLS, OF_FIELDS, OF_GIVEN, OF_TAKES_EXTRA, OF_SLOTS, DECODER_SIZE };
 
 /* Whether this is a FieldsDecoder (milepost/checkpoint/serde/_types/models.py). */
 static int
@@ -517,44 +517,24 @@ decodes_fields(PyObject *decoder)
     if (!PyTuple_Check(decoder) || PyTuple_GET_SIZE(decoder) < DECODER_SIZE) {
         return 0;
     }
-    PyObject *cls = PyTuple_GET_ITEM(decoder, CLS), *slots = PyTuple_GET_ITEM(decoder, SLOTS);
+    PyObject *cls = PyTuple_GET_ITEM(decoder, OF_CLS);
     return PyType_Check(cls) && ((PyTypeObject *)cls)->tp_new == PyBaseObject_Type.tp_new
-           && PyDict_CheckExact(PyTuple_GET_ITEM(decoder, FIELDS))
-           && PyTuple_Check(slots) && PyTuple_GET_SIZE(slots) == 4;
-}
-
-static int
-set_slot(PyObject *slots, Py_ssize_t n, PyObject *model, PyObject *value)
-{
-    PyObject *slot = PyTuple_GET_ITEM(slots, n);
-    descrsetfunc set = Py_TYPE(slot)->tp_descr_set;
-    if (set == NULL) {
-        PyErr_SetString(PyExc_TypeError, "a slot cannot be set");
-    }
-    return value != NULL && set != NULL && set(slot, model, value) == 0;
+           && PyDict_CheckExact(PyTuple_GET_ITEM(decoder, OF_FIELDS));
 }
 
 /* A pydantic model, as the FieldsDecoder makes it of these fields. */
 static PyObject *
 make_model(PyObject *decoder, PyObject *fields)
 {
-    PyTypeObject *cls = (PyTypeObject *)PyTuple_GET_ITEM(decoder, CLS);
-    PyObject *slots = PyTuple_GET_ITEM(decoder, SLOTS), *nothing = PyTuple_New(0);
-    PyObject *model = nothing == NULL ? NULL : cls->tp_new(cls, nothing, NULL);
-    Py_XDECREF(nothing);
-    if (model == NULL) {
-        return NULL;
-    }
-    PyObject *given = PySet_New(PyTuple_GET_ITEM(decoder, GIVEN));
-    PyObject *extra = PyTuple_GET_ITEM(decoder, TAKES_EXTRA) == Py_True ? PyDict_New()
-                                                                        : Py_NewRef(Py_None);
-    if (!(set_slot(slots, 0, model, fields) && set_slot(slots, 1, model, given)
-          && set_slot(slots, 2, model, extra) && set_slot(slots, 3, model, Py_None))) {
-        Py_CLEAR(model);
-    }
-    Py_XDECREF(given);
-    Py_XDECREF(extra);
-    return model;
+    int takes_extra = PyTuple_GET_ITEM(decoder, OF_TAKES_EXTRA) == Py_True;
+    PyObject *values[SLOTS] = {
+        [GIVEN] = PySet_New(PyTuple_GET_ITEM(decoder, OF_GIVEN)),
+        [EXTRA] = takes_extra ? PyDict_New() : Py_NewRef(Py_None),
+        [PRIVATE] = Py_NewRef(Py_None),
+        [FIELDS] = Py_NewRef(fields),
+    };
+    PyTypeObject *cls = (PyTypeObject *)PyTuple_GET_ITEM(decoder, OF_CLS);
+    return new_model(cls, PyTuple_GET_ITEM(decoder, OF_SLOTS), values);
 }
 
 /* What decodes the object of a pair that begins here, which is then read up to its fields; NULL
@@ -597,7 +577,7 @@ read_object(Reader *reader, Py_ssize_t size)
     }
     int is_model = decodes_fields(decoder), are_those = 0;
     PyObject *fields = is_model
-                           ? read_fields(&inner, PyTuple_GET_ITEM(decoder, FIELDS), &are_those)
+                           ? read_fields(&inner, PyTuple_GET_ITEM(decoder, OF_FIELDS), &are_those)
                            : read_value(&inner, 1);
     PyObject *value = NULL;
     if (fields != NULL && inner.at != inner.end) {
@@ -768,31 +748,16 @@ read_whole(const unsigned char *data, Py_ssize_t size, PyObject *hooks, PyObject
     return value;
 }
 
-/* Takes (data, hooks) or (data, hooks, known). */
-static int
-take_hooks(const char *name, PyObject *const *args, Py_ssize_t count, PyObject **known)
-{
-    *known = count == 3 ? args[2] : NULL;
-    if (count < 2 || count > 3 || !PyTuple_Check(args[1]) || PyTuple_GET_SIZE(args[1]) == 0
-        || (*known != NULL && !PyDict_CheckExact(*known))) {
-        PyErr_Format(
-            PyExc_TypeError, "%s takes bytes, a tuple of hooks and perhaps a dict of decoders", name);
-        return 0;
-    }
-    return 1;
-}
-
+/* unpack(data, hooks) or unpack(data, hooks, known). */
 PyObject *
 native_unpack(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
-    PyObject *known;
-    if (!take_hooks("unpack", args, count, &known)) {
+    PyObject *known = count == 3 ? args[2] : NULL;
+    if (count < 2 || count > 3 || !PyTuple_Check(args[1]) || PyTuple_GET_SIZE(args[1]) == 0
+        || (known != NULL && !PyDict_CheckExact(known))) {
+        PyErr_SetString(
+            PyExc_TypeError, "unpack takes bytes, a tuple of hooks and perhaps a dict of decoders");
         return NULL;
-    }
-    if (PyBytes_CheckExact(args[0])) {
-        const char *data = PyBytes_AS_STRING(args[0]);
-        return read_whole(
-            (const unsigned char *)data, PyBytes_GET_SIZE(args[0]), args[1], known);
     }
     Py_buffer view;
     if (PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0) {
@@ -800,168 +765,5 @@ native_unpack(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t cou
     }
     PyObject *value = read_whole(view.buf, view.len, args[1], known);
     PyBuffer_Release(&view);
-    return value;
-}
-
-/* -- a list or dict in pieces */
-
-typedef struct {
-    Py_buffer *views;
-    Py_ssize_t count;
-    Py_ssize_t size;   /* of all together */
-    Py_ssize_t next;   /* the first that is not yet read */
-    PyObject *rest;    /* the last ones in one, if that was necessary */
-} Pieces;
-
-/* Goes on to the next piece if this one is read; false if there is none. */
-static int
-next_piece(Reader *reader, Pieces *pieces)
-{
-    while (reader->at == reader->end) {
-        if (pieces->next == pieces->count) {
-            return 0;
-        }
-        const Py_buffer *view = &pieces->views[pieces->next++];
-        reader->at = view->buf;
-        reader->end = reader->at + view->len;
-    }
-    return 1;
-}
-
-/* Joins what is left, from `at` on; the last piece is then read. */
-static int
-join_rest(Reader *reader, Pieces *pieces, const unsigned char *at)
-{
-    Py_ssize_t size = reader->end - at;
-    for (Py_ssize_t n = pieces->next; n < pieces->count; n++) {
-        size += pieces->views[n].len;
-    }
-    pieces->rest = PyBytes_FromStringAndSize(NULL, size);
-    if (pieces->rest == NULL) {
-        return 0;
-    }
-    unsigned char *start = (unsigned char *)PyBytes_AS_STRING(pieces->rest), *to = start;
-    memcpy(to, at, (size_t)(reader->end - at));
-    to += reader->end - at;
-    while (pieces->next < pieces->count) {
-        const Py_buffer *view = &pieces->views[pieces->next++];
-        memcpy(to, view->buf, (size_t)view->len);
-        to += view->len;
-    }
-    reader->at = start;
-    reader->end = to;
-    reader->owed = 0;
-    return 1;
-}
-
-/* The next key or member. That it goes on in another piece is found out by reading it: mostly it
-   does not, and to look first would cost a seventh of the reading. */
-static PyObject *
-read_next(Reader *reader, Pieces *pieces, PyObject *(*read)(Reader *reader, int lists))
-{
-    if (!next_piece(reader, pieces)) {
-        return malformed();
-    }
-    const unsigned char *at = reader->at;
-    PyObject *value = read(reader, 1);
-    if (value != NULL || pieces->next == pieces->count || reader->hook_failed
-        || !PyErr_ExceptionMatches(PyExc_ValueError)) {
-        return value;
-    }
-    PyErr_Clear();
-    return join_rest(reader, pieces, at) ? read(reader, 1) : NULL;
-}
-
-/* The head of the list or dict, which is in one piece. */
-static int
-container_head(Reader *reader, int *is_list, uint64_t *count)
-{
-    unsigned char head = *reader->at;
-    *is_list = (head >= 0x90 && head < 0xa0) || head == 0xdc || head == 0xdd;
-    if (*is_list) {
-        return list_head(reader, count);
-    }
-    reader->at += 1;
-    if (head >= 0x80 && head < 0x90) {
-        *count = head & 0x0f;
-        return 1;
-    }
-    return (head == 0xde && take(reader, 2, count)) || (head == 0xdf && take(reader, 4, count));
-}
-
-static PyObject *
-read_pieces(Reader *reader, Pieces *pieces)
-{
-    uint64_t count;
-    int is_list;
-    if (!next_piece(reader, pieces) || !container_head(reader, &is_list, &count)
-        || count > (uint64_t)pieces->size) {
-        return malformed();
-    }
-    PyObject *value = is_list ? PyList_New((Py_ssize_t)count) : PyDict_New();
-    for (Py_ssize_t n = 0; value != NULL && n < (Py_ssize_t)count; n++) {
-        PyObject *key = is_list ? NULL : read_next(reader, pieces, read_key);
-        PyObject *member = is_list || key != NULL ? read_next(reader, pieces, read_value) : NULL;
-        if (member == NULL) {
-            Py_CLEAR(value);
-        }
-        else if (is_list) {
-            PyList_SET_ITEM(value, n, member);
-        }
-        else {
-            if (PyDict_SetItem(value, key, member) < 0) {
-                Py_CLEAR(value);
-            }
-            Py_DECREF(member);
-        }
-        Py_XDECREF(key);
-    }
-    if (value != NULL && next_piece(reader, pieces)) {
-        Py_DECREF(value);
-        return malformed();
-    }
-    return value;
-}
-
-/* unpack_pieces(pieces, hooks, known): a list or dict whose head is in one of the pieces;
-   ValueError if it is not, or they are not well-formed. */
-PyObject *
-native_unpack_pieces(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
-{
-    PyObject *known;
-    if (!take_hooks("unpack_pieces", args, count, &known)) {
-        return NULL;
-    }
-    PyObject *given = PySequence_Tuple(args[0]);
-    if (given == NULL) {
-        return NULL;
-    }
-    Pieces pieces = {.views = PyMem_Calloc((size_t)PyTuple_GET_SIZE(given) + 1, sizeof(Py_buffer))};
-    PyObject *value = NULL;
-    if (pieces.views == NULL) {
-        PyErr_NoMemory();
-    }
-    else {
-        while (pieces.count < PyTuple_GET_SIZE(given)) {
-            Py_buffer *view = &pieces.views[pieces.count];
-            if (PyObject_GetBuffer(PyTuple_GET_ITEM(given, pieces.count), view, PyBUF_SIMPLE) < 0) {
-                break;
-            }
-            pieces.count += 1;
-            pieces.size += view->len;
-        }
-        if (pieces.count == PyTuple_GET_SIZE(given)) {
-            PyObject *words[WORDS] = {NULL};
-            Reader reader = {.hooks = args[1], .known = known, .words = words};
-            value = read_pieces(&reader, &pieces);
-            forget(words);
-            Py_XDECREF(pieces.rest);
-        }
-        while (pieces.count > 0) {
-            PyBuffer_Release(&pieces.views[--pieces.count]);
-        }
-        PyMem_Free(pieces.views);
-    }
-    Py_DECREF(given);
     return value;
 }

@@ -89,14 +89,12 @@ class Readers:
 @contextlib.contextmanager
 def without_the_accelerator() -> Iterator[None]:
     """What other threads read meanwhile would be read in Python too, or not at all."""
-    names = ("native_unpack", "native_unpack_pieces")
     modules: list[Any] = [codec, engine, jsonplus]
-    here = [(one, name) for one in modules for name in names if hasattr(one, name)]
-    before = [getattr(module, name) for module, name in here]
-    for module, name in here:
-        setattr(module, name, None)
+    before = [module.native_unpack for module in modules]
+    for module in modules:
+        module.native_unpack = None
     try:
         yield
     finally:
-        for (module, name), old in zip(here, before, strict=True):
-            setattr(module, name, old)
+        for module, old in zip(modules, before, strict=True):
+            module.native_unpack = old

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 Buffer: TypeAlias = "bytes | memoryview"
 """Bytes, or a view of some that were not worth copying."""
@@ -31,13 +31,6 @@ unpack: Callable[[Buffer, Hooks, Decoders], Any] | None = None
 An object whose tag is `known` is decoded by what that names, a FieldsDecoder without calling it;
 `known` may be left out. `hooks[n]` is called for all other extensions inside n tuples and objects,
 and for those that are nested deeper than there are hooks.
-"""
-
-unpack_pieces: Callable[[Sequence[Buffer], Hooks, Decoders], Any] | None = None
-"""`unpack_pieces(pieces, hooks, known)`: a list or dict, if its head is in one piece; what goes on
-in another piece is joined.
-
-ValueError if the head is in two of them, or if `unpack` would raise it for all of them joined.
 """
 
 elements: (
@@ -70,13 +63,12 @@ try:
     from milepost._native import cut_up as _cut_up
     from milepost._native import pack as _pack
     from milepost._native import pack_elements as _elements
-    from milepost._native import unpack_pieces as _unpack_pieces
-    from milepost._native import unpack_value as _unpack
+    from milepost._native import unpack as _unpack
 except ImportError:
     pass
 else:
     elements, copies, cut_up = _elements, _copies, _cut_up
-    pack, unpack, unpack_pieces = _pack, _unpack, _unpack_pieces
+    pack, unpack = _pack, _unpack
 
 AVAILABLE: Final = pack is not None
 """Whether the accelerator was built, and is not switched off."""

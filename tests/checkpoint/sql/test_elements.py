@@ -20,6 +20,7 @@ from milepost.checkpoint._delta.split import as_parts, place_in, split_like
 from milepost.checkpoint._sql.cache import CachedValue
 from milepost.checkpoint._sql.write.chains import blob_row
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.errors import DeserializationError
 
 if not native.AVAILABLE:
     pytest.skip("the accelerator was not built, or is switched off", allow_module_level=True)
@@ -201,10 +202,10 @@ def test_a_value_is_read_from_any_pieces_of_it() -> None:
         for at in range(1, len(data)):
             for end in range(at, len(data) + 1):
                 pieces = [data[:at], b"", memoryview(data)[at:end], data[end:]]
-                assert native.unpack_pieces(pieces, HOOKS) == value
+                assert SERDE.decode_pieces("msgpack", pieces) == value
             for wrong in ([data[:at], data[at:-1]], [data[:at], data[at:], b"\0"]):
-                with pytest.raises(ValueError):
-                    native.unpack_pieces(wrong, HOOKS)
+                with pytest.raises(DeserializationError):
+                    SERDE.decode_pieces("msgpack", wrong)
         assert SERDE.decode_pieces("msgpack", [b"", data[:0], data]) == value
 
 
@@ -226,26 +227,8 @@ def test_a_hook_that_fails_is_not_asked_again() -> None:
     extension = b"\xd4\x70\x01"
     for one in (extension, b"\xc7\x04\x20\x91" + extension):
         with pytest.raises(ValueError, match="no 112"):
-            native.unpack_pieces([b"\x92", one, b"\x01"], (hook, hook))
-        with pytest.raises(ValueError, match="no 112"):
-            native.unpack_pieces([b"\x92", one[:-1], one[-1:] + b"\x01"], (hook, hook))
-    assert asked == [b"\x01"] * 4
-
-
-def test_pieces_that_are_no_list_or_dict_are_refused() -> None:
-    for pieces in (
-        [],
-        [b""],
-        [b"\x92", b"\x01"],
-        [b"\x91", b"\x01", b"\x01"],
-        [b"\x01"],
-        [b"\xdd", b"\0\0\0\0"],
-    ):
-        with pytest.raises(ValueError):
-            native.unpack_pieces(pieces, HOOKS)
-    for wrong in (1, [1], [b"\x90", "x"]):
-        with pytest.raises(TypeError):
-            native.unpack_pieces(wrong, HOOKS)
+            native.unpack(b"\x92" + one + b"\x01", (hook, hook))
+    assert asked == [b"\x01"] * 2
 
 
 def test_what_is_no_call_of_it_is_refused() -> None:
@@ -281,11 +264,10 @@ def test_nothing_leaks() -> None:
         assert native.cut_up(data) == (head, base)
         assert native.cut_up(data[:-3]) is None
         assert native.cut_up(b"\x90") == (b"\x90", [])
-        assert len(native.unpack_pieces([head, *base], HOOKS)) == 200
-        assert native.unpack_pieces([data[:9], data[9:1_000], data[1_000:]], HOOKS) == value
-        for broken in ([head, *base[:-1]], [head, *base, b"x"], [b"\x92\x01\xd4\x70\x01"]):
+        assert native.unpack(data, HOOKS) == value
+        for broken in (data[:-3], data + b"x", b"\x92\x01\xd4\x70\x01"):
             with pytest.raises((ValueError, KeyError)):
-                native.unpack_pieces(broken, HOOKS)
+                native.unpack(broken, HOOKS)
 
     work()
     count = sys.getrefcount(member)

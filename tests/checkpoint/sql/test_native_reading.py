@@ -105,5 +105,3 @@ def test_a_list_that_ends_too_soon_is_refused_wherever_it_is_cut():
     for size in range(len(data)):
         with pytest.raises(ValueError):
             native.unpack(data[:size] + b"", HOOKS)
-        with pytest.raises(ValueError):
-            native.unpack_pieces([data[:5], data[5:size]], HOOKS)

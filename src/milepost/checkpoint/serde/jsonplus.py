@@ -244,9 +244,7 @@ class JsonPlusSerializer:
             kind: What `encode` returned.
             pieces: What `encode` returned, in pieces.
         """
-        if kind != "msgpack":
-            return self.loads_typed((kind, b"".join(pieces)))
-        return engine.unpack_pieces(self.level, pieces)
+        return self.loads_typed((kind, pieces[0] if len(pieces) == 1 else b"".join(pieces)))
 
     def seal(self, data: bytes, place: str) -> bytes:  # noqa: ARG002
         """The second step: nothing to do, since this serializer keeps no secrets.

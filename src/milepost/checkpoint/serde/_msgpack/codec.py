@@ -59,7 +59,6 @@ packb = ormsgpack.packb
 unpackb = ormsgpack.unpackb
 native_pack = native.pack
 native_unpack = native.unpack
-native_unpack_pieces: Any = native.unpack_pieces
 
 
 def unpack_all(data: Buffer, hook: Callable[[int, bytes], Any] | None = None) -> Any:

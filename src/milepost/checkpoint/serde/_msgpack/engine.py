@@ -8,14 +8,11 @@ from milepost.checkpoint.serde._msgpack import exact, explain
 from milepost.checkpoint.serde._msgpack.codec import (
     Level,
     native_unpack,
-    native_unpack_pieces,
     take_interrupt,
     unpack_all,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from milepost._internal.native import Buffer
     from milepost.checkpoint.serde._msgpack.paths import Trail
 
@@ -48,17 +45,3 @@ def unpack_failed(level: Level, data: Buffer, error: BaseException) -> BaseExcep
     """What to raise after `error`: an interrupt as it is, and otherwise what explains it."""
     take_interrupt()
     return explain.failure(level, bytes(data)) if isinstance(error, Exception) else error
-
-
-def unpack_pieces(level: Level, pieces: Sequence[Buffer]) -> Any:
-    """The same for data that is in pieces: they are joined only if elements are in two of them."""
-    if native_unpack is None or len(pieces) == 1:
-        return unpack(level, pieces[0] if len(pieces) == 1 else b"".join(pieces))
-    try:
-        return native_unpack_pieces(pieces, level.hooks, level.registry.by_tag)
-    except Exception:
-        take_interrupt()
-    except BaseException:
-        take_interrupt()
-        raise
-    return unpack(level, b"".join(pieces))
