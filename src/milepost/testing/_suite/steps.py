@@ -168,7 +168,7 @@ def writes_alone_take_the_thread(fixture: SaverFixture) -> Program[None]:
     same(outcome, [ThreadConflict], "the outcome of the run before")
 
 
-@clause("steps", Trait.STEPS)
+@clause("steps", Trait.STEPS, Trait.HISTORY)
 def a_fork_on_purpose_takes_the_thread(fixture: SaverFixture) -> Program[None]:
     """A run that starts from an older checkpoint on purpose need not match the head."""
     thread = fixture.thread()
