@@ -111,3 +111,31 @@ def test_what_made_a_state_is_told_where_large_values_start_tasks(saver, reopen)
 def noise(seed: str) -> str:
     """A text that has nothing in common with others."""
     return "".join(random.Random(seed).choices(string.ascii_letters, k=3000))
+
+
+class Form(TypedDict):
+    document: str
+    count: Annotated[int, operator.add]
+
+
+def stored_inputs(saver: Any) -> int:
+    """Bytes of what is stored of a thread's inputs."""
+    sql = "SELECT sum(length(blob)) FROM checkpoint_blobs WHERE channel = ?"
+    [(size,)] = saver.conn.execute(sql, (START,)).fetchall()
+    return int(size)
+
+
+def test_an_input_that_comes_again_and_again_is_stored_once_if_it_is_large(sqlite):
+    graph = StateGraph(Form).add_node("count", lambda _: {"count": 1}).add_edge(START, "count")
+    saved = graph.compile(checkpointer=sqlite)
+    for _ in range(5):
+        saved.invoke({"document": LARGE}, CONFIG, durability="sync")
+    assert stored_inputs(sqlite) < 2 * len(LARGE)
+
+
+def test_a_short_input_is_stored_as_a_part_of_where_it_went(sqlite):
+    for turn in range(5):
+        chat(sqlite).invoke({"lines": [f"{turn}" * 500]}, CONFIG, durability="sync")
+    assert stored_inputs(sqlite) < 500
+    values = [state.values for state in chat(sqlite).get_state_history(CONFIG)]
+    assert values[0]["lines"][::2] == [f"{turn}" * 500 for turn in range(5)]
