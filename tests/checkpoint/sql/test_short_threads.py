@@ -185,3 +185,31 @@ def test_what_was_written_from_outside_is_shown_in_the_history(sqlite):
     shown = [snapshot.values.get("lines") for snapshot in graph.get_state_history(CONFIG)]
     assert shown == [["a", "b"], []]
     assert graph.get_state(CONFIG).values == {"lines": ["a", "b"]}
+
+
+class Form(TypedDict):
+    document: str
+    count: Annotated[int, operator.add]
+
+
+def stored_inputs(saver: Any) -> int:
+    """Bytes of what is stored of a thread's inputs."""
+    sql = "SELECT sum(length(blob)) FROM checkpoint_blobs WHERE channel = ?"
+    [(size,)] = saver.conn.execute(sql, (START,)).fetchall()
+    return int(size)
+
+
+def test_an_input_that_comes_again_and_again_is_stored_once_if_it_is_large(sqlite):
+    graph = StateGraph(Form).add_node("count", lambda _: {"count": 1}).add_edge(START, "count")
+    saved = graph.compile(checkpointer=sqlite)
+    for _ in range(5):
+        saved.invoke({"document": LARGE}, CONFIG, durability="sync")
+    assert stored_inputs(sqlite) < 2 * len(LARGE)
+
+
+def test_a_short_input_is_stored_as_a_part_of_where_it_went(sqlite):
+    for turn in range(5):
+        chat(sqlite).invoke({"lines": [f"{turn}" * 500]}, CONFIG, durability="sync")
+    assert stored_inputs(sqlite) < 500
+    values = [state.values for state in chat(sqlite).get_state_history(CONFIG)]
+    assert values[0]["lines"][::2] == [f"{turn}" * 500 for turn in range(5)]

@@ -74,9 +74,7 @@ class Session:
                     cursor.execute("COMMIT")
                 return result
             except BaseException as error:
-                # Some failures, a full disk among them, end the transaction by themselves.
-                if cursor.connection.in_transaction:
-                    cursor.execute("ROLLBACK")
+                self._roll_back()
                 if isinstance(error, StopIteration):  # of a parameter, a converter or a callback
                     raise RuntimeError("a statement raised StopIteration") from error
                 raise
@@ -84,6 +82,11 @@ class Session:
                 operation.close()
         except sqlite3.Error as error:
             raise explain(error) from error
+
+    def _roll_back(self) -> None:
+        # Some failures, a full disk among them, end the transaction by themselves.
+        if self._cursor.connection.in_transaction:
+            self._cursor.execute("ROLLBACK")
 
     def _is_alone(self, statement: Statement) -> bool:
         """Whether a statement needs nothing around it: a read of one query does not."""

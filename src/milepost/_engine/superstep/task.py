@@ -79,7 +79,7 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
                 try:
                     if callee.quick:
                         assert callee.sync is not None
-                        output = callee.sync(task.input)
+                        output = context.entered().run(callee.sync, task.input)
                     else:
                         output = yield Call(callee, task.input, context, timeout)
                 except ParentCommand as up:
