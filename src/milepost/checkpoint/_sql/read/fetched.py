@@ -161,7 +161,7 @@ class Manifests:
             return cached
         line = [self._rows[id]]
         if line[0].complete:
-            (*_, versions, seen, inline), size = self._open(line[0])
+            (_, _, _, _, versions, seen, inline), size = self._open(line[0])
             manifest = Manifest(versions, seen, inline)
             cached = CachedManifest(None, self._epoch, id, manifest, 1, 0, size)
             self._cached[id] = cached
@@ -260,9 +260,10 @@ class Manifests:
         self._open(row)
 
     def _open(self, row: CheckpointRecord) -> tuple[manifests.Unpacked, int]:
-        id, parent_id, complete, manifest, *_ = row
-        if (opened := self._opened.get(id)) is not None:
+        opened = self._opened.get(row[0])
+        if opened is not None:
             return opened
+        id, parent_id, complete, manifest, *_ = row
         try:
             data = self._codec.unseal(manifest, ("frame", *self._place, id), (parent_id, complete))
             opened = self._opened[id] = (manifests.unpack(data), len(data))
