@@ -222,7 +222,7 @@ class CheckpointAssembler:
         """Those of tasks whose ids begin so. Mostly there are none, and then none are unpacked."""
         rows = self._writes.get(id, ())
         self._manifests.check_writes(id, rows)
-        if any([self._may_have(row, owners) for row in rows]):
+        if any(self._may_have(row, owners) for row in rows):
             return self.pending_writes(id, lambda write: _is_of(write, owners))
         return []
 
