@@ -52,14 +52,13 @@ class LazyTuple(Sequence[Any]):
         raise TypeError(f"{self._plain.__name__} cannot become {other!r}.")
 
     def _get(self, name: str) -> Any:
-        try:
-            return self._made[name]
-        except KeyError:
-            pass
+        made = self._made
+        if name in made:
+            return made[name]
         # If two threads look at once, both get what the first has made.
-        value = self._made.setdefault(name, self._maker(name))
-        if len(self._made) == len(self._fields):
-            self._maker = self._made.__getitem__  # what it was made from is needed no more
+        value = made.setdefault(name, self._maker(name))
+        if len(made) == len(self._fields):
+            self._maker = made.__getitem__  # what it was made from is needed no more
         return value
 
     def _whole(self) -> Any:

@@ -86,10 +86,11 @@ def read_history(
     more = None if limit is None else limit + 1
     cursor = yield from ListCheckpoints(view.saver, place.config(), filter, before, more)
     renamed = view.program.renames.apply
-    saved = renamed((yield from NextCheckpoint(cursor)))
+    upcoming = NextCheckpoint(cursor)
+    saved = renamed((yield upcoming))
     given = 0
     while saved is not None and given != limit:
-        following = renamed((yield from NextCheckpoint(cursor)))
+        following = renamed((yield upcoming))
         if view.program.delta:
             emit((yield from _show(view, saved, following, latest=False, subgraphs=False)))
         else:

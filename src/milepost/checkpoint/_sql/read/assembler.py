@@ -220,22 +220,21 @@ class CheckpointAssembler:
 
     def pending_of(self, id: str, owners: str) -> list[PendingWrite]:
         """Those of tasks whose ids begin so. Mostly there are none, and then none are unpacked."""
-
-        def is_theirs(write: WriteRecord) -> bool:
-            return isinstance(write.task_id, str) and write.task_id.startswith(owners)
-
         rows = self._writes.get(id, ())
         self._manifests.check_writes(id, rows)
-        for row in rows:
-            if row.kind != INLINE_WRITES and is_theirs(row):
-                return self.pending_writes(id, is_theirs)
-            try:
-                opened = self._opened(row)  # whether it really is another
-            except SerdeError as error:
-                raise error.at(thread=self._place[0]) from None
-            if row.kind == INLINE_WRITES and owners.encode() in bytes(opened):
-                return self.pending_writes(id, is_theirs)
+        if any(self._may_have(row, owners) for row in rows):
+            return self.pending_writes(id, lambda write: _is_of(write, owners))
         return []
+
+    def _may_have(self, row: WriteRecord, owners: str) -> bool:
+        """Whether there may be writes in a row of tasks whose ids begin so."""
+        try:
+            opened = self._opened(row)  # whether it really has others
+        except SerdeError as error:
+            raise error.at(thread=self._place[0]) from None
+        if row.kind == INLINE_WRITES:
+            return owners.encode() in bytes(opened)
+        return _is_of(row, owners)
 
     def check_writes(self, id: str) -> None:
         """Raises BrokenChainError if some of those at a checkpoint are gone."""
@@ -290,6 +289,11 @@ class CheckpointAssembler:
     def _place_of(self, write: WriteRecord) -> tuple[str, ...]:
         task = (write.checkpoint_id, write.task_id, str(write.position))
         return ("write", *self._place, *task)
+
+
+def _is_of(write: WriteRecord, owners: str) -> bool:
+    """Whether the task of a write has an id that begins so."""
+    return isinstance(write.task_id, str) and write.task_id.startswith(owners)
 
 
 _RANK = {"": 0, SEVERAL_WRITES: 1, INLINE_WRITES: 2}

@@ -148,13 +148,20 @@ class Manifests:
             tips[id] = inline
         return found
 
+    def large(self, row: CheckpointRecord) -> list[tuple[str, str]]:
+        """The channels and versions with rows of their own that one manifest names."""
+        if row.complete and row.id not in self._cached:
+            _, _, _, _, versions, seen, inline = self._open(row)[0]
+            return Manifest(versions, seen, inline).large()
+        return self.of(row.id).manifest.large()
+
     def of(self, id: str) -> CachedManifest:
         """The manifest of one checkpoint; BrokenChainError or SerdeError if it cannot be read."""
         if (cached := self._cached.get(id)) is not None:
             return cached
         line = [self._rows[id]]
         if line[0].complete:
-            (*_, versions, seen, inline), size = self._open(line[0])
+            (_, _, _, _, versions, seen, inline), size = self._open(line[0])
             manifest = Manifest(versions, seen, inline)
             cached = CachedManifest(None, self._epoch, id, manifest, 1, 0, size)
             self._cached[id] = cached
@@ -227,10 +234,11 @@ class Manifests:
                 continue  # reading that checkpoint raises the error
             wanted = max(wanted, told.rows)
             inline = later.id if told.inline else inline
+        kinds = [row.kind for row in rows]
         if inline and not any(row.kind == INLINE_WRITES and row.task_id == inline for row in rows):
             why = f"they were in the row of checkpoint '{inline}'"
             raise writes_gone(*self._place, id, why)
-        if wanted and (there := sum(row.kind != INLINE_WRITES for row in rows)) < wanted:
+        if (there := len(kinds) - kinds.count(INLINE_WRITES)) < wanted:
             why = f"of {wanted} rows in `checkpoint_writes` {there} are left"
             raise writes_gone(*self._place, id, why)
 
@@ -252,9 +260,10 @@ class Manifests:
         self._open(row)
 
     def _open(self, row: CheckpointRecord) -> tuple[manifests.Unpacked, int]:
-        id, parent_id, complete, manifest, *_ = row
-        if (opened := self._opened.get(id)) is not None:
+        opened = self._opened.get(row[0])
+        if opened is not None:
             return opened
+        id, parent_id, complete, manifest, *_ = row
         try:
             data = self._codec.unseal(manifest, ("frame", *self._place, id), (parent_id, complete))
             opened = self._opened[id] = (manifests.unpack(data), len(data))

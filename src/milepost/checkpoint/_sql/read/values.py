@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost._internal import native
@@ -124,15 +123,11 @@ class Resolver:
                     # As most short values are stored.
                     return self._codec.decode(row[5] or MSGPACK, [self.open(row)], *place)
             kind, rope = self.kind(channel, version), self.rope(channel, version)
-            if (
-                self._shares
-                and isinstance(rope, ListVersion)
-                and rope.is_list
-                and kind == "msgpack"
-            ):
-                # What cannot be read in this way is read again below, which says why.
-                with suppress(SerdeError):
+            if self._shares and isinstance(rope, ListVersion) and kind == MSGPACK and rope.is_list:
+                try:
                     return rope.elements(self._codec)
+                except SerdeError:
+                    pass  # the next line says why
             return self._codec.decode(kind, rope.buffers(), *place)
         except SerdeError as error:
             raise error.at(thread=self._place[0], channel=channel) from None
