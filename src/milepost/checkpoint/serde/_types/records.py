@@ -59,7 +59,7 @@ class RecordType:
         self.brief = brief
         self.model: models.Form | None = None
         if brief is not None:
-            self.model = (models.SLOTS, brief.takes_extra, [], brief.way)
+            self.model = (models.SLOTS, brief.takes_extra, [])
         """What the accelerator is told of it; the list is filled as instances are written."""
         self.write = _writer(self, encode)
 
