@@ -5,45 +5,146 @@
    and nothing has to be packed. And what is handed out next is a copy of the copy, so that nothing
    has to be decoded.
 
-   A copy is what reading the bytes would give: no two of its containers are the same. There are only
-   exact built-in types in it, so no Python code runs here, and while garbage is not collected nothing
-   can change. */
+   A copy is what reading the bytes would give: plain values and models in brief form, no two of
+   their containers the same. Only exact built-in types, and slots of models: no Python code runs
+   here, and while garbage is not collected nothing can change. */
 
 #include "native.h"
 
-static inline PyObject *const *
-members_of(PyObject *value)
+enum {
+    GIVEN,
+    EXTRA,
+    PRIVATE,
+    FIELDS,
+    SLOTS,
+};
+
+static inline int
+is_plain(PyObject *value)
 {
-    return PyList_CheckExact(value) ? ((PyListObject *)value)->ob_item
-                                    : ((PyTupleObject *)value)->ob_item;
+    PyTypeObject *type = Py_TYPE(value);
+    return type == &PyDict_Type || type == &PyUnicode_Type || type == &PyList_Type
+           || type == &PyLong_Type || type == &PyFloat_Type || type == &PyTuple_Type
+           || type == &PyBool_Type || value == Py_None || type == &PyBytes_Type;
 }
 
-/* A copy of a value that was packed, or of such a copy. */
-PyObject *
+/* -- models */
+
+/* How a class is copied: (slots, names of its fields); NULL if it is not. */
+static PyObject *
+way_of(PyTypeObject *type, PyObject *models)
+{
+    PyObject *form = models == NULL ? NULL : PyDict_GetItemWithError(models, (PyObject *)type);
+    PyObject *way = form == NULL ? NULL : PyTuple_GET_ITEM(form, 3);
+    return way == Py_None ? NULL : way;
+}
+
+/* Takes what is in the slots of a model; false if one is empty, or it is not usual. */
+static int
+take_slots(PyObject *model, PyObject *way, PyObject **slots)
+{
+    for (int n = 0; n < SLOTS; n++) {
+        PyObject *slot = PyTuple_GET_ITEM(PyTuple_GET_ITEM(way, 0), n);
+        slots[n] = Py_TYPE(slot)->tp_descr_get(slot, model, (PyObject *)Py_TYPE(model));
+        if (slots[n] == NULL) {
+            return 0;
+        }
+    }
+    return slots[PRIVATE] == Py_None && PyAnySet_CheckExact(slots[GIVEN])
+           && PyDict_CheckExact(slots[FIELDS])
+           && (slots[EXTRA] == Py_None
+               || (PyDict_CheckExact(slots[EXTRA]) && PyDict_GET_SIZE(slots[EXTRA]) == 0));
+}
+
+static void
+drop_slots(PyObject **slots)
+{
+    for (int n = 0; n < SLOTS; n++) {
+        Py_XDECREF(slots[n]);
+    }
+}
+
+/* Whether a model has all of its fields, in order: others are completed when they are read. */
+static int
+has_fields(PyObject *fields, PyObject *names)
+{
+    Py_ssize_t position = 0, n = 0;
+    PyObject *key, *member;
+    if (PyDict_GET_SIZE(fields) != PyTuple_GET_SIZE(names)) {
+        return 0;
+    }
+    while (PyDict_Next(fields, &position, &key, &member)) {
+        PyObject *name = PyTuple_GET_ITEM(names, n++);
+        if (key != name && (!PyUnicode_CheckExact(key) || PyUnicode_Compare(key, name) != 0)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static PyObject *copy_of(PyObject *value);
+
+static PyObject *
+copy_of_model(PyObject *model, PyObject *way)
+{
+    PyObject *slots[SLOTS] = {NULL}, *copy = NULL;
+    if (take_slots(model, way, slots) && has_fields(slots[FIELDS], PyTuple_GET_ITEM(way, 1))) {
+        PyObject *none = PyTuple_New(0);
+        PyObject *values[SLOTS] = {
+            [GIVEN] = PySet_New(slots[GIVEN]),
+            [EXTRA] = slots[EXTRA] == Py_None ? Py_NewRef(Py_None) : PyDict_New(),
+            [PRIVATE] = Py_NewRef(Py_None),
+            [FIELDS] = copy_of(slots[FIELDS]),
+        };
+        copy = none == NULL ? NULL : PyBaseObject_Type.tp_new(Py_TYPE(model), none, NULL);
+        for (int n = 0; copy != NULL && n < SLOTS; n++) {
+            PyObject *slot = PyTuple_GET_ITEM(PyTuple_GET_ITEM(way, 0), n);
+            if (values[n] == NULL || Py_TYPE(slot)->tp_descr_set(slot, copy, values[n]) < 0) {
+                Py_CLEAR(copy);
+            }
+        }
+        drop_slots(values);
+        Py_XDECREF(none);
+    }
+    drop_slots(slots);
+    return copy;
+}
+
+/* -- copies */
+
+static PyObject *
+copy_of_dict(PyObject *dict)
+{
+    PyObject *copy = PyDict_Copy(dict), *key, *member;
+    Py_ssize_t position = 0;
+    if (!PyObject_GC_IsTracked(dict)) {
+        return copy; /* there is nothing in it that can change */
+    }
+    while (copy != NULL && PyDict_Next(copy, &position, &key, &member)) {
+        PyObject *inner = copy_of(member);
+        if (inner == NULL || (inner != member && PyDict_SetItem(copy, key, inner) < 0)) {
+            Py_CLEAR(copy);
+        }
+        Py_XDECREF(inner);
+    }
+    return copy;
+}
+
+/* A copy of a plain value. */
+static PyObject *
 copy_of(PyObject *value)
 {
     if (PyDict_CheckExact(value)) {
-        PyObject *copy = PyDict_Copy(value), *key, *member;
-        Py_ssize_t position = 0;
-        if (!PyObject_GC_IsTracked(value)) {
-            return copy; /* there is nothing in it that can change */
-        }
-        while (copy != NULL && PyDict_Next(copy, &position, &key, &member)) {
-            PyObject *inner = copy_of(member);
-            if (inner == NULL || (inner != member && PyDict_SetItem(copy, key, inner) < 0)) {
-                Py_CLEAR(copy);
-            }
-            Py_XDECREF(inner);
-        }
-        return copy;
+        return copy_of_dict(value);
     }
     int is_list = PyList_CheckExact(value);
     if (!is_list && !PyTuple_CheckExact(value)) {
         return Py_NewRef(value);
     }
-    PyObject *copy = is_list ? PyList_New(Py_SIZE(value)) : PyTuple_New(Py_SIZE(value));
-    for (Py_ssize_t n = 0; copy != NULL && n < Py_SIZE(value); n++) {
-        PyObject *inner = copy_of(members_of(value)[n]);
+    Py_ssize_t count = Py_SIZE(value);
+    PyObject *copy = is_list ? PyList_New(count) : PyTuple_New(count);
+    for (Py_ssize_t n = 0; copy != NULL && n < count; n++) {
+        PyObject *inner = copy_of(is_list ? PyList_GET_ITEM(value, n) : PyTuple_GET_ITEM(value, n));
         if (inner == NULL) {
             Py_CLEAR(copy);
         }
@@ -57,15 +158,34 @@ copy_of(PyObject *value)
     return copy;
 }
 
-/* Whether a value surely has the bytes of the one that was copied. That it does not is no sign that
-   it has others: its texts may be other objects. Containers of a copy are nowhere else, so that only
-   what cannot change is the same object. */
-int
-is_as_copied(PyObject *kept, PyObject *value)
+/* A copy of an element that was packed, or of such a copy; NULL if there can be none, with an
+   exception if there is no room for it. */
+PyObject *
+copy_of_element(PyObject *value, PyObject *models)
 {
+    if (is_plain(value)) {
+        return copy_of(value);
+    }
+    PyObject *way = way_of(Py_TYPE(value), models);
+    PyObject *copy = way == NULL ? NULL : copy_of_model(value, way);
+    if (copy == NULL && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        PyErr_Clear();
+    }
+    return copy;
+}
+
+/* -- whether a value is still what was copied */
+
+/* Containers of a copy are nowhere else, so that only what cannot change is the same object. */
+static int
+are_same(PyObject *kept, PyObject *value)
+{
+    if (kept == value) {
+        return 1;
+    }
     PyTypeObject *type = Py_TYPE(value);
-    if (kept == value || Py_TYPE(kept) != type) {
-        return kept == value;
+    if (Py_TYPE(kept) != type) {
+        return 0;
     }
     if (type == &PyDict_Type) {
         PyObject *key, *member, *kept_key, *kept_member;
@@ -74,29 +194,65 @@ is_as_copied(PyObject *kept, PyObject *value)
         for (Py_ssize_t left = PyDict_GET_SIZE(value); same && left > 0; left--) {
             same = PyDict_Next(value, &position, &key, &member)
                    && PyDict_Next(kept, &kept_position, &kept_key, &kept_member) && key == kept_key
-                   && (member == kept_member || is_as_copied(kept_member, member));
+                   && (member == kept_member || are_same(kept_member, member));
         }
         return same;
     }
-    int same = (type == &PyList_Type || type == &PyTuple_Type) && Py_SIZE(kept) == Py_SIZE(value);
+    int is_list = type == &PyList_Type;
+    int same = (is_list || type == &PyTuple_Type) && Py_SIZE(kept) == Py_SIZE(value);
     for (Py_ssize_t n = 0; same && n < Py_SIZE(value); n++) {
-        same = is_as_copied(members_of(kept)[n], members_of(value)[n]);
+        same = is_list ? are_same(PyList_GET_ITEM(kept, n), PyList_GET_ITEM(value, n))
+                       : are_same(PyTuple_GET_ITEM(kept, n), PyTuple_GET_ITEM(value, n));
     }
     return same;
 }
 
-/* copies(list): a copy of a list of copies. */
-PyObject *
-native_copies(PyObject *Py_UNUSED(module), PyObject *list)
+/* Whether a value surely has the bytes of the one that was copied. That it does not is no sign that
+   it has others: its texts may be other objects. */
+int
+is_as_copied(PyObject *kept, PyObject *value, PyObject *models)
 {
-    if (!PyList_CheckExact(list)) {
-        PyErr_SetString(PyExc_TypeError, "copies takes a list");
+    if (is_plain(value)) {
+        return are_same(kept, value);
+    }
+    PyObject *way = Py_TYPE(kept) == Py_TYPE(value) ? way_of(Py_TYPE(value), models) : NULL;
+    if (way == NULL) {
+        return 0;
+    }
+    PyObject *slots[SLOTS] = {NULL}, *before[SLOTS] = {NULL};
+    int same = take_slots(kept, way, before) && take_slots(value, way, slots)
+               && Py_TYPE(slots[EXTRA]) == Py_TYPE(before[EXTRA])
+               && are_same(before[FIELDS], slots[FIELDS])
+               && PyObject_RichCompareBool(before[GIVEN], slots[GIVEN], Py_EQ) > 0;
+    drop_slots(slots);
+    drop_slots(before);
+    PyErr_Clear();
+    return same;
+}
+
+/* copies(elements, models): copies of elements that are copies themselves; None if there can be none
+   of one of them any more. */
+PyObject *
+native_copies(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2 || !PyList_CheckExact(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "copies takes a list and models");
         return NULL;
     }
+    PyObject *models = PyDict_CheckExact(args[1]) ? args[1] : NULL;
     int collects = PyGC_Disable();
-    PyObject *copy = copy_of(list);
+    PyObject *copies = PyList_New(PyList_GET_SIZE(args[0]));
+    for (Py_ssize_t n = 0; copies != NULL && n < PyList_GET_SIZE(copies); n++) {
+        PyObject *copy = copy_of_element(PyList_GET_ITEM(args[0], n), models);
+        if (copy == NULL) {
+            Py_CLEAR(copies);
+        }
+        else {
+            PyList_SET_ITEM(copies, n, copy);
+        }
+    }
     if (collects) {
         PyGC_Enable();
     }
-    return copy;
+    return copies == NULL && !PyErr_Occurred() ? Py_NewRef(Py_None) : copies;
 }

@@ -188,24 +188,36 @@ unchanged(const Before *before, Py_ssize_t n, PyObject *member)
 {
     if (before->copy == NULL || before->base == NULL || n >= PyList_GET_SIZE(before->copy)
         || n >= PyList_GET_SIZE(before->base) || !PyBytes_CheckExact(PyList_GET_ITEM(before->base, n))
-        || !is_as_copied(PyList_GET_ITEM(before->copy, n), member)) {
+        || !is_as_copied(PyList_GET_ITEM(before->copy, n), member, before->models)) {
         return NULL;
     }
     return Py_NewRef(PyList_GET_ITEM(before->base, n));
 }
 
-/* Puts a copy of an element in its place. */
+/* Keeps a copy of an element; if there can be none of it, there is none of the list. */
 static Outcome
-keep_copy(PyObject *copies, Py_ssize_t n, PyObject *member)
+keep_copy(Before *before, PyObject *value, Py_ssize_t n, PyObject *member)
 {
-    PyObject *copy = copies == NULL ? NULL : copy_of(member);
-    int failed = copies != NULL && copy == NULL;
-    if (copy != NULL) {
-        failed = n < PyList_GET_SIZE(copies) ? PyList_SetItem(copies, n, Py_NewRef(copy))
-                                             : PyList_Append(copies, copy);
-        Py_DECREF(copy);
+    PyObject *kept = before->copy, *copy = NULL;
+    if (kept == NULL) {
+        return PACKED;
     }
-    return failed ? FAILED : PACKED;
+    if (n < PyList_GET_SIZE(value) && PyList_GET_ITEM(value, n) == member) {
+        copy = copy_of_element(member, before->models);
+    }
+    int failed;
+    if (copy == NULL) {
+        before->copy = NULL;
+        failed = PyErr_Occurred() ? -1 : PyList_SetSlice(kept, 0, PY_SSIZE_T_MAX, NULL);
+    }
+    else if (n < PyList_GET_SIZE(kept)) {
+        failed = PyList_SetItem(kept, n, Py_NewRef(copy));
+    }
+    else {
+        failed = PyList_Append(kept, copy);
+    }
+    Py_XDECREF(copy);
+    return failed < 0 ? FAILED : PACKED;
 }
 
 /* Puts the elements of a value into a list of as many. No garbage is collected meanwhile, so nothing
@@ -237,12 +249,11 @@ pack_elements(PyObject *value, int tuples, Before *before, PyObject *elements, B
             if (outcome == PACKED) {
                 outcome = pack_value(buffer, member, 1, tuples);
             }
-            if (outcome == PACKED) {
-                outcome = keep_copy(before->copy, n, member);
-            }
-            else if (outcome == NOT_PLAIN && is_list && before->models != NULL) {
-                before->copy = NULL;
+            if (outcome == NOT_PLAIN && is_list && before->models != NULL) {
                 outcome = pack_other(buffer, member, before->models, tuples);
+            }
+            if (outcome == PACKED && is_list) {
+                outcome = keep_copy(before, value, n, member);
             }
             if (outcome != PACKED) {
                 return outcome;
@@ -259,13 +270,17 @@ pack_elements(PyObject *value, int tuples, Before *before, PyObject *elements, B
     Outcome outcome = pack_count(buffer, PyList_GET_SIZE(elements), is_list ? 0x90 : 0x80,
                                  is_list ? 0xdc : 0xde);
     *size += buffer->size;
+    if (outcome == PACKED && before->copy != NULL
+        && PyList_SetSlice(before->copy, PyList_GET_SIZE(elements), PY_SSIZE_T_MAX, NULL) < 0) {
+        outcome = FAILED;
+    }
     return outcome;
 }
 
 /* pack_elements(value, tuples, base, models, copy): head and elements of a list or dict, and how
    many bytes they are; None if it is not plain. An element that a list `base` has at the same place
    is that object. A list `copy` has copies of the elements of `base`, and of these ones afterwards,
-   or nothing, if one of them is not plain. */
+   or nothing, if there can be no copies. */
 PyObject *
 native_elements(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
@@ -296,11 +311,6 @@ native_elements(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t c
     }
     if (collects) {
         PyGC_Enable();
-    }
-    Py_ssize_t copied = before.copy == NULL ? 0 : PyObject_Size(value);
-    if (outcome == PACKED && PyList_CheckExact(args[4])
-        && PyList_SetSlice(args[4], copied, PY_SSIZE_T_MAX, NULL) < 0) {
-        outcome = FAILED;
     }
     if (outcome == PACKED) {
         found = Py_BuildValue("y#Nn", buffer.data, buffer.size, elements, size);

@@ -7,7 +7,7 @@ static PyMethodDef methods[] = {
     {"unpack", (PyCFunction)(void (*)(void))native_unpack, METH_FASTCALL, NULL},
     {"unpack_pieces", (PyCFunction)(void (*)(void))native_unpack_pieces, METH_FASTCALL, NULL},
     {"pack_elements", (PyCFunction)(void (*)(void))native_elements, METH_FASTCALL, NULL},
-    {"copies", native_copies, METH_O, NULL},
+    {"copies", (PyCFunction)(void (*)(void))native_copies, METH_FASTCALL, NULL},
     {"cut_up", native_cut_up, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

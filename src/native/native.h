@@ -62,8 +62,8 @@ Outcome pack_count(Buffer *to, Py_ssize_t count, int short_head, int head);
 
 /* -- copies */
 
-PyObject *copy_of(PyObject *value);
-int is_as_copied(PyObject *kept, PyObject *value);
+PyObject *copy_of_element(PyObject *value, PyObject *models);
+int is_as_copied(PyObject *kept, PyObject *value, PyObject *models);
 
 /* -- what Python calls */
 
@@ -72,7 +72,7 @@ PyObject *native_pack(PyObject *module, PyObject *const *args, Py_ssize_t count)
 PyObject *native_unpack(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_unpack_pieces(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_elements(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *native_copies(PyObject *module, PyObject *list);
+PyObject *native_copies(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_cut_up(PyObject *module, PyObject *data);
 
 #endif

@@ -49,12 +49,12 @@ have elements of the classes among `models`, pydantic models whose fields are pl
 An element that a list `base` has at the same place is that object: versions share their bytes, and
 most of a comparison is one of objects. A list `copy` has copies of the elements of `base`, of all
 or of the first ones. What has the same texts and numbers as its copy, the same objects, is not
-packed. Afterwards the list has copies of the elements of `value`, or none, if one is a model.
+packed. Afterwards the list has copies of the elements of `value`, or none, if there can be none.
 """
 
-copies: Callable[[list[Any]], list[Any]] | None = None
-"""`copies(copied)`: a copy of such copies, with containers of its own: what reading the bytes would
-give.
+copies: Callable[[list[Any], object], list[Any] | None] | None = None
+"""`copies(elements, models)`: what reading the bytes of such elements would give, containers and
+models of its own; None if that cannot be made without reading them.
 """
 
 cut_up: Callable[[Buffer], tuple[bytes, list[bytes]] | None] | None = None

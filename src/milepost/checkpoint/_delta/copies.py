@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from milepost.checkpoint.serde._msgpack.codec import Level
+    from milepost.checkpoint.serde.registry import TypeRegistry
 
 _FEW: Final = 4
 """Lists with fewer elements are not worth it."""
-_PLAIN: Final = frozenset({dict, list, tuple, str, bytes, int, float, bool, type(None)})
 _ELEMENT: Final = 50
 """Bytes that an element takes besides those of its stored form and of its copy."""
 _SAMPLE: Final = 16
@@ -33,14 +33,20 @@ _SAMPLE: Final = 16
 class CopiedList:
     """Copies of the elements of a list, and about what they and the bytes take."""
 
-    __slots__ = ("_bytes", "_counted", "_each", "_owner", "elements")
+    __slots__ = ("_bytes", "_counted", "_each", "_owner", "_registered", "elements")
 
-    def __init__(self) -> None:
+    def __init__(self, registry: TypeRegistry) -> None:
         self.elements: list[Any] = []
-        """Only copied from, and brought up to date by the accelerator; empty before that."""
+        """Only copied from, and brought up to date by the accelerator. Empty until that was asked
+        to."""
+        self._registered = registry.changes
         self._owner: object = None
         self._bytes = self._counted = 0
         self._each = 0.0
+
+    def is_valid(self, registry: TypeRegistry) -> bool:
+        """Whether the bytes still mean the same: classes may have been registered since."""
+        return self._registered == registry.changes
 
     @property
     def size(self) -> int:
@@ -72,10 +78,11 @@ class Copies:
         self._copies: OrderedDict[int, CopiedList] = OrderedDict()
         self._lock = threading.Lock()
 
-    def take(self, owner: object) -> CopiedList | None:
+    def take(self, owner: object, registry: TypeRegistry) -> CopiedList | None:
         """The copies of an owner, for the version that follows it; they are its own no more."""
         with self._lock:
-            return self._pop(id(owner))
+            found = self._pop(id(owner))
+        return found if found is not None and found.is_valid(registry) else None
 
     def keep(self, owner: object, size: int, copied: CopiedList) -> None:
         """Keep copies of what an owner has the bytes of, so many."""
@@ -89,31 +96,25 @@ class Copies:
 
     def read(self, owner: object, size: int, level: Level, decode: Callable[[], Any]) -> Any:
         """What an owner has the bytes of, so many, for this caller alone."""
+        registry = level.registry
         assert native.copies is not None
         assert native.elements is not None
         with self._lock:  # a version that follows would change the copies
             found = self._copies.get(id(owner))
-            if found is not None and found.elements:
+            if found is not None and found.elements and found.is_valid(registry):
                 self._copies.move_to_end(id(owner))
-                return native.copies(found.elements)
+                copies = native.copies(found.elements, registry.models)
+                if copies is not None:
+                    return copies
         value = decode()
-        if self._is_worth_copying(value, size):
-            copied = self.take(owner)
+        if type(value) is list and len(value) >= _FEW and 4 * size < self.limit:
+            copied = self.take(owner, registry)
             if copied is None:
-                copied = CopiedList()
-            elif native.elements(value, level.tuples, None, None, copied.elements) is None:
-                return value
+                copied = CopiedList(registry)
+            elif not native.elements(value, level.tuples, None, registry.models, copied.elements):
+                copied.elements.clear()
             self.keep(owner, size, copied)
         return value
-
-    def _is_worth_copying(self, value: Any, size: int) -> bool:
-        return (
-            type(value) is list
-            and len(value) >= _FEW
-            and type(value[0]) in _PLAIN
-            and type(value[-1]) in _PLAIN
-            and 4 * size < self.limit
-        )
 
     def clear(self) -> None:
         """Drop all of them."""
@@ -135,4 +136,8 @@ def _weight(value: Any) -> int:
         return sys.getsizeof(value) + sum(map(_weight, value.values()))
     if cls in (list, tuple):
         return sys.getsizeof(value) + sum(map(_weight, value))
+    fields = getattr(value, "__dict__", None)
+    if fields is not None:
+        given = sys.getsizeof(value.__pydantic_fields_set__)
+        return sys.getsizeof(value) + given + _weight(fields)
     return 0 if value is None or cls is bool else sys.getsizeof(value)

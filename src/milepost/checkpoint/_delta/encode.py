@@ -109,12 +109,13 @@ class Codec:
             if native.elements is not None:
                 base = copied = None
                 level = self.serde.level
+                registry = level.registry
                 if after is not None:
                     base = after.parts.elements
                     if self._copies is not None and type(value) is list:
-                        copied = self._copies.take(base)
+                        copied = self._copies.take(base, registry)
                 copy = None if copied is None else copied.elements
-                found = native.elements(value, level.tuples, base, level.registry.models, copy)
+                found = native.elements(value, level.tuples, base, registry.models, copy)
                 if found is not None:
                     head, elements, size = found
                     if copy and copied is not None and self._copies is not None:

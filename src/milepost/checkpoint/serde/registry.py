@@ -72,6 +72,8 @@ class TypeRegistry:
         """By extension code."""
         self.by_tag: dict[str, Decode] = {}
         """Decoders that were looked up before, by the tag in stored bytes."""
+        self.changes = 0
+        """How often it has changed what stored bytes mean."""
         self.bases: dict[type, Writer] = {}
         """What writes classes that are not registered all the same, as `base_writer` finds it.
         Not among `writers`, since a strict serializer refuses them."""
@@ -126,7 +128,11 @@ class TypeRegistry:
             if record is None:
                 raise LookupError(f"Register {cls.__qualname__} with its version first.")
             record.migrations[from_version] = migrate
-            self.by_tag.clear()
+            self._changed()
+
+    def _changed(self) -> None:
+        self.by_tag.clear()
+        self.changes += 1
 
     def _add(self, record: RecordType, old_names: Iterable[str] = ()) -> None:
         names = {record.name, records.name_of(record.cls)}
@@ -151,7 +157,7 @@ class TypeRegistry:
             names |= {name for name, known in self.types.items() if known is former}
         self.types.update(dict.fromkeys(names, record))
         self.bases.pop(record.cls, None)
-        self.by_tag.clear()
+        self._changed()
         self.writers[record.cls] = record.write
         self.models.pop(record.cls, None)
         if record.model is not None:
@@ -219,7 +225,7 @@ class TypeRegistry:
         if former is not None:  # the definition was executed again
             self.bases.pop(former.cls, None)
         self.unregistered[record.name] = record
-        self.by_tag.clear()
+        self._changed()
 
     def decoder(self, tag: str) -> Decode:
         """The decoder for a stored tag.

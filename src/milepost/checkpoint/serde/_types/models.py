@@ -35,11 +35,17 @@ class Brief(NamedTuple):
     """What decodes the fields that are stored with such a tag."""
     takes_extra: bool
     """Whether instances have a dict of other fields, which is empty in a usual one."""
+    way: Way | None
+    """How instances are copied; None if their class does something when they are looked at or
+    freed."""
 
 
 SLOTS = ("__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__", "__dict__")
-Form = tuple[tuple[str, str, str, str], bool, list[tuple[set[str], bytes]]]
-"""SLOTS, `takes_extra`, and what instances begin with, by the fields that were given."""
+Way = tuple[tuple[Any, ...], tuple[str, ...]]
+"""What gets and sets SLOTS, and the names of the fields."""
+Form = tuple[tuple[str, str, str, str], bool, list[tuple[set[str], bytes]], Way | None]
+"""SLOTS, `takes_extra`, what instances begin with, by the fields that were given, and how they are
+copied, if that is the same as writing and reading them."""
 
 
 _Given = tuple[set[str], str | None]
@@ -128,7 +134,10 @@ def of_model(cls: Any) -> tuple[Codec, Brief]:
 
         return decode_fields
 
-    return (encode, decode), Brief(given_of, decode_given, extra_allowed)
+    way = None
+    if cls.__getattribute__ is object.__getattribute__ and not hasattr(cls, "__del__"):
+        way = (tuple(map(_slot, SLOTS)), tuple(in_order))
+    return (encode, decode), Brief(given_of, decode_given, extra_allowed, way)
 
 
 def _listed(given: set[str], before: list[_Given]) -> _Given:
@@ -145,9 +154,12 @@ def _listed(given: set[str], before: list[_Given]) -> _Given:
 
 def _setter(name: str) -> Callable[[Any, Any], None]:
     """Sets one of the slots of pydantic's base class."""
-    slot = vars(sys.modules["pydantic"].BaseModel)[name]
-    setter: Callable[[Any, Any], None] = slot.__set__
+    setter: Callable[[Any, Any], None] = _slot(name).__set__
     return setter
+
+
+def _slot(name: str) -> Any:
+    return vars(sys.modules["pydantic"].BaseModel)[name]
 
 
 def _set_only(private: dict[str, Any]) -> dict[str, Any]:

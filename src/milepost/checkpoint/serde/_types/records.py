@@ -59,7 +59,7 @@ class RecordType:
         self.brief = brief
         self.model: models.Form | None = None
         if brief is not None:
-            self.model = (models.SLOTS, brief.takes_extra, [])
+            self.model = (models.SLOTS, brief.takes_extra, [], brief.way)
         """What the accelerator is told of it; the list is filled as instances are written."""
         self.write = _writer(self, encode)
 
