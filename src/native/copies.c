@@ -192,8 +192,9 @@ are_same(PyObject *kept, PyObject *value)
         PyObject *key, *member, *kept_key, *kept_member;
         Py_ssize_t position = 0, kept_position = 0;
         int same = PyDict_GET_SIZE(kept) == PyDict_GET_SIZE(value);
-        while (same && PyDict_Next(value, &position, &key, &member)) {
-            same = PyDict_Next(kept, &kept_position, &kept_key, &kept_member) && key == kept_key
+        for (Py_ssize_t left = PyDict_GET_SIZE(value); same && left > 0; left--) {
+            same = PyDict_Next(value, &position, &key, &member)
+                   && PyDict_Next(kept, &kept_position, &kept_key, &kept_member) && key == kept_key
                    && (member == kept_member || are_same(kept_member, member));
         }
         return same;

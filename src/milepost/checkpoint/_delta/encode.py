@@ -118,7 +118,7 @@ class Codec:
                 found = native.elements(value, level.tuples, base, registry.models, copy)
                 if found is not None:
                     head, elements, size = found
-                    if copied is not None and self._copies is not None:
+                    if copy and copied is not None and self._copies is not None:
                         self._copies.keep(elements, size, copied)
                     return Encoded("msgpack", Parts(head, elements), size)
             shape = elements_kind(value)

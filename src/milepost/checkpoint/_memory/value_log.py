@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 SMALL: Final = 256
 """Values with fewer bytes are stored whole."""
+_SOME: Final = 64
+"""Elements that are compared at a time."""
 _LONGEST: Final = 2**32 - 1
 """Spans are numbers of four bytes."""
 _SPAN: Final = 4
@@ -227,18 +229,22 @@ def _grown(base: Slice, new: Encoded) -> Slice | None:
     count = len(log.lengths)
     if len(elements) < count:
         return None
-    before = [b"".join(elements[:count])]
-    size = sum(map(len, before))
     if len(spans) == 2:
         at, end = spans
-        if size != end - at:
-            return None
-        for piece in before:
+        size = end - at
+        for first in range(0, count, _SOME):
+            # Not all at once: that would be as much memory again, and none of it at hand.
+            piece = b"".join(elements[first : min(first + _SOME, count)])
             if not log.data.startswith(piece, at):
                 return None
             at += len(piece)
-    elif b"".join(before) != _joined(b"", log, spans):
-        return None
+        if at != end:
+            return None
+    else:
+        before = b"".join(elements[:count])
+        size = len(before)
+        if before != _joined(b"", log, spans):
+            return None
     added = elements[count:]
     delta: Delta = [(0, size), b"".join(added)]
     found = _applied(base, new, delta if added else delta[:1], log.lengths)

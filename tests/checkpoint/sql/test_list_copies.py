@@ -310,3 +310,30 @@ def test_what_is_no_call_of_it_is_refused() -> None:
             call()
     assert native.copies([{1}], None) is None
     assert native.copies([Note()], {}) is None
+
+
+def test_nothing_else_runs_while_a_list_is_copied() -> None:
+    """No garbage is collected, which could run anything."""
+
+    class Trap:
+        def __init__(self, value: list[Any]) -> None:
+            self.itself, self.value = self, value
+
+        def __del__(self) -> None:
+            self.value.clear()
+
+    before = gc.get_threshold()
+    for work in (
+        lambda value: native.copies(value, None),
+        lambda value: native.elements(value, 0, None, None, [])[1],
+    ):
+        value = [{"a": [n]} for n in range(300)]
+        gc.collect()
+        Trap(value)
+        gc.set_threshold(100)
+        try:
+            found = work(value)
+        finally:
+            gc.set_threshold(*before)
+        assert len(found) == 300
+        assert gc.isenabled()
