@@ -244,7 +244,9 @@ class JsonPlusSerializer:
             kind: What `encode` returned.
             pieces: What `encode` returned, in pieces.
         """
-        return self.loads_typed((kind, pieces[0] if len(pieces) == 1 else b"".join(pieces)))
+        if kind == "msgpack" and len(pieces) == 1:  # perhaps a view, which need not be copied
+            return engine.unpack(self.level, pieces[0])
+        return self.loads_typed((kind, b"".join(pieces)))
 
     def seal(self, data: bytes, place: str) -> bytes:  # noqa: ARG002
         """The second step: nothing to do, since this serializer keeps no secrets.
