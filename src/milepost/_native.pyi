@@ -3,7 +3,7 @@ from typing import Any
 
 def pack(value: Any, tuples: int, /) -> bytes | None: ...
 def unpack(
-    data: bytes | memoryview,
+    data: bytes | memoryview | tuple[bytes | memoryview, ...],
     hooks: tuple[Callable[[int, bytes], Any], ...],
     known: dict[str, Callable[[Any], Any]] = ...,
     /,

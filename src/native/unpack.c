@@ -748,7 +748,46 @@ read_whole(const unsigned char *data, Py_ssize_t size, PyObject *hooks, PyObject
     return value;
 }
 
-/* unpack(data, hooks) or unpack(data, hooks, known). */
+/* A list, of which each element is in one of the pieces. To join long ones would cost as much room
+   again, and the system takes longer to give that than reading takes. */
+static PyObject *
+read_pieces(PyObject *pieces, PyObject *hooks, PyObject *known)
+{
+    PyObject *words[WORDS] = {NULL}, *list = PyList_New(0);
+    Reader reader = {.hooks = hooks, .known = known, .words = words};
+    uint64_t lacking = 1; /* a head */
+    int is_sound = list != NULL;
+    for (Py_ssize_t n = 0; is_sound && n < PyTuple_GET_SIZE(pieces); n++) {
+        Py_buffer view;
+        if (PyObject_GetBuffer(PyTuple_GET_ITEM(pieces, n), &view, PyBUF_SIMPLE) < 0) {
+            is_sound = 0;
+            break;
+        }
+        reader.at = view.buf;
+        reader.end = reader.at + view.len;
+        if (n == 0 && !list_head(&reader, &lacking)) {
+            is_sound = 0;
+            malformed();
+        }
+        while (is_sound && reader.at != reader.end) {
+            PyObject *member = lacking-- == 0 ? malformed() : read_value(&reader, 1);
+            is_sound = member != NULL && PyList_Append(list, member) == 0;
+            Py_XDECREF(member);
+        }
+        PyBuffer_Release(&view);
+    }
+    forget(words);
+    if (is_sound && lacking > 0) {
+        is_sound = 0;
+        malformed();
+    }
+    if (!is_sound) {
+        Py_CLEAR(list);
+    }
+    return list;
+}
+
+/* unpack(data, hooks) or unpack(data, hooks, known); `data` may be a tuple of pieces. */
 PyObject *
 native_unpack(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
@@ -758,6 +797,9 @@ native_unpack(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t cou
         PyErr_SetString(
             PyExc_TypeError, "unpack takes bytes, a tuple of hooks and perhaps a dict of decoders");
         return NULL;
+    }
+    if (PyTuple_CheckExact(args[0])) {
+        return read_pieces(args[0], args[1], known);
     }
     Py_buffer view;
     if (PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0) {

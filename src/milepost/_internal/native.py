@@ -25,8 +25,10 @@ nested at most so often. What it leaves alone may still be one that we write: as
 Hooks: TypeAlias = "tuple[Callable[[int, bytes], Any], ...]"
 Decoders: TypeAlias = "dict[str, Callable[[Any], Any]]"
 
-unpack: Callable[[Buffer, Hooks, Decoders], Any] | None = None
+unpack: Callable[[Buffer | tuple[Buffer, ...], Hooks, Decoders], Any] | None = None
 """`unpack(data, hooks, known)`: the value in `data`, which ends with it; ValueError if it does not.
+`data` may be pieces of a list in a tuple, its head in the first of them: ValueError if an element
+is in two of them.
 
 An object whose tag is `known` is decoded by what that names, a FieldsDecoder without calling it;
 `known` may be left out. `hooks[n]` is called for all other extensions inside n tuples and objects,

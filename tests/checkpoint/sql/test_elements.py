@@ -209,6 +209,32 @@ def test_a_value_is_read_from_any_pieces_of_it() -> None:
         assert SERDE.decode_pieces("msgpack", [b"", data[:0], data]) == value
 
 
+def test_pieces_of_a_list_are_read_where_they_are_unless_an_element_is_in_two() -> None:
+    value = [{"n": n, "text": "é" * n} for n in range(20)]
+    head, *elements = CODEC.encode(value).parts.pieces()
+    for pieces in (
+        (head, *elements),
+        (head + elements[0], b"", b"".join(elements[1:9]), memoryview(b"".join(elements[9:]))),
+    ):
+        assert native.unpack(pieces, HOOKS) == value
+    first = elements[0]
+    for wrong in (
+        (),
+        (b"",),
+        (head,),
+        (b"", head, *elements),
+        (head[:1], head[1:], *elements),
+        (head, first[:3], first[3:], *elements[1:]),
+        (head, *elements[1:]),
+        (head, *elements, first),
+        (b"\x81", b"\x01", b"\x01"),
+    ):
+        with pytest.raises(ValueError):
+            native.unpack(wrong, HOOKS)
+    with pytest.raises(TypeError):
+        native.unpack((head, 1), HOOKS)
+
+
 def test_short_texts_that_recur_in_dicts_are_one_object() -> None:
     value = [{"role": "assistant", "content": "x" * 40} for _ in range(20)]
     found = native.unpack(SERDE.dumps_typed(value)[1], HOOKS)
@@ -264,8 +290,14 @@ def test_nothing_leaks() -> None:
         assert native.cut_up(data) == (head, base)
         assert native.cut_up(data[:-3]) is None
         assert native.cut_up(b"\x90") == (b"\x90", [])
-        assert native.unpack(data, HOOKS) == value
-        for broken in (data[:-3], data + b"x", b"\x92\x01\xd4\x70\x01"):
+        assert native.unpack(data, HOOKS) == native.unpack((head, *base), HOOKS) == value
+        for broken in (
+            (head, *base[:-1]),
+            (head, base[0][:-1]),
+            data[:-3],
+            data + b"x",
+            b"\x92\x01\xd4\x70\x01",
+        ):
             with pytest.raises((ValueError, KeyError)):
                 native.unpack(broken, HOOKS)
 

@@ -238,15 +238,15 @@ class JsonPlusSerializer:
         return self.loads_typed((kind, data))
 
     def decode_pieces(self, kind: str, pieces: Sequence[Buffer]) -> Any:
-        """The same for data that is in pieces: they are joined once, for reading.
+        """The same for data that is in pieces: they are joined at most once, for reading.
 
         Args:
             kind: What `encode` returned.
             pieces: What `encode` returned, in pieces.
         """
-        if kind == "msgpack" and len(pieces) == 1:  # perhaps a view, which need not be copied
-            return engine.unpack(self.level, pieces[0])
-        return self.loads_typed((kind, b"".join(pieces)))
+        if kind != "msgpack":
+            return self.loads_typed((kind, b"".join(pieces)))
+        return engine.unpack_pieces(self.level, pieces)
 
     def seal(self, data: bytes, place: str) -> bytes:  # noqa: ARG002
         """The second step: nothing to do, since this serializer keeps no secrets.

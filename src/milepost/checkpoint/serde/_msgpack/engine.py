@@ -13,6 +13,8 @@ from milepost.checkpoint.serde._msgpack.codec import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from milepost._internal.native import Buffer
     from milepost.checkpoint.serde._msgpack.paths import Trail
 
@@ -45,3 +47,17 @@ def unpack_failed(level: Level, data: Buffer, error: BaseException) -> BaseExcep
     """What to raise after `error`: an interrupt as it is, and otherwise what explains it."""
     take_interrupt()
     return explain.failure(level, bytes(data)) if isinstance(error, Exception) else error
+
+
+def unpack_pieces(level: Level, pieces: Sequence[Buffer]) -> Any:
+    """The same for data that is in pieces. They are joined, unless it is a list of which each
+    element is in one of them."""
+    if len(pieces) > 1 and native_unpack is not None:
+        try:
+            return native_unpack(tuple(pieces), level.hooks, level.registry.by_tag)
+        except Exception:
+            take_interrupt()
+        except BaseException:
+            take_interrupt()
+            raise
+    return unpack(level, pieces[0] if len(pieces) == 1 else b"".join(pieces))
