@@ -181,9 +181,9 @@ class WholeSaver(BaseCheckpointSaver):
             parent = found.parent_config and place_of(found.parent_config).checkpoint_id
             counters = found.metadata.get("counters_since_delta_snapshot") or ()
             values, seen = found.checkpoint["channel_values"], found.checkpoint["versions_seen"]
-            leans = any(channel not in values for channel in counters)
+            needs_parent = any(channel not in values for channel in counters)
             run_id = found.metadata.get("run_id")
-            history[ns, id] = Lineage(parent, run_id, leans, seen.get(CHILDREN, {}))
+            history[ns, id] = Lineage(parent, run_id, needs_parent, seen.get(CHILDREN, {}))
         kept = with_ancestors(history, choose(history))
         for ns, id in history.keys() - kept:
             del self.checkpoints[thread_id, ns][id]

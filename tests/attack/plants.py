@@ -131,7 +131,7 @@ def parent_unchecked() -> None:
         yield from ()
 
     store.Storer._check_parent = check  # type: ignore[method-assign]
-    store._is_parent_sure = lambda step, row, epoch: True
+    store._is_parent_stored = lambda step, row, epoch: True
 
 
 def one_queue_served() -> None:

@@ -328,7 +328,7 @@ def test_a_claim_has_one_renewal_at_a_time_though_the_database_does_not_answer(m
     begun: list[Any] = []
     monkeypatch.setattr(leases.threads, "submit", begun.append)
     monkeypatch.setattr(leases, "_claims", [])
-    monkeypatch.setattr(leases, "_watch", threading.current_thread())  # which never looks
+    monkeypatch.setattr(leases, "_renewer", threading.current_thread())  # which never looks
     held: list[str] = []
     saver: Any = SimpleNamespace(hold=lambda thread_id, fence: held.append(thread_id))
     for name in ("one", "two"):
@@ -354,7 +354,7 @@ def test_a_renewal_that_could_not_begin_is_tried_again(monkeypatch):
 
     monkeypatch.setattr(leases.threads, "submit", submit)
     monkeypatch.setattr(leases, "_claims", [])
-    monkeypatch.setattr(leases, "_watch", threading.current_thread())
+    monkeypatch.setattr(leases, "_renewer", threading.current_thread())
     leases.keep(SimpleNamespace(), "t", Fence(None))
     leases.renew()
     assert begun == []

@@ -105,7 +105,7 @@ class Readers:
                     _fail(future, error)
             except Exception:  # most likely of one reader: the others must not fail with it
                 for work, future in some:
-                    await self._alone(work, future)
+                    await self._read_alone(work, future)
             else:
                 for reader, (_, future) in zip(readers, some, strict=True):
                     if reader.error is not None:
@@ -117,7 +117,7 @@ class Readers:
                 future.cancel()  # nothing, unless the loop is being ended
             self._leave()
 
-    async def _alone(self, work: Work[Any], future: asyncio.Future[Any]) -> None:
+    async def _read_alone(self, work: Work[Any], future: asyncio.Future[Any]) -> None:
         try:
             result = await self._run(work)
         except Exception as error:

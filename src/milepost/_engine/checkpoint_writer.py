@@ -52,16 +52,16 @@ OF_A_TASK = frozenset(
 
 
 _PLAIN: frozenset[type] = frozenset({str, int, float, bool, type(None)})
-SECRETS = ("key", "token", "secret", "password", "auth", "credential")
+SECRET_WORDS = ("key", "token", "secret", "password", "auth", "credential")
 """Words in the names of what a config may hold and a database should not."""
 
 
-def _is_saved(key: object, value: object) -> bool:
+def _is_stored_metadata(key: object, value: object) -> bool:
     """Whether something that is configurable is saved as metadata: text and numbers are."""
     if not isinstance(value, (str, int, float)) or not isinstance(key, str):
         return False
     name = key.casefold()
-    return not name.startswith("__") and not any(word in name for word in SECRETS)
+    return not name.startswith("__") and not any(word in name for word in SECRET_WORDS)
 
 
 class CheckpointWriter:
@@ -127,7 +127,7 @@ class CheckpointWriter:
         }
         """What the caller wants to be saved with every checkpoint."""
         for key, value in (config.get("configurable") or {}).items():
-            if key not in OF_A_TASK and key not in self._given and _is_saved(key, value):
+            if key not in OF_A_TASK and key not in self._given and _is_stored_metadata(key, value):
                 self._given[key] = value.replace("\0", "") if isinstance(value, str) else value
         if config.get("run_id") is not None:
             self._given["run_id"] = str(config["run_id"])
@@ -153,7 +153,7 @@ class CheckpointWriter:
         self._authors: dict[str, str] = {}
         """Under `exit`: which node last wrote each channel, to name it if it cannot be stored."""
 
-    def leave_out_unstorable(self, saver: BaseCheckpointSaver[Any]) -> None:
+    def drop_unstorable_metadata(self, saver: BaseCheckpointSaver[Any]) -> None:
         """Do not save what the caller wants to be saved and the saver cannot write."""
         for key in [key for key, value in self._given.items() if type(value) not in _PLAIN]:
             try:
@@ -165,11 +165,11 @@ class CheckpointWriter:
                 )
                 del self._given[key]
 
-    def kept(self, key: str) -> Any:
+    def given_metadata(self, key: str) -> Any:
         """What is saved under this key with every checkpoint; None if there is nothing."""
         return self._given.get(key)
 
-    def keep_with_checkpoints(self, key: str, value: str) -> None:
+    def add_metadata(self, key: str, value: str) -> None:
         """Save something as metadata with every checkpoint that is made from now on."""
         self._given[key] = value
 
@@ -213,7 +213,7 @@ class CheckpointWriter:
         if thread is None:
             check = self.program.storable
             if check.steps_left > 0 and not self.is_never_saved:
-                check.look_at(made_by, self.program)
+                check.check(made_by, self.program)
             return
         if self.stores_at_exit:
             self._unstored = True
@@ -375,7 +375,7 @@ class CheckpointWriter:
         )
         prepared = thread.prepare(step)
         if self.events.observers:
-            thread.tell_of(prepared, self.events.observers, step)
+            thread.notify_when_stored(prepared, self.events.observers, step)
         return prepared
 
     def _new_checkpoint(self, new_id: str, copied: CheckpointTuple | None = None) -> NewCheckpoint:

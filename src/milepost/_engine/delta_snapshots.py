@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._engine.drivers.effects import EffectGenerator
 from milepost._engine.drivers.saver_effects import LoadDeltaHistory
-from milepost._engine.superstep.apply import merged_writes
+from milepost._engine.superstep.apply import writes_per_channel
 from milepost._engine.superstep.renames import as_renamed
 from milepost.types import MISSING, _DeltaSnapshot
 
@@ -36,7 +36,7 @@ class DeltaSnapshots:
         self, channels: ChannelState, counters: Counters, writers: Sequence[Writer]
     ) -> dict[str, tuple[int, int]]:
         """How far each delta channel is from its last whole value; decides on new ones."""
-        written = merged_writes(writers)
+        written = writes_per_channel(writers)
         counted = {}
         for name in self.names:
             if name not in channels.versions:

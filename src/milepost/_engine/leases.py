@@ -19,7 +19,7 @@ from milepost.errors import ThreadConflict
 if TYPE_CHECKING:
     from milepost.checkpoint._contract.step_saver import Fence, StepSaver
 
-BEAT = 15.0
+RENEWAL_INTERVAL = 15.0
 """Seconds between two renewals: a few of them must fit into a lease."""
 
 
@@ -34,17 +34,19 @@ class _Claim:
 
 _claims: list[_Claim] = []
 _lock = threading.Lock()
-_watch: threading.Thread | None = None
+_renewer: threading.Thread | None = None
 
 
 def keep(saver: StepSaver[Any], thread_id: str, fence: Fence) -> None:
     """Renew a claim until its run has ended."""
-    global _watch
+    global _renewer
     with _lock:
         _claims.append(_Claim(saver, thread_id, fence))
-        if _watch is None:
-            _watch = threading.Thread(target=_look, name="milepost-leases", daemon=True)
-            _watch.start()
+        if _renewer is None:
+            _renewer = threading.Thread(
+                target=_renew_periodically, name="milepost-leases", daemon=True
+            )
+            _renewer.start()
 
 
 def renew() -> None:
@@ -73,27 +75,27 @@ def _renew(claim: _Claim) -> None:
         log.warning(log.THREADS, lost, claim.thread_id)
     except Exception as error:
         late = "Thread '%s': the lease was not renewed (%s); that is tried again in %.0f s."
-        log.warning(log.THREADS, late, claim.thread_id, error, BEAT)
+        log.warning(log.THREADS, late, claim.thread_id, error, RENEWAL_INTERVAL)
     finally:
         claim.waiting = False
 
 
-def _look() -> None:
-    global _watch
+def _renew_periodically() -> None:
+    global _renewer
     pause = threading.Event()
     while True:
-        pause.wait(BEAT)
+        pause.wait(RENEWAL_INTERVAL)
         renew()
         with _lock:
             if not _claims:
-                _watch = None
+                _renewer = None
                 return
 
 
 def _forget() -> None:
     """The claims are the parent's; a forked child has neither them nor the thread."""
-    global _lock, _watch
-    _lock, _watch = threading.Lock(), None
+    global _lock, _renewer
+    _lock, _renewer = threading.Lock(), None
     _claims.clear()
 
 

@@ -19,7 +19,7 @@ from milepost._engine.missing_nodes import missing_nodes
 from milepost._engine.position import LINEAGE, Position, remembered, without_ids
 from milepost._engine.superstep.apply import apply_writes
 from milepost._engine.superstep.pending_writes import null_writes
-from milepost._engine.superstep.program import Outside, Write
+from milepost._engine.superstep.program import ExternalWriter, Write
 from milepost._engine.superstep.renames import as_renamed
 from milepost._engine.thread_writer import ThreadWriter
 from milepost.checkpoint._contract.names import LONGEST
@@ -130,7 +130,7 @@ def load_checkpoint(
     `in_place`: the run starts where the config points, in an inner graph too.
     """
     if checkpoints.thread is not None:
-        checkpoints.leave_out_unstorable(saver)
+        checkpoints.drop_unstorable_metadata(saver)
         position.thread_id = checkpoints.thread.thread_id
         inner = yield from _load_inner(saver, position, checkpoints.thread)
         return checkpoints.program.renames.apply(inner), False
@@ -141,7 +141,9 @@ def load_checkpoint(
     position.thread_id = place.thread_id
     observed = bool(checkpoints.events.observers)
     thread = yield from _claim(saver, settings, place.thread_id, shared, observed)
-    checkpoints.leave_out_unstorable(saver)  # what is to be told of the thread is refused by now
+    checkpoints.drop_unstorable_metadata(
+        saver
+    )  # what is to be told of the thread is refused by now
     checkpoints.join(thread, owned=True)
     if position.parent is not None:
         place = place._replace(checkpoint_ns=position.ns, checkpoint_id=None)
@@ -360,7 +362,7 @@ def apply_outside(checkpoints: CheckpointWriter, writes: Sequence[Write]) -> set
     return apply_writes(
         checkpoints.program,
         checkpoints.channels,
-        [Outside(INPUT, (), writes)],
+        [ExternalWriter(INPUT, (), writes)],
         checkpoints.next_version,
         is_step=False,
     )

@@ -150,9 +150,9 @@ class GraphRun:
                 if (
                     settings.interrupt_before
                     and not self.resumed
-                    and _names_one(settings.interrupt_before, tasks)
+                    and _names_any_task(settings.interrupt_before, tasks)
                 ):
-                    self._pause_statically("interrupt_before")
+                    self._pause_at_breakpoint("interrupt_before")
                     break
                 self.resumed = False
                 step = self._step(tasks, at_once)
@@ -161,8 +161,8 @@ class GraphRun:
                 done = yield from step
                 if not done:
                     break
-                if settings.interrupt_after and _names_one(settings.interrupt_after, tasks):
-                    self._pause_statically("interrupt_after")
+                if settings.interrupt_after and _names_any_task(settings.interrupt_after, tasks):
+                    self._pause_at_breakpoint("interrupt_after")
                     break
         except GeneratorExit:
             raise  # it was dropped: no driver carries out what it would ask for
@@ -174,7 +174,7 @@ class GraphRun:
                 )
             yield from self.close(self._outcome(error), succeeded=False)
             if isinstance(error, ParentCommand):
-                self._leave(error)
+                self._raise_to_parent(error)
             raise
         yield from self.close(self._outcome(None), succeeded=not self.paused)
         if self.paused and self.position.parent is not None:
@@ -215,7 +215,7 @@ class GraphRun:
             return "error"
         return "interrupted" if self.paused or error is not None else "idle"
 
-    def _leave(self, up: ParentCommand) -> None:
+    def _raise_to_parent(self, up: ParentCommand) -> None:
         """Hand a command to the graph around this one."""
         if self.position.parent is None:
             raise NoParentError(up.command, self.program.name) from None
@@ -331,7 +331,7 @@ class GraphRun:
         writes = () if checkpoints.stores_at_exit else list(map(to_store, unsaved))
         yield from checkpoints.save_checkpoint("loop", writes, ordered)
         checkpoints.mid_apply = False
-        if self.program.passing:
+        if self.program.has_volatile_keys:
             # A key that has lost its value counts as unchanged: what was written last is shown.
             shown = {name for task in tasks for name, _ in task.writes}
             self._show_changes(shown)
@@ -439,13 +439,13 @@ class GraphRun:
             asked = [task for task in unfinished if not isinstance(task.error, ParentCommand)]
             self.events.interrupts(asked, self.interrupts, values)
         if errors:
-            raise _first(errors)
+            raise _first_error(errors)
         if not self.interrupts:
             # A breakpoint inside: what the others wrote shows in the state.
             self._show_changes({name for name, _ in finished_writes(tasks)})
         self._show_breakpoint()
 
-    def _pause_statically(self, where: str) -> None:
+    def _pause_at_breakpoint(self, where: str) -> None:
         self.paused = True
         self.paused_where = where
         self.tasks = ()
@@ -464,7 +464,7 @@ class GraphRun:
     def show_values(self) -> None:
         """Stream the state."""
         self.has_output = True
-        if self.program.passing:
+        if self.program.has_volatile_keys:
             self.last_shown = self._read(self.events.keys)
         if self.events.stream.wants("values"):
             self.events.values(self._read(self.events.keys))
@@ -487,14 +487,14 @@ class GraphRun:
         return self.channels.pick(keys, values)
 
 
-def _names_one(names: All | Sequence[str], tasks: Sequence[Task]) -> bool:
+def _names_any_task(names: All | Sequence[str], tasks: Sequence[Task]) -> bool:
     """Whether a list of interrupt nodes names one of these tasks."""
     if names == "*":
         return any(task.name != START for task in tasks)
     return any(task.name in names for task in tasks)
 
 
-def _first(errors: Sequence[Any]) -> BaseException:
+def _first_error(errors: Sequence[Any]) -> BaseException:
     for error in errors:
         if not isinstance(error, ParentCommand):
             return error if isinstance(error, BaseException) else RuntimeError(error)

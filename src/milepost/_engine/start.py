@@ -30,7 +30,7 @@ from milepost._engine.superstep.pending_writes import (
     recall,
 )
 from milepost._engine.superstep.plan import Task, plan
-from milepost._engine.superstep.program import Outside, Write
+from milepost._engine.superstep.program import ExternalWriter, Write
 from milepost._internal.ids import LateId, interrupt_id
 from milepost.checkpoint._contract.older_sends import SENDS_ARE_A_CHANNEL, with_sends
 from milepost.checkpoint._contract.records import Checkpoint, CheckpointTuple
@@ -69,7 +69,7 @@ def open_run(run: GraphRun, input: Any) -> EffectGenerator[None]:
     if isinstance(input, Command):
         yield from _open_with_command(run, input, saved, explicit)
     elif input is None or (position.parent is not None and _is_repeated(run, saved)):
-        yield from go_on(run, saved, explicit and position.parent is None)
+        yield from continue_run(run, saved, explicit and position.parent is None)
     else:
         yield from take_input(run, input)
 
@@ -115,28 +115,28 @@ def take_input(run: GraphRun, input: Any) -> EffectGenerator[None]:
         waiting = plan(run.program, channels, position.task_base())
     else:
         position.step = -2
-    dropped = [Outside(task.name, task.triggers, ()) for task in waiting]
-    dropped += left_behind(run)
+    dropped = [ExternalWriter(task.name, task.triggers, ()) for task in waiting]
+    dropped += writers_of_missing_nodes(run)
     channels.changed = apply_writes(
         run.program,
         channels,
         [
             *dropped,
-            Outside(INPUT, (), run.program.writes_of_input(input)),
+            ExternalWriter(INPUT, (), run.program.writes_of_input(input)),
         ],
         run.checkpoints.next_version,
         is_step=bool(dropped),
     )
     position.step += 1
     start_lineage(position, channels, run.resources.config)
-    with_next = _only_passes_input_on(run.program, run.events.stream)
+    with_next = _starts_without_user_code(run.program, run.events.stream)
     yield from run.checkpoints.save_checkpoint("input", with_next=with_next)
 
 
-def left_behind(run: GraphRun) -> list[Outside]:
+def writers_of_missing_nodes(run: GraphRun) -> list[ExternalWriter]:
     """Writers that have seen what waited for nodes which the graph does not have."""
     missing, run.checkpoints.missing = run.checkpoints.missing, {}
-    return [Outside(node, channels, ()) for node, channels in missing.items()]
+    return [ExternalWriter(node, channels, ()) for node, channels in missing.items()]
 
 
 def check_nodes(run: GraphRun) -> None:
@@ -146,7 +146,7 @@ def check_nodes(run: GraphRun) -> None:
         raise MissingNodeError.of(sorted(missing), run.position.thread_id, run.program.name)
 
 
-def _only_passes_input_on(program: ExecutableGraph, stream: EventStream) -> bool:
+def _starts_without_user_code(program: ExecutableGraph, stream: EventStream) -> bool:
     """Whether the first step calls nothing of the user's, and checkpoints are not streamed."""
     start = program.nodes.get(START)
     return (
@@ -161,7 +161,9 @@ def _only_passes_input_on(program: ExecutableGraph, stream: EventStream) -> bool
 # -- with what is saved
 
 
-def go_on(run: GraphRun, saved: CheckpointTuple | None, replay: bool) -> EffectGenerator[None]:
+def continue_run(
+    run: GraphRun, saved: CheckpointTuple | None, replay: bool
+) -> EffectGenerator[None]:
     """Continue from what is saved: a resume, a retry, or a deliberate replay."""
     if saved is None:
         raise EmptyInputError(
@@ -274,14 +276,14 @@ def _open_with_command(
     before = waiting_tasks(run) if past else ()
     if past:
         # Before anything is stored: what cannot be answered leaves no fork behind.
-        given = chosen_answers(run, command.resume, *_to_ask_again(before))
+        given = chosen_answers(run, command.resume, *_questions_of_fork(before))
         yield from _fork(run)
     if writes:
         apply_outside(run.checkpoints, writes)
     _recall_tasks(run)
     assert run.planned is not None
     if past:
-        given = _asked_again(before, run.planned, given)
+        given = _answers_for_fork(before, run.planned, given)
     else:
         _recall_answers(run)
         opened = open_interrupts(run.planned)
@@ -292,10 +294,10 @@ def _open_with_command(
     # An answer that fits nothing leaves what is asked as it is, like one that fits another task.
     run.has_answers = run.has_answers or command.resume is not None
     kept: list[Write] = [*writes, (ANSWERS, given)] if given else list(writes)
-    if kept and (trace := run.checkpoints.kept(TRACE)) is not None:
+    if kept and (trace := run.checkpoints.given_metadata(TRACE)) is not None:
         # The run may pause again in this step, without a checkpoint that says who it was.
         kept.append((TRACED, trace))
-    yield from _keep(run, kept)
+    yield from _store_command(run, kept)
     run.resumed = True
     if not past:
         run.show_checkpoint()
@@ -316,7 +318,7 @@ def _start_with_command(
             ),
             "It is started without one, and the answer is dropped.",
         )
-    if not any(channel in run.program.deciding for channel, _ in writes):
+    if not any(channel in run.program.planning_channels for channel, _ in writes):
         yield from take_input(run, command.update)
         return
     run.position.step = -1
@@ -325,7 +327,7 @@ def _start_with_command(
     yield from run.checkpoints.save_checkpoint("input")
 
 
-def _keep(run: GraphRun, writes: Sequence[Write]) -> EffectGenerator[None]:
+def _store_command(run: GraphRun, writes: Sequence[Write]) -> EffectGenerator[None]:
     """Store what a command has brought before anything is done with it: the caller must not be
     asked for it again because a node fails or the process dies."""
     if writes:
@@ -380,13 +382,13 @@ def chosen_answers(
     )
 
 
-def _to_ask_again(tasks: Sequence[Task]) -> tuple[list[str], list[str]]:
+def _questions_of_fork(tasks: Sequence[Task]) -> tuple[list[str], list[str]]:
     """What a fork asks again: all of it, and what each task asks first."""
     asked = [own_questions(task) for task in tasks]
     return list(chain.from_iterable(asked)), [next(iter(own)) for own in asked if own]
 
 
-def _asked_again(
+def _answers_for_fork(
     before: Sequence[Task], tasks: Sequence[Task], given: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Answers that use the ids of before a fork, with those under which it asks."""

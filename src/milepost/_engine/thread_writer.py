@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._engine.drivers.effects import Effect, EffectGenerator
 from milepost._engine.drivers.saver_effects import PutCheckpoint, PutWrites
-from milepost._engine.write_behind import LARGE, WriteBehindQueue
+from milepost._engine.write_behind import LARGE_STEP, WriteBehindQueue
 from milepost._internal.generators import adrive, drive
 from milepost.checkpoint._contract.overrides import step_saver
 from milepost.checkpoint._contract.records import Checkpoint, Place
@@ -68,7 +68,7 @@ class ThreadWriter:
         if self.native is not None:
             return self.native.prepare(step)
         if step.new is None:
-            return self._detached(step)
+            return self._copied(step)
         # Another saver encodes in `put`, which may run while the next node runs.
         values = step.new.values()
         checkpoint = Checkpoint(
@@ -81,9 +81,9 @@ class ThreadWriter:
                 },
             }
         )
-        return self._detached(replace(step, new=replace(step.new, checkpoint=checkpoint)))
+        return self._copied(replace(step, new=replace(step.new, checkpoint=checkpoint)))
 
-    def _detached(self, step: StepCommit) -> StepCommit:
+    def _copied(self, step: StepCommit) -> StepCommit:
         if not self.deferred:
             return step
         new = step.new
@@ -99,22 +99,24 @@ class ThreadWriter:
             ) from error
         return replace(step, writes=writes, new=new)
 
-    def tell_of(self, prepared: Any, observers: Sequence[RunObserver], step: StepCommit) -> None:
+    def notify_when_stored(
+        self, prepared: Any, observers: Sequence[RunObserver], step: StepCommit
+    ) -> None:
         """Let observers of a run hear when a prepared step is stored; WatchedThreadWriter does."""
 
     def open_queue(self) -> tuple[WriteBehindQueue, bool]:
         """The queue, and whether it was opened just now and needs a worker that stores it."""
         with self._opening:  # graphs inside the run may run side by side
-            if (queue := self.queue) is not None and not queue.deserted:
+            if (queue := self.queue) is not None and not queue.abandoned:
                 return queue, False
             queue = self.queue = WriteBehindQueue(self._load)
             return queue, True
 
     def _load(self, step: Any) -> int:
         """What a prepared step counts for in the queue."""
-        return 1 if self.native is None else 1 + self.native.weight(step) // LARGE
+        return 1 if self.native is None else 1 + self.native.weight(step) // LARGE_STEP
 
-    def _is_over(self) -> ThreadConflict:
+    def _run_ended_error(self) -> ThreadConflict:
         """The error for tasks that still run though their run was interrupted, and has ended."""
         return ThreadConflict(
             f"The run on thread '{self.thread_id}' was interrupted and has ended. What a task "
@@ -127,7 +129,7 @@ class ThreadWriter:
         `carry_out` calls the methods of a saver that is not one of ours.
         """
         if self.fence.ended:
-            raise self._is_over()
+            raise self._run_ended_error()
         try:
             if self.native is None:
                 drive(self._store_foreign(steps), carry_out)
@@ -136,14 +138,14 @@ class ThreadWriter:
                 if error is not None:
                     raise error
         except Exception as failure:
-            raise self._typed(failure)  # noqa: B904 - it carries its cause
+            raise self._explained(failure)  # noqa: B904 - it carries its cause
 
     async def astore(
         self, steps: Sequence[Any], carry_out: Callable[[Effect[Any]], Awaitable[Any]]
     ) -> None:
         """`store`, for use on an event loop."""
         if self.fence.ended:
-            raise self._is_over()
+            raise self._run_ended_error()
         try:
             if self.native is None:
                 await adrive(self._store_foreign(steps), carry_out)
@@ -152,9 +154,9 @@ class ThreadWriter:
                 if error is not None:
                     raise error
         except Exception as failure:
-            raise self._typed(failure)  # noqa: B904 - it carries its cause
+            raise self._explained(failure)  # noqa: B904 - it carries its cause
 
-    def _typed(self, error: Exception) -> Exception:
+    def _explained(self, error: Exception) -> Exception:
         """An error of the saver, saying what is stored.
 
         One of our savers raises an error of ours, with the original as its cause. What another

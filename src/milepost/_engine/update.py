@@ -19,14 +19,14 @@ from milepost._engine.position import start_lineage
 from milepost._engine.run import GraphRun
 from milepost._engine.start import (
     check_nodes,
-    left_behind,
     open_channels,
     take_input,
     waiting_tasks,
+    writers_of_missing_nodes,
 )
 from milepost._engine.superstep.apply import apply_writes
 from milepost._engine.superstep.plan import Base, Task, in_path_order, is_waiting
-from milepost._engine.superstep.program import Node, Outside
+from milepost._engine.superstep.program import ExternalWriter, Node
 from milepost._engine.superstep.task import perform
 from milepost.checkpoint._contract.records import CheckpointTuple, place_of
 from milepost.checkpoint._contract.step_saver import TaskWrites
@@ -76,7 +76,7 @@ def update_thread(
         yield from open_channels(run, saved)
         if saved is not None and (trace := trace_of(saved)) is not None:
             # A run that goes on from here is linked with the one that was updated.
-            run.checkpoints.keep_with_checkpoints(TRACE, str(trace))
+            run.checkpoints.add_metadata(TRACE, str(trace))
         for updates in supersteps:
             yield from _superstep(run, updates, saved, explicit)
             explicit = False
@@ -245,10 +245,12 @@ def _end(run: GraphRun, update: StateUpdate) -> EffectGenerator[None]:
         )
     keys = run.program.keys
     writers = [
-        Outside(task.name, task.triggers, [write for write in task.writes if write[0] in keys])
+        ExternalWriter(
+            task.name, task.triggers, [write for write in task.writes if write[0] in keys]
+        )
         for task in waiting_tasks(run)
     ]
-    writers += left_behind(run)
+    writers += writers_of_missing_nodes(run)
     run.channels.changed = apply_writes(
         run.program, run.channels, writers, run.checkpoints.next_version
     )

@@ -34,7 +34,9 @@ class WatchedThreadWriter(ThreadWriter):
         """Who is to hear of which step, by identity of the encoded step, which is alive until it
         is stored."""
 
-    def tell_of(self, prepared: Any, observers: Sequence[RunObserver], step: StepCommit) -> None:
+    def notify_when_stored(
+        self, prepared: Any, observers: Sequence[RunObserver], step: StepCommit
+    ) -> None:
         """Let observers of a run hear when a prepared step is stored."""
         new_id = None if step.new is None else step.new.checkpoint["id"]
         writes = 0
@@ -44,33 +46,33 @@ class WatchedThreadWriter(ThreadWriter):
         told = StoredStep(step.checkpoint_ns, new_id, writes, weight)
         self._prepared[id(prepared)] = (observers, told)
 
-    def _told(self, steps: Sequence[Any]) -> AbstractContextManager[object]:
+    def _entered_while_stored(self, steps: Sequence[Any]) -> AbstractContextManager[object]:
         """What is entered while these steps are stored."""
         pop = self._prepared.pop
         known = [found for step in steps if (found := pop(id(step), None)) is not None]
         if not known:
-            return _NOT_TOLD
+            return _NO_OBSERVERS
         told = [step for _, step in known]
-        entered: AbstractContextManager[object] = _NOT_TOLD
+        entered: AbstractContextManager[object] = _NO_OBSERVERS
         for observer in known[-1][0]:
             if (context := observer.commit(told)) is not None:
-                entered = context if entered is _NOT_TOLD else _nested(entered, context)
+                entered = context if entered is _NO_OBSERVERS else _nested(entered, context)
         return entered
 
     def store(self, steps: Sequence[Any], carry_out: Callable[[Effect[Any]], Any]) -> None:
         """Store prepared steps in order, in sync code; raises the first failure."""
-        with self._told(steps):
+        with self._entered_while_stored(steps):
             super().store(steps, carry_out)
 
     async def astore(
         self, steps: Sequence[Any], carry_out: Callable[[Effect[Any]], Awaitable[Any]]
     ) -> None:
         """`store`, for use on an event loop."""
-        with self._told(steps):
+        with self._entered_while_stored(steps):
             await super().astore(steps, carry_out)
 
 
-_NOT_TOLD = nullcontext()
+_NO_OBSERVERS = nullcontext()
 
 
 @contextmanager

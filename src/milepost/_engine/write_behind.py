@@ -12,7 +12,7 @@ QUEUE_LIMIT = 256
 
 Few of them would do for a program that waits for models. One that does not makes a hundred before
 the interpreter lets the writer have its turn, and each time that it waits, it waits for a disk."""
-LARGE = 250_000
+LARGE_STEP = 250_000
 """Bytes for which a step counts as one more: so the bytes that wait are bounded as well."""
 
 
@@ -34,7 +34,7 @@ class WriteBehindQueue:
         self._watchers: list[tuple[int, Callable[[], None]]] = []
         self._wake: Callable[[], None] | None = None
         self.closed = False
-        self.deserted = False
+        self.abandoned = False
         """Whether the worker has gone before its time: its loop was ended."""
         self.loop: object = None
         """The event loop that stores them, if that is not a thread's work."""
@@ -44,7 +44,7 @@ class WriteBehindQueue:
     def add(self, steps: Sequence[Any]) -> bool:
         """Queue steps, and wake the worker; False if it has gone, and nothing was queued."""
         with self._lock:
-            if self.deserted:
+            if self.abandoned:
                 return False
             if self.error is None:
                 self._waiting.extend(steps)
@@ -52,11 +52,11 @@ class WriteBehindQueue:
                 self._wake_worker()
             return True
 
-    def desert(self) -> bool:
+    def abandon(self) -> bool:
         """The worker has to go; False if there is something to store first."""
         with self._lock:
-            self.deserted = not self._waiting
-            return self.deserted
+            self.abandoned = not self._waiting
+            return self.abandoned
 
     def take(self, wake: Callable[[], None]) -> list[Any]:
         """Everything that waits; if nothing does, `wake` is called when that changes."""

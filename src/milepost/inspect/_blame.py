@@ -9,7 +9,7 @@ from milepost.constants import ROOT, START
 from milepost.inspect._data import as_data, members, part_of
 from milepost.inspect._diff import aligned, same
 from milepost.inspect._errors import StateNotFoundError
-from milepost.inspect._log import writes_behind
+from milepost.inspect._log import writes_that_made
 from milepost.inspect._reading import (
     NO_VALUES,
     ancestors,
@@ -146,7 +146,7 @@ def _made(
     key: str,
     value: Any,
 ) -> Blame:
-    writes = writes_behind(db, child, parent)
+    writes = writes_that_made(db, child, parent)
     nodes = [node for node, keys in writes.items() if key in keys or ROOT in keys]
     if not nodes and child.metadata.get("source") == "input":
         nodes = [START]

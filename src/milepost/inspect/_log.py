@@ -164,7 +164,7 @@ def _entry(
         run_id=None if run_id is None else str(run_id),
         next=tuple(task.name for task in tasks if not (is_open and task.finished)),
         tasks=tuple(tasks),
-        writes=writes_behind(db, saved, following),
+        writes=writes_that_made(db, saved, following),
         tags=tuple(tags),
     )
 
@@ -187,7 +187,7 @@ def step_at(db: Database, saved: CheckpointTuple, nodes: Iterable[str] = ()) -> 
     return Step(saved, paths, nodes)
 
 
-def writes_behind(
+def writes_that_made(
     db: Database, saved: CheckpointTuple, following: CheckpointTuple | None = None
 ) -> dict[str, list[str]]:
     """What made a checkpoint: node → the keys that it wrote."""

@@ -464,7 +464,7 @@ def test_two_that_lock_the_same_threads_in_another_order_both_come_to_an_end(uri
         return pause(self, error, connection)
 
     monkeypatch.setattr(Retries, "pause", seen)
-    monkeypatch.setattr(storing, "_FRESH", 3600.0)  # however slow this is
+    monkeypatch.setattr(storing, "_REGISTRY_INTERVAL", 3600.0)  # however slow this is
     url = f"{uri}&options=-c%20deadlock_timeout%3D100ms"
     with (
         PostgresSaver.from_conn_string(url) as one,

@@ -87,11 +87,11 @@ def test_large_writes_are_counted_until_their_step_ends():
     memory.learn("other", "", None, {})
     size = memory._size
     value = cached(1, 4000).encoded
-    memory.note_early("t", "", EarlyWrite("1", "task", "", 0, "a", value, "token"))
+    memory.add_early_write("t", "", EarlyWrite("1", "task", "", 0, "a", value, "token"))
     assert not memory.holds("other", "")
     assert list(memory._threads) == ["t"]
     assert memory._size == size + 4000
-    assert len(memory.take_early("t", "", "1", "token")) == 1
+    assert len(memory.take_early_writes("t", "", "1", "token")) == 1
     assert memory._size == size
 
 

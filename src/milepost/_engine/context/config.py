@@ -100,7 +100,7 @@ def retry_policies(
     return policies
 
 
-_TOLD = ("thread_id", "checkpoint_id", "task_id", "run_id", "assistant_id", "graph_id")
+_METADATA_KEYS = ("thread_id", "checkpoint_id", "task_id", "run_id", "assistant_id", "graph_id")
 """Keys of `configurable` that a node's metadata have, too, for tracers and streams."""
 
 
@@ -125,7 +125,7 @@ def node_config(config: RunnableConfig, position: Position, task: Task) -> Runna
         "langgraph_path": (*task.path, True) if task.called else task.path,
         "langgraph_checkpoint_ns": task.ns,
     }
-    for key in _TOLD:
+    for key in _METADATA_KEYS:
         # An inner graph has a checkpoint of its caller in its config, which says nothing of it.
         if given.get(key) and (key != "checkpoint_id" or position.parent is None):
             metadata.setdefault(key, given[key])

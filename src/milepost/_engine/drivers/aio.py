@@ -263,7 +263,7 @@ class AsyncDriver:
             woken.clear()
             steps = queue.take(setter(loop, woken))
             if not steps:
-                if queue.closed or (cancelled is not None and queue.desert()):
+                if queue.closed or (cancelled is not None and queue.abandon()):
                     break
                 try:
                     await woken.wait()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from milepost._engine.drivers.aio import AsyncDriver
 
-PATIENCE = 10.0
+EXIT_TIMEOUT = 10.0
 """Seconds that a node on an event loop has to end when it is cancelled at exit."""
 
 S = TypeVar("S", bound="Generator[Any, None, Any]")
@@ -81,13 +81,13 @@ def _end_async(stream: AsyncGenerator[Any, None], driver: AsyncDriver) -> None:
 
     async def end() -> None:
         closing = asyncio.ensure_future(stream.aclose())
-        await asyncio.wait([closing], timeout=PATIENCE)
+        await asyncio.wait([closing], timeout=EXIT_TIMEOUT)
         if closing.done():
             closing.result()
         await driver.leave()
 
     if loop.is_running():
-        asyncio.run_coroutine_threadsafe(end(), loop).result(PATIENCE)
+        asyncio.run_coroutine_threadsafe(end(), loop).result(EXIT_TIMEOUT)
     else:
         loop.run_until_complete(end())
 

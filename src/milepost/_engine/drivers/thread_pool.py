@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 Item: TypeAlias = "Ended | None"
 """A task that has ended; None only wakes the thread that waits."""
 
-_MANY = 64
+_MAX_AT_ONCE = 64
 """Tasks of one step that run at once if the config does not say."""
-_PATIENCE = 0.0005
+_WAIT_BEFORE_GROWING = 0.0005
 """Seconds that tasks wait for the threads that there are."""
 
 
@@ -44,17 +44,17 @@ class TaskThreadPool:
         self._mailbox: SimpleQueue[Item] = SimpleQueue()
         self._queue: deque[tuple[Task, TaskGenerator]] = deque()
         self._running = 0
-        self._at_once = _MANY
+        self._at_once = _MAX_AT_ONCE
         self._more_at = 0.0
         """When there will be more threads, if tasks still wait for one."""
         self._lock = threading.Lock()
 
     def start(self, tasks: Sequence[tuple[Task, TaskGenerator]], at_once: int | None) -> None:
         """Begin with the tasks of a step."""
-        self._at_once = at_once or _MANY
+        self._at_once = at_once or _MAX_AT_ONCE
         self._queue.extend(tasks)
         self._add_thread()
-        self._more_at = time.monotonic() + _PATIENCE
+        self._more_at = time.monotonic() + _WAIT_BEFORE_GROWING
 
     def dismiss(self) -> None:
         """Begin no more of them."""
@@ -87,7 +87,7 @@ class TaskThreadPool:
                     return self._mailbox.get(timeout=left)
             for _ in range(max(1, self._running)):
                 self._add_thread()
-            self._more_at = time.monotonic() + _PATIENCE
+            self._more_at = time.monotonic() + _WAIT_BEFORE_GROWING
         return self._mailbox.get()
 
     def collect(self, item: Item) -> list[Task]:

@@ -149,7 +149,7 @@ def _parent(
         for parent in (candidate, getattr(saved, "parent", None)):
             if parent is not None:
                 has: Callable[[Container[str]], bool] | None = getattr(parent, "has", None)
-                if has is None or has(view.program.deciding):
+                if has is None or has(view.program.planning_channels):
                     found: CheckpointTuple = parent
                     return found
         if saved.metadata.get("source") not in ("loop", "update"):

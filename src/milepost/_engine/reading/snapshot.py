@@ -48,7 +48,7 @@ def channels_of(program: ExecutableGraph, saved: CheckpointTuple) -> ChannelStat
     return program.open_channels(saved.checkpoint)
 
 
-def outlined(saved: CheckpointTuple, channels: Collection[str]) -> Checkpoint:
+def with_values_of(saved: CheckpointTuple, channels: Collection[str]) -> Checkpoint:
     """A checkpoint with the values of these channels; with all, if its saver leaves none out."""
     outline: Callable[[Collection[str]], Checkpoint] | None = getattr(saved, "outline", None)
     if outline is None:
@@ -62,9 +62,9 @@ def _tasks_seen(
     program: ExecutableGraph, saved: CheckpointTuple, checkpoint: Checkpoint | None = None
 ) -> list[Task]:
     """The tasks that follow a checkpoint, found without reading the state."""
-    checkpoint = checkpoint or outlined(saved, program.deciding)
+    checkpoint = checkpoint or with_values_of(saved, program.planning_channels)
     channels = program.open_channels(checkpoint)
-    with_null_writes(channels, saved, program.deciding)
+    with_null_writes(channels, saved, program.planning_channels)
     return tasks_at(program, channels, checkpoint, saved, place_of(saved.config))
 
 
@@ -103,7 +103,7 @@ def snapshot(
         metadata=_metadata(program, saved, parent),
         created_at=saved.checkpoint["ts"],
         parent_config=_parent_config_of(saved) if inner else saved.parent_config,
-        **_ahead(program, tasks, latest=latest, states=states),
+        **_next_fields(program, tasks, latest=latest, states=states),
     )
 
 
@@ -125,16 +125,16 @@ def snapshot_later(
         if field == "values":
             keys = program.stream_keys
             names = (keys,) if isinstance(keys, str) else keys
-            channels = program.open_channels(outlined(saved, names))
+            channels = program.open_channels(with_values_of(saved, names))
             with_null_writes(channels, saved, names)
             return channels.pick(keys, channels.values)
         if not seen:
-            checkpoint = outlined(saved, program.deciding)
+            checkpoint = with_values_of(saved, program.planning_channels)
             tasks = _tasks_seen(program, saved, checkpoint)
             thread_id = place_of(saved.config).thread_id
             inner = {task.id: child_config(thread_id, task) for task in tasks}
             states = {id: config for id, config in inner.items() if config is not None}
-            seen.update(_ahead(program, tasks, latest=False, states=states))
+            seen.update(_next_fields(program, tasks, latest=False, states=states))
             seen["created_at"] = checkpoint["ts"]
         return seen[field]
 
@@ -172,10 +172,10 @@ class Metadata(dict[str, Any]):
 def _metadata(
     program: ExecutableGraph, saved: CheckpointTuple, parent: CheckpointTuple | None
 ) -> Any:
-    return Metadata(saved.metadata, lambda: writes_behind(program, saved, parent))
+    return Metadata(saved.metadata, lambda: writes_that_made(program, saved, parent))
 
 
-def _ahead(
+def _next_fields(
     program: ExecutableGraph,
     tasks: Sequence[Task],
     *,
@@ -185,7 +185,7 @@ def _ahead(
     """The fields about the tasks that follow."""
     if not tasks:
         return {"next": (), "tasks": (), "interrupts": ()}
-    tasks = _as_added(program, tasks)
+    tasks = _in_shown_order(program, tasks)
     shown = tuple(_show(program, task, latest, states.get(task.id)) for task in tasks)
     return {
         "next": tuple(task.name for task in tasks if not (latest and task.finished)),
@@ -194,7 +194,7 @@ def _ahead(
     }
 
 
-def _as_added(program: ExecutableGraph, tasks: Sequence[Task]) -> Sequence[Task]:
+def _in_shown_order(program: ExecutableGraph, tasks: Sequence[Task]) -> Sequence[Task]:
     """Tasks of Sends as they were sent, then those of nodes in the order of the program's text."""
     if len(tasks) < 2:
         return tasks
@@ -266,7 +266,7 @@ def empty_snapshot(config: RunnableConfig) -> StateSnapshot:
     )
 
 
-def writes_behind(
+def writes_that_made(
     program: ExecutableGraph,
     saved: CheckpointTuple,
     parent: CheckpointTuple | None,
@@ -276,8 +276,8 @@ def writes_behind(
     if source == "input":
         taken = program.input_channel
         if isinstance(taken, str):
-            return outlined(saved, [taken])["channel_values"].get(taken)
-        values = outlined(saved, taken)["channel_values"]
+            return with_values_of(saved, [taken])["channel_values"].get(taken)
+        values = with_values_of(saved, taken)["channel_values"]
         return {name: values[name] for name in taken if name in values}
     if parent is None:
         return None
@@ -288,7 +288,7 @@ def writes_behind(
                 found.setdefault(task.name, []).append(_result(program, task))
     elif source == "update":
         by_owner: dict[str, list[tuple[str, Any]]] = {}
-        mark = outlined(saved, ())["id"] + ":"
+        mark = with_values_of(saved, ())["id"] + ":"
         for owner, channel, value in parent.pending_writes or ():
             if owner.startswith(mark):
                 by_owner.setdefault(owner, []).append((channel, value))
@@ -331,7 +331,7 @@ def _writes_of(
     metadata: CheckpointMetadata,
     made_by: Sequence[Writer],
 ) -> Any:
-    """What made the present checkpoint, as `writes_behind` finds it for a stored one."""
+    """What made the present checkpoint, as `writes_that_made` finds it for a stored one."""
     if metadata.get("source") == "input":
         return channels.pick(program.input_channel, channels.values)
     found: dict[str, list[Any]] = {}

@@ -109,9 +109,9 @@ def cannot_fail(
     """Whether all that was written is sure to be applied: nothing is combined or checked."""
     names = [name for writer in writers for name, _ in writer.writes]
     return (
-        program.plain.issuperset(names)
+        program.overwriting.issuperset(names)
         and len(set(names)) == len(names)
-        and program.plain.issuperset(channels.volatile)
+        and program.overwriting.issuperset(channels.volatile)
         and not program.waiting
         and not program.consumed
     )
@@ -122,7 +122,7 @@ def _who_wrote(name: str, writers: Sequence[Writer]) -> str:
     return f"Written by: {', '.join(repr(node) for node in nodes)}."
 
 
-def merged_writes(writers: Sequence[Writer]) -> Mapping[str, int]:
+def writes_per_channel(writers: Sequence[Writer]) -> Mapping[str, int]:
     """How many writes each channel got, for counting towards the next whole value."""
     counts: dict[str, int] = {}
     for writer in writers:

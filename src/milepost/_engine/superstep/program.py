@@ -55,7 +55,7 @@ class Writer(Protocol):
 
 
 @record(frozen=False)
-class Outside:
+class ExternalWriter:
     """A writer that is no task."""
 
     name: str
@@ -211,11 +211,11 @@ class ExecutableGraph:
     """Whether one of the nodes may call tasks."""
     untracked: frozenset[str] = field(init=False)
     """Channels of which nothing is ever stored."""
-    passing: bool = field(init=False)
+    has_volatile_keys: bool = field(init=False)
     """Whether a key of the state may lose its value in a step that does not write it."""
-    plain: frozenset[str] = field(init=False)
+    overwriting: frozenset[str] = field(init=False)
     """Channels that take any one write of a step as it is."""
-    deciding: frozenset[str] = field(init=False)
+    planning_channels: frozenset[str] = field(init=False)
     """Channels that say which tasks come next."""
     goto: Callable[[Any], Write | None]
     """Turns a target of a Command into a write; None for what is passed over."""
@@ -234,10 +234,14 @@ class ExecutableGraph:
         object.__setattr__(self, "consumed", frozenset(consumed))
         untracked = (n for n, c in self.channels.items() if isinstance(c, UntrackedValue))
         object.__setattr__(self, "untracked", frozenset(untracked))
-        object.__setattr__(self, "passing", any(self.channels[n].volatile for n in self.keys))
-        plain = (n for n, c in self.channels.items() if type(c) in (LastValue, EphemeralValue))
-        object.__setattr__(self, "plain", frozenset(plain))
-        object.__setattr__(self, "deciding", frozenset((*self.triggers, TASKS)))
+        object.__setattr__(
+            self, "has_volatile_keys", any(self.channels[n].volatile for n in self.keys)
+        )
+        overwriting = (
+            n for n, c in self.channels.items() if type(c) in (LastValue, EphemeralValue)
+        )
+        object.__setattr__(self, "overwriting", frozenset(overwriting))
+        object.__setattr__(self, "planning_channels", frozenset((*self.triggers, TASKS)))
         starts = any(node.starts_tasks for node in self.nodes.values())
         object.__setattr__(self, "starts_tasks", starts)
 

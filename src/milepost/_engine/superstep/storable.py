@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from milepost._engine.superstep.program import ExecutableGraph, Writer
 
-_MOST: Final = 1_000
+_MAX_OBJECTS: Final = 1_000
 """How many objects inside a value are looked at: enough for a test, little for a large state."""
-_RUNS: Final = 100
+_CHECKED_RUNS: Final = 100
 """How many runs of a node are looked at."""
-_STEPS: Final = 500
+_CHECKED_STEPS: Final = 500
 """How many steps of a graph are looked at."""
-_LISTS: Final = frozenset({list, tuple, set, frozenset, deque})
+_COLLECTIONS: Final = frozenset({list, tuple, set, frozenset, deque})
 _SCALARS: Final[frozenset[type]] = frozenset({str, int, float, bool, bytes, type(None)})
 
 
@@ -36,7 +36,7 @@ class StorableCheck:
     __slots__ = ("_runs", "_seen", "_warned", "steps_left")
 
     def __init__(self) -> None:
-        self.steps_left = _STEPS
+        self.steps_left = _CHECKED_STEPS
         """How many more steps are to be looked at."""
         self._runs: dict[str, int] = {}
         """How often each node has been looked at."""
@@ -44,23 +44,23 @@ class StorableCheck:
         """Node, key and type of what was looked at."""
         self._warned: set[tuple[str, type]] = set()
 
-    def look_at(self, writers: Sequence[Writer], program: ExecutableGraph) -> None:
+    def check(self, writers: Sequence[Writer], program: ExecutableGraph) -> None:
         """Warn of what these wrote to the keys of the state and could not be stored."""
         self.steps_left -= 1
         runs, seen = self._runs, self._seen
         for writer in writers:
             node = writer.name
             count = runs.get(node, 0)
-            if count == _RUNS:
+            if count == _CHECKED_RUNS:
                 continue
             runs[node] = count + 1
             for key, value in writer.writes:
                 if (node, key, type(value)) not in seen:
                     if key in program.key_places and key not in program.untracked:
-                        self._look_into(node, key, value)
+                        self._check_value(node, key, value)
                     seen.add((node, key, type(value)))
 
-    def _look_into(self, node: str, key: str, value: Any) -> None:
+    def _check_value(self, node: str, key: str, value: Any) -> None:
         for cls, reason in _refused(value):
             if (node, cls) not in self._warned:
                 warn_of(
@@ -79,16 +79,16 @@ def _refused(value: Any) -> Iterator[tuple[type, str]]:
     why_refused: Callable[[type], str | None] | None = None
     known: set[type] = set(_SCALARS)
     inside = deque([value])  # level by level: a value may contain itself
-    for _ in range(_MOST):
+    for _ in range(_MAX_OBJECTS):
         if not inside:
             return
         one = inside.popleft()
         cls = type(one)
-        if cls in _LISTS:
-            inside.extend(islice(one, _MOST))
+        if cls in _COLLECTIONS:
+            inside.extend(islice(one, _MAX_OBJECTS))
         elif cls is dict:
-            inside.extend(islice(one, _MOST))
-            inside.extend(islice(one.values(), _MOST))
+            inside.extend(islice(one, _MAX_OBJECTS))
+            inside.extend(islice(one.values(), _MAX_OBJECTS))
         elif cls not in known:
             if why_refused is None:  # most states are plain, and need no serializer to say so
                 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer

@@ -97,7 +97,7 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
                 if context.pushed:
                     writes[:0] = context.pushed
                 if node.branches:
-                    values = run.channels.preview(writes, step_ends=run.program.passing)
+                    values = run.channels.preview(writes, step_ends=run.program.has_volatile_keys)
                     writes.extend(node.edges)
                     for branch in node.branches:
                         state = branch.reader.read(run.channels, task.base[2], run.stop, values)

@@ -325,14 +325,14 @@ class Threads:
         if thread_ids is not None:
             for thread_id in thread_ids_of(thread_ids):
                 removed.add((yield from self._remove(thread_id)))
-                done = _told(progress, done)
+                done = _report_one(progress, done)
         if metadata or prefix:
             wanted = Wanted(metadata or {}, prefix=prefix)
             while True:
                 page = yield from self._page(wanted)
                 for info in page:
                     removed.add((yield from self._remove(info.thread_id)))
-                    done = _told(progress, done)
+                    done = _report_one(progress, done)
                 if len(page) < wanted.limit:
                     break
         if vacuum:
@@ -364,7 +364,7 @@ class Threads:
                     removed.add((yield from self._keep(info.thread_id, _nothing, dry_run=True)))
                 else:
                     removed.add((yield from self._remove(info.thread_id, limit)))
-                done = _told(progress, done)
+                done = _report_one(progress, done)
             if len(page) < wanted.limit:
                 return removed
             wanted = wanted._replace(after=page[-1].thread_id)
@@ -405,7 +405,7 @@ class Threads:
         self._sweeping.stop()
 
 
-def _told(progress: Progress | None, done: int) -> int:
+def _report_one(progress: Progress | None, done: int) -> int:
     """One more thread is done, of a number that is not known."""
     if progress is not None:
         progress(done + 1, None)

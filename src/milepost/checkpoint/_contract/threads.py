@@ -91,7 +91,7 @@ class Lineage(NamedTuple):
 
     parent_id: str | None
     run_id: str | None
-    leans: bool
+    needs_parent: bool
     """A delta channel has no stored value of its own here: it is rebuilt from the parent's."""
     inner: Mapping[str, str]
     """Where graphs inside it are: namespace → checkpoint."""
@@ -114,7 +114,7 @@ def with_ancestors(history: History, wanted: Collection[Node]) -> set[Node]:
         kept.add(node)
         line = history[node]
         needed = list(line.inner.items())
-        if line.leans and line.parent_id is not None:
+        if line.needs_parent and line.parent_id is not None:
             needed.append((node[0], line.parent_id))
         pending += [other for other in needed if other in history]
     return kept

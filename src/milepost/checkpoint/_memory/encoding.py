@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from milepost.checkpoint._contract.step_saver import Fence, NewCheckpoint, TaskWrites
 
-_FEW: Final = 8
+_FEW_ELEMENTS: Final = 8
 """Containers with so few elements are tried whole first: most of them are small."""
 
 
@@ -67,7 +67,7 @@ class Encoder:
     def _value(self, value: Any) -> Typed | Encoded:
         typed = self._codec.scalar(value)
         has_elements = typed is None and type(value) in (list, dict)
-        if has_elements and len(value) > _FEW:
+        if has_elements and len(value) > _FEW_ELEMENTS:
             encoded = self._codec.encode(value)
             return encoded if encoded.size >= SMALL else whole(encoded)
         if typed is None:

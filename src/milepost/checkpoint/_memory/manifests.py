@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint._contract.records import ChannelVersions, Checkpoint
     from milepost.checkpoint._delta.encode import Typed
 
-_LEVELS: Final = 64
+_MAX_LEVELS: Final = 64
 """So many manifests may build on each other before one holds everything."""
 
 packb = ormsgpack.packb
@@ -56,11 +56,11 @@ def stored(
     changed: Collection[str],
     seen: Iterable[str] | None,
 ) -> Stored:
-    """A checkpoint that differs from `base` in the versions and sights that are named."""
-    versions, sights = given["channel_versions"], given["versions_seen"]
+    """A checkpoint that differs from `base` in the named versions and entries of what was seen."""
+    versions, versions_seen = given["channel_versions"], given["versions_seen"]
     level = 0
-    if seen is None or base is None or base.level >= _LEVELS:
-        base, changed, seen = None, versions, sights
+    if seen is None or base is None or base.level >= _MAX_LEVELS:
+        base, changed, seen = None, versions, versions_seen
     else:
         level = base.level + 1
     names = [*changed]
@@ -68,7 +68,9 @@ def stored(
     if new and new.count(new[0]) == len(new):
         del new[1:]  # mostly all that a step changes gets the same version
     updated = given.get("updated_channels")
-    manifest = packb((given["v"], given["ts"], updated, names, new, {n: sights[n] for n in seen}))
+    manifest = packb(
+        (given["v"], given["ts"], updated, names, new, {n: versions_seen[n] for n in seen})
+    )
     return Stored(given["id"], parent_id, manifest, metadata, base, level)
 
 
@@ -80,9 +82,9 @@ def read(checkpoint: Stored) -> Manifest:
     versions: ChannelVersions = {}
     seen: dict[str, ChannelVersions] = {}
     for one in reversed(line):
-        v, ts, updated, names, new, sights = unpackb(one.manifest)
+        v, ts, updated, names, new, seen_changes = unpackb(one.manifest)
         versions.update(_paired(names, new))
-        seen.update(sights)
+        seen.update(seen_changes)
     return Manifest(v, ts, updated, versions, seen)
 
 

@@ -16,7 +16,7 @@ from milepost.checkpoint._memory.rows import (
     metadata_place,
     write_place,
 )
-from milepost.checkpoint._memory.value_log import Kept, read
+from milepost.checkpoint._memory.value_log import StoredValue, read
 from milepost.checkpoint.serde._rotation import NOT_ENCRYPTED, Reencrypted, rotates
 from milepost.errors import CheckpointError, SerdeError
 
@@ -90,7 +90,7 @@ class MemoryAdmin(Admin):
                 done.refused.append(Problem(thread_id, "", "threads", thread_id, str(error)))
 
     def _resealed(
-        self, kept: Kept, place: str, done: Reencrypted[Problem], table: str, *key: Any
+        self, kept: StoredValue, place: str, done: Reencrypted[Problem], table: str, *key: Any
     ) -> Typed | None:
         """The value under the newest key; None if it has that already, or does not open."""
         typed = read(kept)

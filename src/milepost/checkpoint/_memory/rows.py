@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from milepost.checkpoint._contract.records import PendingWrite, Place
 from milepost.checkpoint._delta.encode import Typed
 from milepost.checkpoint._memory.manifests import Stored, versions_used
-from milepost.checkpoint._memory.value_log import Kept
+from milepost.checkpoint._memory.value_log import StoredValue
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NULL: Typed = JsonPlusSerializer().dumps_typed(None)
 
 
-StoredWrite = tuple[str, str, Kept, str]
+StoredWrite = tuple[str, str, StoredValue, str]
 """Task id, channel, value, task path. A plain tuple: the garbage collector stops looking at it."""
 BlobKey = tuple[str, str, str, Any]
 """Thread, namespace, channel, version."""

@@ -42,8 +42,8 @@ from milepost.checkpoint._memory.rows import (
 )
 from milepost.checkpoint._memory.value_log import (
     SMALL,
-    Kept,
     Slice,
+    StoredValue,
     around,
     keep,
     part,
@@ -73,7 +73,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
     """Thread → namespace → checkpoint id → checkpoint."""
     writes: MutableMapping[tuple[str, str, str], dict[tuple[str, int], StoredWrite]]
     """Thread, namespace and checkpoint → task and place → write."""
-    blobs: MutableMapping[BlobKey, Kept]
+    blobs: MutableMapping[BlobKey, StoredValue]
     """Thread, namespace, channel and version → value."""
 
     def __init__(
@@ -348,7 +348,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
                     for _, place_of_write in self.writes.get((thread_id, ns, new_id), ()):
                         thread.status = _STATUSES.get(place_of_write, thread.status)
 
-    def _keep_value(self, place: Place, blob_key: BlobKey, value: Encoded) -> Kept:
+    def _keep_value(self, place: Place, blob_key: BlobKey, value: Encoded) -> StoredValue:
         """The stored form of a large value: what it shares with its predecessor is not repeated."""
         channel = blob_key[2]
         parent = self._stored(place)
@@ -429,11 +429,11 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         return result
 
 
-Large: TypeAlias = dict[str, tuple[Kept, Encoded]]
+Large: TypeAlias = dict[str, tuple[StoredValue, Encoded]]
 """The large values that a step has stored: channel → stored form, and where it can be cut."""
 
 
-def _placed(value: Encoded, place: tuple[Kept, Encoded] | None) -> Kept:
+def _placed(value: Encoded, place: tuple[StoredValue, Encoded] | None) -> StoredValue:
     """A write as it is stored: if it went into a large value, as a part of that."""
     return (part(*place, value) if place is not None else None) or whole(value)
 

@@ -30,7 +30,7 @@ from milepost.checkpoint._memory.rows import (
     write_place,
 )
 from milepost.checkpoint._memory.storage import MemoryStorage
-from milepost.checkpoint._memory.value_log import Kept, Slice, compacted, size_of
+from milepost.checkpoint._memory.value_log import Slice, StoredValue, compacted, size_of
 from milepost.constants import CHILDREN
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class MemoryThreads(Threads):
             if info is None:
                 return _done(None)
             checkpoints = writes = size = 0
-            values: list[Kept] = []
+            values: list[StoredValue] = []
             for ns, saved in self._saver.storage.get(thread_id, {}).items():
                 checkpoints += len(saved)
                 for key in blobs_of(thread_id, ns, saved.values()):
@@ -166,7 +166,7 @@ class MemoryThreads(Threads):
         places = metadata_place(old, stored.id), metadata_place(new, stored.id)
         return stored._replace(metadata=self._saver._codes.moved(stored.metadata, *places))
 
-    def _moved(self, kept: Kept, source: str, target: str) -> Kept:
+    def _moved(self, kept: StoredValue, source: str, target: str) -> StoredValue:
         """What is sealed for its place is sealed again; all else is shared."""
         if self._saver._codes.cuts or isinstance(kept, Slice):
             return kept
@@ -243,17 +243,17 @@ class MemoryThreads(Threads):
         versions: dict[str, manifests.LookupCache],
     ) -> Lineage:
         metadata = self._saver._metadata(place, stored)
-        leans = False
+        needs_parent = False
         for channel in metadata.get("counters_since_delta_snapshot") or ():
             version = manifests.version_in(stored, channel, versions.setdefault(channel, {}))
             if (*place[:2], channel, version) not in self._saver.blobs:
-                leans = True
+                needs_parent = True
                 break
         run_id = metadata.get("run_id")
         return Lineage(
             stored.parent_id,
             None if run_id is None else str(run_id),
-            leans,
+            needs_parent,
             manifests.seen_in(stored, CHILDREN, inner),
         )
 

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 SMALL: Final = 256
 """Values with fewer bytes are stored whole."""
-_SOME: Final = 64
+_ELEMENTS_AT_ONCE: Final = 64
 """Elements that are compared at a time."""
-_LONGEST: Final = 2**32 - 1
+_MAX_LOG: Final = 2**32 - 1
 """Spans are numbers of four bytes."""
-_SPAN: Final = 4
+_SPAN_COST: Final = 4
 """Bytes for each span there is, squared: about what a run of edits has cost in spans so far."""
 
 
@@ -85,26 +85,30 @@ class Slice:
         return (self.kind, _joined(self.head, self.log, self.spans))
 
 
-Kept: TypeAlias = Typed | Slice
+StoredValue: TypeAlias = Typed | Slice
 """A value in memory."""
 
 
-def keep(new: Encoded, base: Kept | None, *, shared: bool) -> tuple[Kept, Slice | None]:
+def keep(
+    new: Encoded, base: StoredValue | None, *, shared: bool
+) -> tuple[StoredValue, Slice | None]:
     """The stored form of the version that follows `base`.
 
     If that was stored whole and shares bytes with the new one, also the form that replaces it.
     `shared` says that a write is to be stored as a part of the version.
     """
     if not isinstance(base, Slice):
-        return _keep_after(new, base, shared)
+        return _store_after_whole(new, base, shared)
     if base.kind == new.kind and bool(base.head) == bool(new.parts.head):
-        found = _grown(base, new) or _spliced(base, new)
+        found = _appended(base, new) or _spliced(base, new)
         if found is not None:
             return found, None
     return _fresh(new, shared), None
 
 
-def _keep_after(new: Encoded, base: Typed | None, shared: bool) -> tuple[Kept, Slice | None]:
+def _store_after_whole(
+    new: Encoded, base: Typed | None, shared: bool
+) -> tuple[StoredValue, Slice | None]:
     if base is None or base[0] != new.kind or len(base[1]) < SMALL:
         return _fresh(new, shared), None
     kind, data = base
@@ -120,7 +124,7 @@ def _keep_after(new: Encoded, base: Typed | None, shared: bool) -> tuple[Kept, S
     return _applied(again, new, delta, _lengths(new)) or _fresh(new, shared), again
 
 
-def part(kept: Kept, new: Encoded, write: Encoded) -> Kept | None:
+def part(kept: StoredValue, new: Encoded, write: Encoded) -> StoredValue | None:
     """A write as a part of the version that it led to, if it is found there."""
     delta = place_in(new, write)
     if delta is None:
@@ -152,7 +156,7 @@ def around(kept: Typed, piece: Slice) -> Slice | None:
     else:
         at = data.find(_joined(b"", log, spans))
     tail = data[at + size :]
-    if at < 0 or len(log.data) + len(tail) > _LONGEST:
+    if at < 0 or len(log.data) + len(tail) > _MAX_LOG:
         return None
     _join(spans, len(log.data), len(log.data) + len(tail))
     log.data += tail
@@ -164,12 +168,12 @@ def whole(new: Encoded) -> Typed:
     return (new.kind, new.parts.join())
 
 
-def read(kept: Kept) -> Typed:
+def read(kept: StoredValue) -> Typed:
     """The value, as its serializer gave it."""
     return kept.read() if isinstance(kept, Slice) else kept
 
 
-def size_of(kept: Iterable[Kept]) -> int:
+def size_of(kept: Iterable[StoredValue]) -> int:
     """The bytes of some values, those that they share counted once."""
     logs: dict[int, Log] = {}
     wholes: dict[int, bytes] = {}
@@ -212,16 +216,16 @@ def compacted(kept: Iterable[Slice]) -> Mapping[int, Slice]:
 # -- how a version gets its spans
 
 
-def _fresh(new: Encoded, shared: bool) -> Kept:
+def _fresh(new: Encoded, shared: bool) -> StoredValue:
     parts = new.parts
-    if not parts.head or not shared or new.size > _LONGEST:
+    if not parts.head or not shared or new.size > _MAX_LOG:
         return whole(new)
     data = bytearray().join(parts.elements)
     spans = array("I", (0, len(data)))
     return Log(data).slice(new.kind, parts.head, spans, _lengths(new))
 
 
-def _grown(base: Slice, new: Encoded) -> Slice | None:
+def _appended(base: Slice, new: Encoded) -> Slice | None:
     """The usual case, without a comparison of single elements: something was added at the end."""
     log, spans, elements = base.log, base.spans, new.parts.elements
     if log.tip is not base.packed or not new.parts.head:
@@ -232,9 +236,9 @@ def _grown(base: Slice, new: Encoded) -> Slice | None:
     if len(spans) == 2:
         at, end = spans
         size = end - at
-        for first in range(0, count, _SOME):
+        for first in range(0, count, _ELEMENTS_AT_ONCE):
             # Not all at once: that would be as much memory again, and none of it at hand.
-            piece = b"".join(elements[first : min(first + _SOME, count)])
+            piece = b"".join(elements[first : min(first + _ELEMENTS_AT_ONCE, count)])
             if not log.data.startswith(piece, at):
                 return None
             at += len(piece)
@@ -300,7 +304,7 @@ def _applied(base: Slice, new: Encoded, delta: Delta, lengths: list[int]) -> Sli
     for step in delta:
         if isinstance(step, bytes):
             literals.append(step)
-            if at + len(step) > _LONGEST:
+            if at + len(step) > _MAX_LOG:
                 return None
             _join(spans, at, at + len(step))
             at += len(step)
@@ -311,7 +315,7 @@ def _applied(base: Slice, new: Encoded, delta: Delta, lengths: list[int]) -> Sli
             ends = ends or list(_ends(base))
             for span in _cut(before, ends, *step):
                 _join(spans, *span)
-    if len(spans) > 6 and _SPAN * (len(spans) // 2) ** 2 > new.size:
+    if len(spans) > 6 and _SPAN_COST * (len(spans) // 2) ** 2 > new.size:
         return None
     for literal in literals:
         log.data += literal

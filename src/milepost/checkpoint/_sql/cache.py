@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from milepost.checkpoint._delta.encode import Codec, Encoded
     from milepost.checkpoint._sql.manifest import Manifest
 
-LOST = ""
+NOT_STORED = ""
 """The owner of what could not be stored: no run may build on it."""
 
 
-class Older(NamedTuple):
+class OlderVersion(NamedTuple):
     """An older version whose elements are a prefix of a newer one: its head, and how much of the
     newer one it has."""
 
@@ -45,9 +45,9 @@ class Chain:
     """Rows that a read must fetch."""
     spent: int = 0
     """Bytes of the differences since the full row."""
-    roots: tuple[Older, ...] | None = ()
+    roots: tuple[OlderVersion, ...] | None = ()
     """The full row and the large ones after it, if each version only added to the one before."""
-    tail: tuple[Older, ...] = ()
+    tail: tuple[OlderVersion, ...] = ()
     """The small rows since then."""
     is_root: bool = True
     """Whether it is the last of the roots itself."""
@@ -118,7 +118,7 @@ class CachedManifest(CachedRow):
     """Bytes of the complete one."""
     partial: bool = False
     """Whether `manifest.inline` still has channels that are INHERITED."""
-    held: int = 0
+    memory: int = 0
     """What it takes in memory while it is cached, about."""
     written: StoredWrites | None = None
     """What runs of this process have stored at the checkpoint, as far as that is known."""
@@ -146,14 +146,14 @@ class _Graph:
     values: dict[str, list[CachedValue]] = field(default_factory=dict)
     early: list[EarlyWrite] = field(default_factory=list)
 
-    def held(self) -> int:
+    def memory(self) -> int:
         """What all of it takes in memory, about."""
-        size = sum(manifest.held for manifest in self.manifests)
-        size += sum(_held(cached) for line in self.values.values() for cached in line)
+        size = sum(manifest.memory for manifest in self.manifests)
+        size += sum(_memory_of(cached) for line in self.values.values() for cached in line)
         return size + sum(write.encoded.size for write in self.early)
 
 
-def _held(cached: CachedValue) -> int:
+def _memory_of(cached: CachedValue) -> int:
     return cached.size + _VALUE_SIZE
 
 
@@ -169,17 +169,17 @@ class _Thread(dict[str, _Graph]):
             return self[ns]
         graph = self.pop(ns, None) or _Graph()
         self[ns] = graph
-        if len(self) > _GRAPHS:
+        if len(self) > _MAX_GRAPHS:
             dropped = self.pop(next(iter(self)))
-            self.size -= dropped.held()
+            self.size -= dropped.memory()
         return graph
 
 
 _NO_GRAPHS: Mapping[str, _Graph] = {}
 """Of a thread of which nothing is cached."""
-_KEPT = 3
+_MAX_VERSIONS = 3
 """Versions of a value, and manifests, that are cached: one for each of a few branches."""
-_GRAPHS = 256
+_MAX_GRAPHS = 256
 """Graphs of one thread. A node that calls a graph makes a new one each time it runs."""
 
 # About what the objects take besides the bytes of values: seen with tracemalloc.
@@ -195,7 +195,7 @@ _SHARE_OF_COPIES = 4
 """The part of the limit that is for copies of lists, as a divisor. With them a thread takes more
 than twice as much, so that not all may have them."""
 
-_MOST_EARLY = 256
+_MAX_EARLY_WRITES = 256
 """Large writes of one graph that are cached."""
 
 
@@ -284,13 +284,13 @@ class ThreadCache:
                     for known in manifests:
                         if known.checkpoint_id == manifest.checkpoint_id:
                             manifests.remove(known)
-                            thread.size -= known.held
+                            thread.size -= known.memory
                             break
-                manifest.held = _MANIFEST_SIZE + _CHANNEL_SIZE * len(manifest.manifest.versions)
+                manifest.memory = _MANIFEST_SIZE + _CHANNEL_SIZE * len(manifest.manifest.versions)
                 manifests.append(manifest)
-                thread.size += manifest.held
-                if len(manifests) > _KEPT:
-                    thread.size -= manifests.pop(0).held
+                thread.size += manifest.memory
+                if len(manifests) > _MAX_VERSIONS:
+                    thread.size -= manifests.pop(0).memory
             for channel, cached in values.items():
                 line = graph.values.setdefault(channel, [])
                 if line and line[-1] is cached:
@@ -298,12 +298,12 @@ class ThreadCache:
                 for old in line:
                     if old.version == cached.version:
                         line.remove(old)
-                        thread.size -= _held(old)
+                        thread.size -= _memory_of(old)
                         break
                 line.append(cached)
-                thread.size += _held(cached)
-                if len(line) > _KEPT:
-                    thread.size -= _held(line.pop(0))
+                thread.size += _memory_of(cached)
+                if len(line) > _MAX_VERSIONS:
+                    thread.size -= _memory_of(line.pop(0))
             self._size += thread.size
             self._make_room()
 
@@ -312,19 +312,19 @@ class ThreadCache:
             _, dropped = self._threads.popitem(last=False)
             self._size -= dropped.size
 
-    def note_early(self, thread_id: str, ns: str, write: EarlyWrite) -> None:
+    def add_early_write(self, thread_id: str, ns: str, write: EarlyWrite) -> None:
         """Cache a large write until its step ends."""
         self.learn(thread_id, ns, None, {})
         with self._lock:
             thread = self._threads.get(thread_id)
             graph = thread.get(ns) if thread is not None else None
-            if thread is not None and graph is not None and len(graph.early) < _MOST_EARLY:
+            if thread is not None and graph is not None and len(graph.early) < _MAX_EARLY_WRITES:
                 graph.early.append(write)
                 thread.size += write.encoded.size
                 self._size += write.encoded.size
                 self._make_room()
 
-    def take_early(self, thread_id: str, ns: str, id: str, token: str) -> list[EarlyWrite]:
+    def take_early_writes(self, thread_id: str, ns: str, id: str, token: str) -> list[EarlyWrite]:
         """The large writes that a run has stored at a checkpoint."""
         with self._lock:
             thread = self._threads.get(thread_id)

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 SEVERAL_WRITES: Final = "+"
 """In the column `type`: the row holds several writes."""
-Entry: TypeAlias = "tuple[str, str, list[_Brief]]"
+Entry: TypeAlias = "tuple[str, str, list[_PackedWrite]]"
 """A task's id, path and writes. The row of a checkpoint holds a list of these."""
-_Brief: TypeAlias = "tuple[int, str, str | None, bytes]"
+_PackedWrite: TypeAlias = "tuple[int, str, str | None, bytes]"
 """Position, channel, kind as it is stored, bytes."""
 INLINE_WRITES: Final = "#"
 """In a row that a query returns: what it holds is from the row of the next checkpoint."""
@@ -39,13 +39,15 @@ INLINE_WRITES: Final = "#"
 
 def pack_several(writes: Sequence[WriteRow]) -> WriteRow:
     """Ordinary writes, none of them with a base, as one row."""
-    return WriteRow(writes[0].position, "", None, SEVERAL_WRITES, ormsgpack.packb(_brief(writes)))
+    return WriteRow(
+        writes[0].position, "", None, SEVERAL_WRITES, ormsgpack.packb(_packed_writes(writes))
+    )
 
 
 def unpack_several(data: Buffer) -> list[WriteRow]:
     """The writes that such a row holds."""
     try:
-        return _full(ormsgpack.unpackb(data))
+        return _write_rows(ormsgpack.unpackb(data))
     except (ValueError, TypeError) as error:
         raise DeserializationError(f"stored writes do not decode: {error}") from error
 
@@ -53,12 +55,12 @@ def unpack_several(data: Buffer) -> list[WriteRow]:
 def unpack_inline(data: Buffer) -> list[tuple[str, str, list[WriteRow]]]:
     """The writes that the row of a checkpoint holds, with the task's id and path."""
     try:
-        return [(id, path, _full(writes)) for id, path, writes in ormsgpack.unpackb(data)]
+        return [(id, path, _write_rows(writes)) for id, path, writes in ormsgpack.unpackb(data)]
     except (ValueError, TypeError) as error:
         raise DeserializationError(f"stored writes do not decode: {error}") from error
 
 
-def own_rows(
+def as_own_rows(
     codec: Codec, place: tuple[str, str, str], child: str, inline_writes: bytes
 ) -> list[Any]:
     """The writes in the row of `child`, as rows of the checkpoint at `place`."""
@@ -73,11 +75,11 @@ def own_rows(
     return found
 
 
-def _brief(writes: Sequence[WriteRow]) -> list[_Brief]:
+def _packed_writes(writes: Sequence[WriteRow]) -> list[_PackedWrite]:
     return [(position, channel, kind, data) for position, channel, _, kind, data in writes]
 
 
-def _full(stored: Sequence[Sequence[Any]]) -> list[WriteRow]:
+def _write_rows(stored: Sequence[Sequence[Any]]) -> list[WriteRow]:
     return [
         WriteRow(position, channel, None, kind, data) for position, channel, kind, data in stored
     ]

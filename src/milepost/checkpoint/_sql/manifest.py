@@ -31,11 +31,11 @@ OWN_ROW: Final = False
 INHERITED: Final = True
 """Until the manifest is stored: only the parent's manifest knows what the channel has."""
 
-_MOST_ROWS: Final = 256
+_MAX_CHAIN_ROWS: Final = 256
 """Rows of a chain after which a complete manifest is stored, whatever it costs."""
-_EARLY: Final = 32
+_SHORT_THREAD_STEPS: Final = 32
 """Steps of a thread whose manifests are complete."""
-_FEW: Final = 12
+_FEW_CHANNELS: Final = 12
 """Channels for which that is so."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -80,14 +80,14 @@ def changes(
     versions: Mapping[str, Any],
     seen: Mapping[str, Mapping[str, Any]],
     held: Mapping[str, Inline],
-    looked: Collection[str] | None,
+    seen_by: Collection[str] | None,
 ) -> Manifest | None:
     """What makes a manifest out of `base`; None if something was taken away.
 
     `versions` and `seen` are all that the new manifest has, `held` what it has of channels with
-    another version, and `looked` the nodes that have seen others, if that is known.
+    another version, and `seen_by` the nodes that have seen others, if that is known.
     """
-    changed, inline, sights = {}, {}, {}
+    changed, inline, seen_changes = {}, {}, {}
     gone, unseen = len(base.versions) - len(versions), len(base.seen) - len(seen)
     for name, now in held.items():
         changed[name] = versions[name]
@@ -96,15 +96,15 @@ def changes(
             inline[name] = now
         elif base.inline.get(name) != now:
             inline[name] = now
-    for node in seen if looked is None else looked:
-        sight = seen[node]
+    for node in seen if seen_by is None else seen_by:
+        seen_now = seen[node]
         before = base.seen.get(node)
         if before is None:
             unseen += 1
-            sights[node] = sight
-        elif before is not sight and before != sight:
-            sights[node] = sight
-    return None if gone or unseen else Manifest(changed, sights, inline)
+            seen_changes[node] = seen_now
+        elif before is not seen_now and before != seen_now:
+            seen_changes[node] = seen_now
+    return None if gone or unseen else Manifest(changed, seen_changes, inline)
 
 
 class ParentWrites(NamedTuple):
@@ -129,7 +129,14 @@ def pack(stamp: Sequence[Any], manifest: Manifest, writes: ParentWrites = NO_WRI
     groups: dict[Any, list[Any]] = {}
     for name, version in manifest.versions.items():
         groups.setdefault(version, [version]).append(name)
-    parts = [format, _short(time), updated, list(groups.values()), manifest.seen, manifest.inline]
+    parts = [
+        format,
+        _to_micros(time),
+        updated,
+        list(groups.values()),
+        manifest.seen,
+        manifest.inline,
+    ]
     packed = ormsgpack.packb(parts)
     return packed if writes is NO_WRITES else with_writes(packed, writes)
 
@@ -174,23 +181,23 @@ def unpack(data: Buffer) -> Unpacked:
 def stamp(unpacked: Unpacked) -> tuple[Any, str, Any]:
     """What a manifest has of its own: format, time, updated channels."""
     format, time, updated, _, versions, _, _ = unpacked
-    return format, _long(time), sorted(versions) if updated is True else updated
+    return format, _to_text(time), sorted(versions) if updated is True else updated
 
 
-_this_second = ("", 0)
+_parsed_second = ("", 0)
 """The last second that was seen, as text and in microseconds: reading it is the costly part."""
 
 
-def _short(time: str) -> str | int:
+def _to_micros(time: str) -> str | int:
     """A time in microseconds, if it can be written the same way again."""
-    global _this_second
-    second, micros = _this_second
+    global _parsed_second
+    second, micros = _parsed_second
     fraction = time[20:26]
     if time[:20] == second and time[26:] == "+00:00" and fraction.isdecimal() and time.isascii():
         return micros + int(fraction)
     short = _parsed(time)
     if isinstance(short, int):
-        _this_second = (time[:20], short // 1_000_000 * 1_000_000)
+        _parsed_second = (time[:20], short // 1_000_000 * 1_000_000)
     return short
 
 
@@ -200,48 +207,52 @@ def _parsed(time: str) -> str | int:
         micros = (moment - _EPOCH) // _MICROSECOND
     except (ValueError, TypeError):
         return time
-    return micros if _long(micros) == time else time
+    return micros if _to_text(micros) == time else time
 
 
-_last_second = (-1, "")
+_written_second = (-1, "")
 """The last second that was written out: checkpoints of a thread are often close to each other."""
 
 
-def _long(time: str | int) -> str:
-    global _last_second
+def _to_text(time: str | int) -> str:
+    global _written_second
     if isinstance(time, str):
         return time
     second, micros = divmod(time, 1_000_000)
     if not micros:  # `isoformat` leaves the fraction away
         return (_EPOCH + time * _MICROSECOND).isoformat()
-    known, text = _last_second
+    known, text = _written_second
     if known != second:
         text = (_EPOCH + second * _SECOND).isoformat()[:19]
-        _last_second = (second, text)
+        _written_second = (second, text)
     return f"{text}.{micros:06d}+00:00"
 
 
-def following(
+def next_manifest(
     base: CachedManifest, new: NewCheckpoint, held: Mapping[str, Inline], most: Bounds
 ) -> tuple[Manifest, Manifest | None]:
     """The manifest after another, and what differs, unless it is to be stored complete."""
     # What a node has seen is replaced when it runs, never changed.
     versions, seen = new.checkpoint["channel_versions"], new.checkpoint["versions_seen"]
-    if not _is_due(base, most, new.metadata.get("step")):
+    if not _is_complete_due(base, most, new.metadata.get("step")):
         found = changes(base.manifest, versions, seen, held, new.seen)
         if found is not None:
             return base.manifest.merged(found), found
     return Manifest(dict(versions), dict(seen), {**base.manifest.inline, **held}), None
 
 
-def _is_due(base: CachedManifest, most: Bounds, step: Any) -> bool:
+def _is_complete_due(base: CachedManifest, most: Bounds, step: Any) -> bool:
     """Whether the manifest of a step, which comes after `base`, should be stored complete.
 
     Most threads are short and have few channels, and a chain takes longer to read than a short
     thread's values; a complete manifest of a few channels is some hundred bytes longer.
     """
-    if len(base.manifest.versions) <= _FEW and isinstance(step, int) and step < _EARLY:
+    if (
+        len(base.manifest.versions) <= _FEW_CHANNELS
+        and isinstance(step, int)
+        and step < _SHORT_THREAD_STEPS
+    ):
         return True
     if base.rows < most.frames:
         return False
-    return base.rows >= _MOST_ROWS or base.spent >= base.size
+    return base.rows >= _MAX_CHAIN_ROWS or base.spent >= base.size

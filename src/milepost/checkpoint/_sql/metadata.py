@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from milepost.checkpoint._delta.diff import Buffer
     from milepost.checkpoint._delta.encode import Codec
 
-BRIEF: Final = "-"
+SOURCE_AND_STEP: Final = "-"
 """In the column `metadata_type`: source and step, of a root graph."""
 
-COUNTED: Final = "="
+WITH_COUNT: Final = "="
 """Before the rest in the same column: with the metadata is stored how many rows of writes the
 checkpoint has. There it is under the checksum, or the cipher, of a cell that is always there."""
 
-_USUAL: Final = 3
-_COUNT: Final = 4
+_USUAL_ENTRIES: Final = 3
+_COUNT_BYTES: Final = 4
 """Bytes of the number."""
 
 
@@ -37,11 +37,11 @@ def encoded(
 ) -> tuple[str | None, bytes]:
     """The kind as it is stored, and the bytes before they are sealed."""
     entries: Mapping[str, Any] = metadata
-    if codec.splices and len(entries) == _USUAL and entries.get("parents") == {}:
+    if codec.splices and len(entries) == _USUAL_ENTRIES and entries.get("parents") == {}:
         source, step = entries.get("source"), entries.get("step")
         if type(source) is str and type(step) is int:
             try:
-                return BRIEF, ormsgpack.packb((source, step))
+                return SOURCE_AND_STEP, ormsgpack.packb((source, step))
             except ormsgpack.MsgpackEncodeError:
                 pass  # a number or a text that msgpack does not have: the serializer explains
     try:
@@ -53,7 +53,7 @@ def encoded(
 
 def counted(kind: str | None, data: Buffer, rows: int) -> tuple[str | None, bytes]:
     """Metadata, its kind as it is stored, with the number of rows of writes."""
-    return f"{COUNTED}{kind or ''}", rows.to_bytes(_COUNT, "big") + data
+    return f"{WITH_COUNT}{kind or ''}", rows.to_bytes(_COUNT_BYTES, "big") + data
 
 
 def apart(kind: str | None, data: Buffer) -> tuple[str | None, Buffer, int]:
@@ -61,15 +61,15 @@ def apart(kind: str | None, data: Buffer) -> tuple[str | None, Buffer, int]:
     if not is_counted(kind):
         return kind, data, 0
     assert kind is not None
-    if len(data) < _COUNT:
+    if len(data) < _COUNT_BYTES:
         raise DeserializationError("stored metadata does not decode: it is too short")
-    return kind[1:] or None, data[_COUNT:], int.from_bytes(data[:_COUNT], "big")
+    return kind[1:] or None, data[_COUNT_BYTES:], int.from_bytes(data[:_COUNT_BYTES], "big")
 
 
 def is_counted(kind: str | None) -> bool:
     """Whether metadata of this kind says how many rows of writes there are."""
     # A damaged cell may be of any type; opening the cell raises.
-    return isinstance(kind, str) and kind.startswith(COUNTED)
+    return isinstance(kind, str) and kind.startswith(WITH_COUNT)
 
 
 def opened(
@@ -89,9 +89,9 @@ def decoded(
     place = ("metadata", thread_id, ns, id)
     try:
         data = codec.unseal(stored, place, (kind,))
-        if kind != BRIEF:  # nor counted
+        if kind != SOURCE_AND_STEP:  # nor counted
             kind, data, _ = apart(kind, data)
-        if kind != BRIEF:
+        if kind != SOURCE_AND_STEP:
             return cast("CheckpointMetadata", codec.decode(long_kind(kind), [data], *place))
         try:
             source, step = ormsgpack.unpackb(data)

@@ -57,7 +57,7 @@ class BlobRow:
     delta: bytes | None = None
     """The difference from that version, packed."""
     compactions: list[Compaction] = field(default_factory=list)
-    fresh: Delta | None = None
+    delta_from_previous: Delta | None = None
     """The difference from the version before it, however it is stored."""
 
 

@@ -84,7 +84,7 @@ class TracingObserver(RunObserver):
                 self._tasks = TaskSpans(telemetry, thread_id)
         context = span.get_span_context()
         if context.is_valid:
-            run.checkpoints.keep_with_checkpoints(TRACE, marks.to_text(context))
+            run.checkpoints.add_metadata(TRACE, marks.to_text(context))
         return NOTHING
 
     def run_opened(self) -> EffectGenerator[None]:

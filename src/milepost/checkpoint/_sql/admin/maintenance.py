@@ -61,7 +61,7 @@ class DatabaseAdmin(Admin):
             thread_ids: Which threads; all of them by default.
             progress: Called with `(done, total)` after each thread.
         """
-        stream = transfer.Outgoing()
+        stream = transfer.DumpStream()
         yield stream.begin()
         threads = self.programs.drive(self._threads.thread_ids(thread_ids))
         for done, thread_id in enumerate(threads, 1):
@@ -73,7 +73,7 @@ class DatabaseAdmin(Admin):
         self, thread_ids: Sequence[str] | None = None, *, progress: Progress | None = None
     ) -> AsyncIterator[str]:
         """`dump`, for use on an event loop."""
-        stream = transfer.Outgoing()
+        stream = transfer.DumpStream()
         yield stream.begin()
         threads = await self.programs.adrive(self._threads.thread_ids(thread_ids))
         for done, thread_id in enumerate(threads, 1):
@@ -98,7 +98,7 @@ class DatabaseAdmin(Admin):
             rename: New ids of threads, by their old ones.
             progress: Called with `(done, None)` after each thread.
         """
-        stream = transfer.Incoming()
+        stream = transfer.LoadStream()
         loaded = []
         for line in lines:
             found = self.programs.drive(self._load_line(stream, line, rename or {}))
@@ -116,7 +116,7 @@ class DatabaseAdmin(Admin):
         progress: Progress | None = None,
     ) -> list[str]:
         """`load`, for use on an event loop; takes what `adump` of another saver gives too."""
-        stream = transfer.Incoming()
+        stream = transfer.LoadStream()
         loaded = []
         async for line in _each(lines):
             found = await self.programs.adrive(self._load_line(stream, line, rename or {}))
@@ -132,7 +132,7 @@ class DatabaseAdmin(Admin):
         return lines
 
     def _load_line(
-        self, stream: transfer.Incoming, line: str, rename: Mapping[str, str]
+        self, stream: transfer.LoadStream, line: str, rename: Mapping[str, str]
     ) -> Program[list[str]]:
         """The thread that this line completes, if it does."""
         if (thread := stream.take(line)) is None:

@@ -54,7 +54,7 @@ def dump_thread(q: Statements, thread_id: str) -> Operation[list[str]]:
     return [*lines, json.dumps(end)]
 
 
-class Outgoing:
+class DumpStream:
     """A stream that is being written."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Outgoing:
         return json.dumps({"end": self._threads})
 
 
-class Incoming:
+class LoadStream:
     """A stream that is being read, line by line."""
 
     def __init__(self) -> None:

@@ -106,7 +106,7 @@ class _Fields:
         return self._assembler.pending_of(self._row.id, owners)
 
 
-class Whole(CheckpointTuple):
+class LoadedCheckpoint(CheckpointTuple):
     """The same, read already: an ordinary tuple, to be copied or shown."""
 
     parent: CheckpointTuple | None = None
@@ -144,12 +144,12 @@ class CheckpointAssembler:
         found: CheckpointTuple = record
         return found
 
-    def whole(self, row: CheckpointRecord) -> Whole:
+    def whole(self, row: CheckpointRecord) -> LoadedCheckpoint:
         """One of them, put together at once."""
         checkpoint = self.checkpoint(row)  # which has opened the row, with its parent's id
         parent_config = self.config(row.parent_id) if row.parent_id else None
         metadata, writes = self.metadata(row), self.pending_writes(row.id)
-        return Whole(self.config(row.id), checkpoint, metadata, parent_config, writes)
+        return LoadedCheckpoint(self.config(row.id), checkpoint, metadata, parent_config, writes)
 
     def metadata(self, row: CheckpointRecord) -> CheckpointMetadata:
         """What is known about one of them besides its values."""
@@ -222,11 +222,11 @@ class CheckpointAssembler:
         """Those of tasks whose ids begin so. Mostly there are none, and then none are unpacked."""
         rows = self._writes.get(id, ())
         self._manifests.check_writes(id, rows)
-        if any(self._may_have(row, owners) for row in rows):
-            return self.pending_writes(id, lambda write: _is_of(write, owners))
+        if any(self._may_hold(row, owners) for row in rows):
+            return self.pending_writes(id, lambda write: _belongs_to(write, owners))
         return []
 
-    def _may_have(self, row: WriteRecord, owners: str) -> bool:
+    def _may_hold(self, row: WriteRecord, owners: str) -> bool:
         """Whether there may be writes in a row of tasks whose ids begin so."""
         try:
             opened = self._opened(row)  # whether it really has others
@@ -234,7 +234,7 @@ class CheckpointAssembler:
             raise error.at(thread=self._place[0]) from None
         if row.kind == INLINE_WRITES:
             return owners.encode() in bytes(opened)
-        return _is_of(row, owners)
+        return _belongs_to(row, owners)
 
     def check_writes(self, id: str) -> None:
         """Raises BrokenChainError if some of those at a checkpoint are gone."""
@@ -291,12 +291,12 @@ class CheckpointAssembler:
         return ("write", *self._place, *task)
 
 
-def _is_of(write: WriteRecord, owners: str) -> bool:
+def _belongs_to(write: WriteRecord, owners: str) -> bool:
     """Whether the task of a write has an id that begins so."""
     return isinstance(write.task_id, str) and write.task_id.startswith(owners)
 
 
-_RANK = {"": 0, SEVERAL_WRITES: 1, INLINE_WRITES: 2}
+_PRECEDENCE = {"": 0, SEVERAL_WRITES: 1, INLINE_WRITES: 2}
 
 
 def first_of_each(writes: list[WriteRecord]) -> list[WriteRecord]:
@@ -309,8 +309,8 @@ def first_of_each(writes: list[WriteRecord]) -> list[WriteRecord]:
     first: dict[str, int] = {}
     for write in writes:
         if not _is_special(write):
-            first[write.task_id] = max(first.get(write.task_id, 0), _RANK[write.within])
-    kept = [w for w in writes if _is_special(w) or _RANK[w.within] == first[w.task_id]]
+            first[write.task_id] = max(first.get(write.task_id, 0), _PRECEDENCE[write.within])
+    kept = [w for w in writes if _is_special(w) or _PRECEDENCE[w.within] == first[w.task_id]]
     put_in_order(kept)
     return kept
 

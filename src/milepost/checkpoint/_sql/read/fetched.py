@@ -224,7 +224,7 @@ class Manifests:
         """
         row = self._rows.get(id)
         wanted = 0
-        if row is not None and row.metadata_kind != metadata_cells.BRIEF:
+        if row is not None and row.metadata_kind != metadata_cells.SOURCE_AND_STEP:
             wanted = counted_rows(self._codec, *self._place, row)
         inline = ""
         for later in self.after(id):

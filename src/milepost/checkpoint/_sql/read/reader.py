@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from milepost.checkpoint._delta.encode import Codec
     from milepost.checkpoint._sql.statements import Statements
 
-_FAR: Final = 256
+_LONGEST_CHAIN: Final = 256
 """Manifests that the first query may return: more than a chain of them ever has."""
-_NEAR: Final = 16
+_USUAL_CHAIN: Final = 16
 """More than most chains have. If some manifests are cached, those of a long chain may be."""
 _id: Final = attrgetter("id")
 _key: Final = itemgetter(0, 1)
@@ -73,7 +73,7 @@ class Reader:
             found = yield from self._found(place, 1, last=True)
             if found is None:
                 return None
-            record = without_asking(self._rest(place, found, holds=True))
+            record = without_asking(self._assembled(place, found, holds=True))
             if record is not None:
                 return record
         if place.checkpoint_id is None and self._remote and self.q.newest:
@@ -83,11 +83,11 @@ class Reader:
             if isinstance(newest, Place):
                 place = newest
             else:
-                record = without_asking(self._rest(place, newest, holds=False))
+                record = without_asking(self._assembled(place, newest, holds=False))
                 if record is not None:
                     return record
-        found = yield from self._found(place, _NEAR if holds else _FAR)
-        return None if found is None else (yield from self._rest(place, found, holds=holds))
+        found = yield from self._found(place, _USUAL_CHAIN if holds else _LONGEST_CHAIN)
+        return None if found is None else (yield from self._assembled(place, found, holds=holds))
 
     def _found(
         self, place: Place, depth: int, *, last: bool = False
@@ -113,7 +113,7 @@ class Reader:
         given = (*at, *at, *at, *at, *at, *at, *at, *at, thread_id, *at)
         return latest_at(place, (yield Query(self.q.newest, given, True)))
 
-    def _rest(
+    def _assembled(
         self, place: Place, found: FoundCheckpoint, *, holds: bool
     ) -> Operation[CheckpointTuple]:
         """A checkpoint that was found; fetches what is lacking. `holds`: what is cached of its
@@ -139,8 +139,12 @@ class Reader:
             record.parent = assembler.record(parent, found.unfetched)
         if self.codec.splices:
             if parent is not None and (found.behind or not parent.complete):
-                self._learn(thread_id, ns, manifests.of(parent.id), found.behind, resolver, epoch)
-            self._learn(thread_id, ns, manifests.of(row.id), found.large, resolver, epoch)
+                self._cache_checkpoint(
+                    thread_id, ns, manifests.of(parent.id), found.behind, resolver, epoch
+                )
+            self._cache_checkpoint(
+                thread_id, ns, manifests.of(row.id), found.large, resolver, epoch
+            )
         return record
 
     def manifest_of(self, place: Place) -> Operation[Manifest | None]:
@@ -154,7 +158,7 @@ class Reader:
         found = yield from self.manifests(place.thread_id, place.checkpoint_ns, [row])
         return found.of(row.id).manifest
 
-    def _learn(
+    def _cache_checkpoint(
         self,
         thread_id: str,
         ns: str,
@@ -275,7 +279,7 @@ class Reader:
             (json.dumps(given), *at, *at, *at, pairs, *some, *at, *at),
             last,
         )
-        found = yield from _whole(found)
+        found = yield from _with_cells(found)
         blobs, writes = [], []
         for tag, a, b, c, base, number, path, kind, data in found:
             if tag:
@@ -339,7 +343,7 @@ class Reader:
                 yield LinkedRows(self.q.blob, (thread_id, ns, *key), onward)
         # The resolver reports a missing row when a value needs that row.
         rows = list(found.values())
-        return (yield from _whole(rows)) if outside else rows
+        return (yield from _with_cells(rows)) if outside else rows
 
     def _cached_values(
         self, thread_id: str, ns: str, wanted: Iterable[tuple[str, str]], epoch: int | None
@@ -355,7 +359,7 @@ class Reader:
         return found
 
 
-def _whole(rows: list[tuple[Any, ...]]) -> Operation[list[tuple[Any, ...]]]:
+def _with_cells(rows: list[tuple[Any, ...]]) -> Operation[list[tuple[Any, ...]]]:
     """Rows of values, with the bytes of those that came with a number instead: see large.py."""
     places = [place for place, row in enumerate(rows) if type(row[-1]) is int]
     if places:

@@ -8,7 +8,7 @@ from milepost._internal import native
 from milepost.checkpoint._delta.diff import Buffer, DeltaOps, Parts, unpack
 from milepost.checkpoint._delta.encode import Codec, Encoded
 from milepost.checkpoint._delta.rope import Rope
-from milepost.checkpoint._sql.cache import CachedValue, Chain, Older
+from milepost.checkpoint._sql.cache import CachedValue, Chain, OlderVersion
 from milepost.checkpoint._sql.rows import MSGPACK, long_kind
 from milepost.checkpoint._sql.shared_list import ListVersion, follow, whole
 from milepost.errors import BrokenChainError, SerdeError
@@ -176,8 +176,8 @@ class Resolver:
 
     def _growth(self, line: Sequence[BlobRecord], spent: int) -> Chain | None:
         """The chain, if each version of it only added to the one before."""
-        roots: list[Older] = []
-        tail: list[Older] = []
+        roots: list[OlderVersion] = []
+        tail: list[OlderVersion] = []
         before: ListVersion | None = None
         for row in reversed(line):
             channel, version, _, base, level, _, _ = row
@@ -191,7 +191,7 @@ class Resolver:
                 # It builds on a small one, which must not be stored as a part of what builds on it.
                 return None
             before = rope
-            older = Older(version, rope.head, len(rope.head) + rope.size)
+            older = OlderVersion(version, rope.head, len(rope.head) + rope.size)
             (roots if base is None or level else tail).append(older)
         is_root = not tail
         (tail or roots).pop()

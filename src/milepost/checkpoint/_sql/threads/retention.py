@@ -22,7 +22,7 @@ from milepost.checkpoint._contract.threads import (
 )
 from milepost.checkpoint._sql import manifest as manifests
 from milepost.checkpoint._sql import metadata as metadata_cells
-from milepost.checkpoint._sql.inline_writes import INLINE_WRITES, own_rows
+from milepost.checkpoint._sql.inline_writes import INLINE_WRITES, as_own_rows
 from milepost.checkpoint._sql.manifest import EMPTIED, OWN_ROW
 from milepost.checkpoint._sql.read.fetched import (
     CheckpointRecord,
@@ -66,8 +66,8 @@ class Thread:
     def _lineage(self, node: Node, row: CheckpointRecord) -> Lineage:
         manifest = self.manifest(node)
         counters = self.metadata[node].get("counters_since_delta_snapshot") or ()
-        leans = any(manifest.inline.get(channel, EMPTIED) is EMPTIED for channel in counters)
-        return Lineage(row.parent_id, row.run_id, leans, manifest.seen.get(CHILDREN, {}))
+        needs_parent = any(manifest.inline.get(channel, EMPTIED) is EMPTIED for channel in counters)
+        return Lineage(row.parent_id, row.run_id, needs_parent, manifest.seen.get(CHILDREN, {}))
 
 
 class Remover:
@@ -139,7 +139,7 @@ class Remover:
         )
         if dry_run:
             return removed
-        yield from self._part_writes(thread_id, thread, kept, writes)
+        yield from self._give_own_rows(thread_id, thread, kept, writes)
         yield from self._cut_values(thread_id, used)
         yield from self._cut_manifests(thread_id, thread, kept)
         at = [(thread_id, *node) for node in doomed]
@@ -164,7 +164,7 @@ class Remover:
         }
         return Thread(records, found, metadata)
 
-    def _part_writes(
+    def _give_own_rows(
         self,
         thread_id: str,
         thread: Thread,
@@ -182,7 +182,9 @@ class Remover:
                 if (ns, id) not in kept and child in kept:
                     cleared.append((thread_id, *child))
                 elif (ns, id) in kept and child not in kept:
-                    rows += own_rows(self._reader.codec, (thread_id, ns, id), child[1], write.data)
+                    rows += as_own_rows(
+                        self._reader.codec, (thread_id, ns, id), child[1], write.data
+                    )
         yield ExecuteMany(self._q.add_write, rows)
         yield ExecuteMany(self._q.clear_inline_writes, cleared)
         counts = [

@@ -16,28 +16,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from milepost.checkpoint._delta.diff import Delta, Parts, cost, difference, pack
-from milepost.checkpoint._sql.cache import CachedValue, Chain, Older
+from milepost.checkpoint._sql.cache import CachedValue, Chain, OlderVersion
 from milepost.checkpoint._sql.rows import BlobRow, Compaction
 
 if TYPE_CHECKING:
     from milepost._db.dialect import Bounds
     from milepost.checkpoint._delta.encode import Encoded
 
-_ROWS: Final = 32
+_ROWS_BEFORE_FULL: Final = 32
 """Rows of a value that does not just grow, after which a full one may be due."""
-_MOST_ROWS: Final = 128
-_MOST_COMPACTIONS: Final = 64
+_MAX_ROWS: Final = 128
+_MAX_COMPACTIONS: Final = 64
 """Full rows that may become parts of a later one, one after the other, before one is kept."""
-_SHORT_COMPACTIONS: Final = 32
+_MAX_COMPACTIONS_OF_SHORT: Final = 32
 """Full rows of a short value that become parts of a later one: to look back is to follow them."""
-_WORTH_A_ROW: Final = 1 << 20
+_BYTES_PER_EXTRA_ROW: Final = 1 << 20
 """Bytes of a value for which there may be another row: to read them takes far longer than that. So
 what it costs to write a value in full, shared by the versions between, does not grow with it."""
-_FEW: Final = 16
+_FEW_ELEMENTS: Final = 16
 """Elements of a new list that are looked at one by one, to find where a value went."""
-_MOVED: Final = 64
+_MIN_MOVED_BYTES: Final = 64
 """Bytes that must be saved to store an emptied channel's value as a part of another's."""
-_FULL: Final = Chain()
+_FULL_ROW: Final = Chain()
 """Of a version that is stored in full."""
 
 
@@ -51,21 +51,22 @@ def blob_row(
 ) -> BlobRow:
     """How to store a version whose predecessor is `base`."""
     epoch = base.epoch if base else None
-    cached = CachedValue(token, epoch, version, encoded, _FULL, encoded.size)
+    cached = CachedValue(token, epoch, version, encoded, _FULL_ROW, encoded.size)
     row = BlobRow(channel, version, encoded, cached)
     if base is None or base.encoded.kind != encoded.kind or base.version == version:
         return row
     if not base.encoded.parts.head:
         base.cut_like(encoded.parts)
     delta = difference(base.encoded.parts, encoded.parts, base.encoded.size)
-    row.fresh = delta
+    row.delta_from_previous = delta
     row.chain = chain = base.chain
     if chain.roots is not None and _appends(base.encoded, encoded, delta):
-        _grow(row, cached, base, delta, most)
+        _append_row(row, cached, base, delta, most)
         return row
     price = cost(delta)
     if price * 4 > encoded.size * 3 or (
-        chain.rows >= _ROWS and (chain.rows >= _MOST_ROWS or chain.spent + price > encoded.size)
+        chain.rows >= _ROWS_BEFORE_FULL
+        and (chain.rows >= _MAX_ROWS or chain.spent + price > encoded.size)
     ):
         return row
     row.base, row.delta = base, pack(delta)
@@ -73,34 +74,36 @@ def blob_row(
     return row
 
 
-def _grow(row: BlobRow, cached: CachedValue, base: CachedValue, delta: Delta, most: Bounds) -> None:
+def _append_row(
+    row: BlobRow, cached: CachedValue, base: CachedValue, delta: Delta, most: Bounds
+) -> None:
     """Store a version that adds to the one before it."""
     chain, new = base.chain, row.encoded
     assert chain.roots is not None
-    before = Older(base.version, base.encoded.parts.head, base.encoded.size)
-    tail: tuple[Older, ...]
+    before = OlderVersion(base.version, base.encoded.parts.head, base.encoded.size)
+    tail: tuple[OlderVersion, ...]
     if chain.is_root:
         roots, tail = (*chain.roots, before), ()
     else:
         roots, tail = chain.roots, (*chain.tail, before)
-    is_short = new.size <= most.short and chain.compactions < _SHORT_COMPACTIONS
+    is_short = new.size <= most.short and chain.compactions < _MAX_COMPACTIONS_OF_SHORT
     if len(tail) < (most.short_rows if is_short else most.small):
         row.base, row.delta = base, pack(delta)
         cached.chain = Chain(
             chain.rows + 1, chain.spent + cost(delta), roots, tail, False, chain.compactions
         )
         return
-    if not is_short and len(roots) < most.large + new.size // _WORTH_A_ROW:
+    if not is_short and len(roots) < most.large + new.size // _BYTES_PER_EXTRA_ROW:
         root = roots[-1]
         row.base_version = root.version
-        delta = _since(root, new)
+        delta = _delta_from(root, new)
         row.base, row.delta = base, pack(delta)
         row.compactions = [_compaction(older, new) for older in tail]
         cached.chain = Chain(
             len(roots) + 1, chain.spent + cost(delta), roots, (), True, chain.compactions
         )
         return
-    kept = chain.compactions >= _MOST_COMPACTIONS
+    kept = chain.compactions >= _MAX_COMPACTIONS
     row.compactions = [_compaction(older, new) for older in (*roots[1 if kept else 0 :], *tail)]
     cached.chain = Chain(compactions=0 if kept else chain.compactions + 1)
 
@@ -117,7 +120,7 @@ def _appends(base: Encoded, new: Encoded, delta: Delta) -> bool:
     )
 
 
-def _since(root: Older, new: Encoded) -> Delta:
+def _delta_from(root: OlderVersion, new: Encoded) -> Delta:
     """The difference from a version that the new one has grown out of."""
     body = root.size - len(root.head)
     left = new.size - len(new.parts.head) - body
@@ -130,7 +133,7 @@ def _since(root: Older, new: Encoded) -> Delta:
     return list(filter(None, delta))
 
 
-def _compaction(older: Older, new: Encoded) -> Compaction:
+def _compaction(older: OlderVersion, new: Encoded) -> Compaction:
     """An older version as its own head, and as much of the new one as it had."""
     head = new.parts.head
     delta: Delta = [(0, older.size)]
@@ -139,12 +142,12 @@ def _compaction(older: Older, new: Encoded) -> Compaction:
     return Compaction(older.version, new.kind, pack(delta))
 
 
-def moved(cached: CachedValue, row: BlobRow) -> bytes | None:
+def moved_delta(cached: CachedValue, row: BlobRow) -> bytes | None:
     """The value of an emptied channel as a part of another's, if it went there.
 
     The input of a graph is stored first as such, and a step later among the values that it set.
     """
-    pieces = [(start, piece) for start, piece in _new_pieces(row) if len(piece) >= _MOVED]
+    pieces = [(start, piece) for start, piece in _new_pieces(row) if len(piece) >= _MIN_MOVED_BYTES]
     if not pieces:
         return None
     data = cached.encoded.parts.join()
@@ -164,16 +167,16 @@ def moved(cached: CachedValue, row: BlobRow) -> bytes | None:
 def _new_pieces(row: BlobRow) -> list[tuple[int, bytes]]:
     """Where in a version the bytes are that its base did not have."""
     found, at = [], 0
-    if row.fresh is None:
+    if row.delta_from_previous is None:
         parts: Parts = row.encoded.parts
         at = len(parts.head)
-        if len(parts.elements) <= _FEW:
+        if len(parts.elements) <= _FEW_ELEMENTS:
             found.append((at, b"".join(parts.elements)))
             for element in parts.elements:
                 found.append((at, element))
                 at += len(element)
         return found
-    for step in row.fresh:
+    for step in row.delta_from_previous:
         if isinstance(step, bytes):
             found.append((at, step))
             at += len(step)

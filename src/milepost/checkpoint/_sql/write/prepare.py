@@ -15,10 +15,10 @@ from milepost.checkpoint._sql import metadata as metadata_cells
 from milepost.checkpoint._sql.cache import CachedManifest, CachedValue, ThreadCache
 from milepost.checkpoint._sql.manifest import EMPTIED, INHERITED, OWN_ROW, Inline, Manifest
 from milepost.checkpoint._sql.rows import BlobRow, CheckpointRow, Compaction, Prepared
-from milepost.checkpoint._sql.write.chains import blob_row, moved
+from milepost.checkpoint._sql.write.chains import blob_row, moved_delta
 from milepost.checkpoint._sql.write.writes import (
-    compact_early,
-    note_early,
+    add_early_write,
+    compact_early_writes,
     place_inline,
     place_writes,
     task_rows,
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 INLINE: Final = 128
 """Encoded values up to this size are kept in the manifest."""
 
-_PASSING: Final = 1024
+_MAX_UNCOMPARED_INPUT: Final = 1024
 """Values up to this size are not compared with the version before in a channel that starts tasks:
 mostly the next step moves them elsewhere, where they are stored from then on."""
 
-_Once: TypeAlias = dict[int, Value]
+_EncodedOnce: TypeAlias = dict[int, Value]
 """What a step has encoded, by the identity of the object: a write is often a channel's value."""
 
 
@@ -61,7 +61,7 @@ class Preparer:
         )
         codec, new = self._codec, step.new
         prepared = Prepared(place, step.fence, step.fence.token, [], [], None, [], step.status)
-        once: _Once = {}
+        once: _EncodedOnce = {}
         # The writes come first: what cannot be encoded is then told with the node that wrote it.
         encoded: list[list[Value]] = []
         for task in step.writes:
@@ -77,9 +77,9 @@ class Preparer:
             place_writes(codec, prepared)
         if codec.splices and place.checkpoint_id is not None:
             if new is None:
-                note_early(self._cache, step, encoded)
+                add_early_write(self._cache, step, encoded)
             elif prepared.blobs:
-                compact_early(self._cache, prepared)
+                compact_early_writes(self._cache, prepared)
         return prepared
 
     def checkpoint(self, place: Place, new: NewCheckpoint) -> Prepared:
@@ -101,7 +101,9 @@ class Preparer:
 
     # -- checkpoints
 
-    def _checkpoint(self, prepared: Prepared, new: NewCheckpoint, once: _Once) -> CheckpointRow:
+    def _checkpoint(
+        self, prepared: Prepared, new: NewCheckpoint, once: _EncodedOnce
+    ) -> CheckpointRow:
         token = prepared.token
         thread_id, ns, parent_id = prepared.place
         checkpoint, metadata = new.checkpoint, new.metadata
@@ -122,7 +124,7 @@ class Preparer:
         if base is not None:
             # Asked first: a commit may complete the manifest meanwhile, and says so afterwards.
             partial = base.partial
-            manifest, changes = manifests.following(base, new, held, self._chain)
+            manifest, changes = manifests.next_manifest(base, new, held, self._chain)
         else:
             # If it is partial, it is completed from the database when it is stored.
             partial = len(held) < len(versions)
@@ -165,7 +167,7 @@ class Preparer:
         channel: str,
         version: Any,
         value: Any,
-        once: _Once,
+        once: _EncodedOnce,
         *,
         again: bool,
     ) -> Inline:
@@ -198,7 +200,7 @@ class Preparer:
             return list(encoded)
         large = in_parts(encoded)
         if self._codec.splices:
-            if large.size <= _PASSING and is_trigger(channel):
+            if large.size <= _MAX_UNCOMPARED_INPUT and is_trigger(channel):
                 base = None
             elif base is None and not again:
                 base = self._cache.latest(thread_id, ns, channel, prepared.token)
@@ -215,7 +217,7 @@ class Preparer:
         """
         thread_id, ns, _ = prepared.place
         for row in prepared.blobs:
-            if row.fresh is not None or row.cached is None:
+            if row.delta_from_previous is not None or row.cached is None:
                 continue
             had_rows = base is None or base.manifest.inline.get(row.channel) is OWN_ROW
             if had_rows and not self._cache.latest(thread_id, ns, row.channel, prepared.token):
@@ -245,13 +247,13 @@ class Preparer:
             for row in prepared.blobs:
                 if row.cached is None or is_trigger(row.channel):
                     continue
-                if (delta := moved(cached, row)) is not None:
+                if (delta := moved_delta(cached, row)) is not None:
                     row.compactions.append(Compaction(cached.version, cached.kind, delta, channel))
                     break
 
     # -- writes
 
-    def _encoded(self, place: Place, task: TaskWrites, once: _Once) -> list[Value]:
+    def _encoded(self, place: Place, task: TaskWrites, once: _EncodedOnce) -> list[Value]:
         thread_id, ns, checkpoint_id = place
         codec = self._codec
         found: list[Value] = []

@@ -22,13 +22,13 @@ from milepost.checkpoint._contract.step_saver import StoredWrites
 from milepost.checkpoint._contract.threads import parent_gone
 from milepost.checkpoint._sql import manifest as manifests
 from milepost.checkpoint._sql import metadata as metadata_cells
-from milepost.checkpoint._sql.cache import LOST, CachedManifest, CachedValue, ThreadCache
-from milepost.checkpoint._sql.inline_writes import own_rows
+from milepost.checkpoint._sql.cache import NOT_STORED, CachedManifest, CachedValue, ThreadCache
+from milepost.checkpoint._sql.inline_writes import as_own_rows
 from milepost.checkpoint._sql.manifest import EMPTIED, INHERITED, Manifest
 from milepost.checkpoint._sql.read.fetched import CheckpointRecord, without_inline_writes
 from milepost.checkpoint._sql.rows import CheckpointRow, Prepared
 from milepost.checkpoint._sql.threads.lock import lock_all
-from milepost.checkpoint._sql.write.tables import Tables, checkpoint_row, written_at
+from milepost.checkpoint._sql.write.tables import TransactionRows, checkpoint_row, stored_writes_at
 from milepost.errors import SerdeError, ThreadConflict
 
 if TYPE_CHECKING:
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.threads.registry import Registry
 
 
-_MOST_GRAPHS: Final = 256
+_MAX_GRAPHS: Final = 256
 """Graphs of a run whose rows of writes are tracked."""
-_FEW_WRITES: Final = 64
+_MAX_CACHED_WRITES: Final = 64
 """Rows of writes at a checkpoint that are cached with its manifest."""
-_FRESH: Final = 1.0
+_REGISTRY_INTERVAL: Final = 1.0
 """Seconds for which the registry need not hear of a run that goes on."""
 
 
 @record(frozen=False)
-class _Row:
+class _RegistryEntry:
     """The registry's entry for a thread, as this transaction has it."""
 
     head: str | None
@@ -69,7 +69,7 @@ class _Row:
 
 
 @record(frozen=False)
-class _Held:
+class _ClaimedThread:
     """A thread that a run has, or is about to take."""
 
     fence: Fence
@@ -98,15 +98,17 @@ class Storer:
 
     def steps(self, steps: Sequence[Prepared]) -> Operation[Outcome]:
         """For each step None, or the conflict because of which it was left out."""
-        guarded = (self._alone(steps[0]) if len(steps) == 1 else None) or self._guarded(steps)
+        guarded = (
+            self._single_insert(steps[0]) if len(steps) == 1 else None
+        ) or self._guarded_batch(steps)
         if guarded is not None and (yield guarded):
             return [None] * len(steps)
-        return (yield from self._checked(steps))
+        return (yield from self._with_lookups(steps))
 
     def settle(self, steps: Sequence[Prepared], outcome: Outcome) -> None:
         """Cache what a transaction has done, after it was committed or rolled back."""
         for step, error in zip(steps, outcome, strict=True):
-            owner = None if error is None else LOST
+            owner = None if error is None else NOT_STORED
             row = step.checkpoint
             values: dict[str, CachedValue] = {}
             for blob in step.blobs:
@@ -124,7 +126,7 @@ class Storer:
                 thread_id, ns, _ = step.place
                 if (written := step.written) is not None:
                     written.keys.update(step.added)
-                    if len(fence.written) >= _MOST_GRAPHS:
+                    if len(fence.written) >= _MAX_GRAPHS:
                         fence.written.clear()
                     fence.written[ns] = written
                     # The run that goes on from here, after an interrupt, asks for it.
@@ -132,7 +134,7 @@ class Storer:
                     if there is None:
                         there = self._cache.manifest(thread_id, ns, written.checkpoint_id, None)
                     if there is not None:
-                        there.written = written if len(written.keys) <= _FEW_WRITES else None
+                        there.written = written if len(written.keys) <= _MAX_CACHED_WRITES else None
                 fence.taken = True
                 fence.status = step.status
                 fence.thread_metadata = {}
@@ -145,7 +147,7 @@ class Storer:
 
     # -- runs that have their threads already
 
-    def _alone(self, step: Prepared) -> ConditionalInsert | None:
+    def _single_insert(self, step: Prepared) -> ConditionalInsert | None:
         """The usual step of a run that goes on: one row, which holds all that is new."""
         fence, row = step.fence, step.checkpoint
         if (
@@ -154,29 +156,29 @@ class Storer:
             or not fence.taken
             or fence.epoch is None
             or row.cached.partial
-            or not _is_parent_sure(step, row, fence.epoch)
+            or not _is_parent_stored(step, row, fence.epoch)
             or step.blobs
             or step.writes
             or step.early
             or not step.status == fence.status == "running"
-            or time.time() - fence.touched >= _FRESH
+            or time.time() - fence.touched >= _REGISTRY_INTERVAL
         ):
             return None
-        written = written_at(step)
+        written = stored_writes_at(step)
         rows = 0 if written is None else written.lost + len(written.keys)
         stored = checkpoint_row(self._codec, step, row, fence.epoch, rows)
         key = (step.place.thread_id, fence.token, fence.epoch)
         return ConditionalInsert(self._q.add_if_held, (*stored, *key))
 
-    def _guarded(self, steps: Sequence[Prepared]) -> GuardedBatch | None:
+    def _guarded_batch(self, steps: Sequence[Prepared]) -> GuardedBatch | None:
         """All steps at once, if each comes from a run that has its thread, or will find it as it
         was.
 
         Nothing has to be looked up for them, and while a run goes on, its thread's entry is only
         looked at: what a step changes there can be seen from its checkpoint.
         """
-        held: dict[str, _Held] = {}
-        tables = Tables(self._codec, self._q)
+        held: dict[str, _ClaimedThread] = {}
+        tables = TransactionRows(self._codec, self._q)
         for step in steps:
             fence, row = step.fence, step.checkpoint
             if fence is None or (row is not None and row.cached.partial):
@@ -184,26 +186,26 @@ class Storer:
             thread_id, ns, _ = step.place
             entry = held.get(thread_id)
             if entry is None:
-                epoch = fence.epoch if fence.taken else self._found_epoch(step, fence, tables)
+                epoch = fence.epoch if fence.taken else self._epoch_at_rest(step, fence, tables)
                 if epoch is None:
                     return None
                 if fence.thread_metadata and (fence.taken or fence.head is not None):
                     return None  # what is said about the thread already is to stay
-                entry = held[thread_id] = _Held(fence, epoch, fence.reached or fence.head)
+                entry = held[thread_id] = _ClaimedThread(fence, epoch, fence.reached or fence.head)
             elif entry.fence is not fence:
                 return None
             if row is not None:
-                if not _is_parent_sure(step, row, entry.epoch):
+                if not _is_parent_stored(step, row, entry.epoch):
                     return None
                 if ns == "":
                     entry.head = row.checkpoint_id
             entry.status = step.status
-            if row is None and step.writes and not tables.knows(step):
+            if row is None and step.writes and not tables.can_count(step):
                 return None
             tables.add(step, entry.epoch)
         return GuardedBatch(self._claims(held), tables.statements())
 
-    def _found_epoch(self, step: Prepared, fence: Fence, tables: Tables) -> int | None:
+    def _epoch_at_rest(self, step: Prepared, fence: Fence, tables: TransactionRows) -> int | None:
         """The epoch of the thread that a run is about to take, if the run has found it at rest.
 
         If the run begins with writes, an answer to an interrupt mostly, `tables` learns what is
@@ -228,7 +230,7 @@ class Storer:
             tables.learn(step, base.written)
         return base.epoch
 
-    def _claims(self, held: Mapping[str, _Held]) -> list[ExecuteMany]:
+    def _claims(self, held: Mapping[str, _ClaimedThread]) -> list[ExecuteMany]:
         now = time.time()
         looked_at, touched, taken, new, described, unchanged = [], [], [], [], [], []
         # In order, so that two such transactions seldom wait for each other. Across the four kinds,
@@ -237,7 +239,7 @@ class Storer:
         for thread_id, entry in sorted(held.items()):
             fence, epoch, head, status = entry.fence, entry.epoch, entry.head, entry.status
             key = (thread_id, fence.token, epoch)
-            if status == fence.status == "running" and now - fence.touched < _FRESH:
+            if status == fence.status == "running" and now - fence.touched < _REGISTRY_INTERVAL:
                 looked_at.append(key)
                 continue
             if fence.taken:
@@ -269,11 +271,11 @@ class Storer:
 
     # -- all others
 
-    def _checked(self, steps: Sequence[Prepared]) -> Operation[Outcome]:
+    def _with_lookups(self, steps: Sequence[Prepared]) -> Operation[Outcome]:
         threads = yield from self._threads({step.place.thread_id for step in steps})
         lost: dict[str, ThreadConflict] = {}
         outcome: Outcome = []
-        tables = Tables(self._codec, self._q)
+        tables = TransactionRows(self._codec, self._q)
         for step in steps:
             token = step.token
             if token is not None and token in lost:
@@ -306,7 +308,9 @@ class Storer:
             yield Batch(batch, last=True)
         return outcome
 
-    def _is_overtaken(self, step: Prepared, row: _Row, tables: Tables) -> Operation[bool]:
+    def _is_overtaken(
+        self, step: Prepared, row: _RegistryEntry, tables: TransactionRows
+    ) -> Operation[bool]:
         """Whether others have been quicker than a run that has not stored anything so far.
 
         They may have stored writes of tasks that this run has called as well: its own would be
@@ -334,17 +338,19 @@ class Storer:
                 return True
         return False
 
-    def _threads(self, ids: Collection[str]) -> Operation[dict[str, _Row]]:
+    def _threads(self, ids: Collection[str]) -> Operation[dict[str, _RegistryEntry]]:
         locked = yield from lock_all(self._q, ids)
         threads = {}
         for id, (head, token, epoch, status, new) in locked.items():
             if status == "running":
                 # Only after the lock was granted: its last owner may have gone on.
                 [(head,)] = yield Query(self._q.head, (id,))
-            threads[id] = _Row(head, token, epoch, new, "running" if new else status)
+            threads[id] = _RegistryEntry(head, token, epoch, new, "running" if new else status)
         return threads
 
-    def _step(self, step: Prepared, row: _Row, tables: Tables) -> Operation[None]:
+    def _step(
+        self, step: Prepared, row: _RegistryEntry, tables: TransactionRows
+    ) -> Operation[None]:
         checkpoint, fence = step.checkpoint, step.fence
         if checkpoint is not None:
             replaces = fence is None and not (row.new and row.status is None)
@@ -360,9 +366,9 @@ class Storer:
                 yield Batch(tables.statements())
                 tables.clear()
             if replaces:
-                yield from self._replaced(step, checkpoint, row, tables)
+                yield from self._replace(step, checkpoint, row, tables)
             if checkpoint.cached.partial:
-                yield from self._complete(step, checkpoint, base, unsure=unsure)
+                yield from self._fill_in_inherited(step, checkpoint, base, unsure=unsure)
             elif unsure:
                 yield from self._check_parent(step, checkpoint.checkpoint_id)
             # A run that has stored an update of its own thread may store an earlier id after it.
@@ -382,11 +388,13 @@ class Storer:
             row.token, fence.epoch, fence.touched = fence.token, row.epoch, time.time()
             row.metadata = {**row.metadata, **fence.thread_metadata}
         row.status = yield from self._status(step, row)
-        if checkpoint is None and step.writes and not tables.knows(step):
-            yield from self._look_at_writes(step, tables)
+        if checkpoint is None and step.writes and not tables.can_count(step):
+            yield from self._load_stored_writes(step, tables)
         tables.add(step, row.epoch)
 
-    def _check_reached(self, step: Prepared, fence: Fence, tables: Tables) -> Operation[None]:
+    def _check_reached(
+        self, step: Prepared, fence: Fence, tables: TransactionRows
+    ) -> Operation[None]:
         """Raise BrokenChainError if the checkpoint of the root graph that a run has come to is
         gone.
 
@@ -405,16 +413,16 @@ class Storer:
             id = step.checkpoint.checkpoint_id if step.checkpoint is not None else None
             raise parent_gone(thread_id, id, root)
 
-    def _look_at_writes(self, step: Prepared, tables: Tables) -> Operation[None]:
+    def _load_stored_writes(self, step: Prepared, tables: TransactionRows) -> Operation[None]:
         """Find out what is stored at a checkpoint, so that what a step adds can be counted."""
         # What is looked up may be among the rows that wait.
         yield Batch(tables.statements())
         tables.clear()
-        written = yield from self._written(step.place)
+        written = yield from self._stored_writes(step.place)
         if written is not None:
             tables.learn(step, written)
 
-    def _written(self, place: Place) -> Operation[StoredWrites | None]:
+    def _stored_writes(self, place: Place) -> Operation[StoredWrites | None]:
         """What is stored at a checkpoint; None if that is not to be told."""
         thread_id, ns, id = place
         rows = yield Query(self._q.written, place)
@@ -436,7 +444,7 @@ class Storer:
         if parent_id is not None and not (yield Query(self._q.checkpoint, step.place)):
             raise parent_gone(thread_id, id, parent_id)
 
-    def _status(self, step: Prepared, row: _Row) -> Operation[str]:
+    def _status(self, step: Prepared, row: _RegistryEntry) -> Operation[str]:
         """What the registry says of a thread after a step.
 
         A foreign runtime stores checkpoints and what their tasks write in any order: a task may
@@ -455,16 +463,18 @@ class Storer:
         tasks = yield Query(self._q.writers, (thread_id, ns, checkpoint.checkpoint_id))
         return before if tasks else step.status
 
-    def _replaced(
-        self, step: Prepared, new: CheckpointRow, thread: _Row, tables: Tables
+    def _replace(
+        self, step: Prepared, new: CheckpointRow, thread: _RegistryEntry, tables: TransactionRows
     ) -> Operation[None]:
         """A foreign runtime may put a checkpoint again: what builds on the old one is to stay."""
         thread_id, ns, _ = step.place
-        yield from self._part_writes(thread_id, ns, new.checkpoint_id)
+        yield from self._give_own_rows(thread_id, ns, new.checkpoint_id)
         found = yield Query(self._q.checkpoint, (thread_id, ns, new.checkpoint_id))
         if not found:
             return
-        written = yield from self._written(step.place._replace(checkpoint_id=new.checkpoint_id))
+        written = yield from self._stored_writes(
+            step.place._replace(checkpoint_id=new.checkpoint_id)
+        )
         if written is not None:
             tables.recount(step, new, written.lost + len(written.keys))
         rows = yield Query(self._q.children, (thread_id, ns, new.checkpoint_id))
@@ -480,7 +490,7 @@ class Storer:
         thread.epoch = new_epoch()
         yield Execute(self._q.new_epoch, (thread.head, thread.epoch, thread_id))
 
-    def _part_writes(self, thread_id: str, ns: str, id: str) -> Operation[None]:
+    def _give_own_rows(self, thread_id: str, ns: str, id: str) -> Operation[None]:
         """Give the writes in a row that is replaced, or comes to lie elsewhere, their own rows."""
         rows = yield Query(self._q.inline_writes, (thread_id, ns, id))
         for *row, inline_writes in rows:
@@ -488,12 +498,12 @@ class Storer:
             if inline_writes is not None and child.parent_id is not None and child.parent_id != id:
                 place = (thread_id, ns, child.parent_id)
                 yield ExecuteMany(
-                    self._q.add_write, own_rows(self._codec, place, child.id, inline_writes)
+                    self._q.add_write, as_own_rows(self._codec, place, child.id, inline_writes)
                 )
                 manifest = without_inline_writes(self._codec, thread_id, ns, child)
                 yield Execute(self._q.part_inline_writes, (manifest, thread_id, ns, child.id))
 
-    def _complete(
+    def _fill_in_inherited(
         self,
         step: Prepared,
         checkpoint: CheckpointRow,
@@ -524,7 +534,7 @@ class Storer:
         cached.partial = False
 
 
-def _is_parent_sure(step: Prepared, row: CheckpointRow, epoch: int) -> bool:
+def _is_parent_stored(step: Prepared, row: CheckpointRow, epoch: int) -> bool:
     """Whether a checkpoint has no parent, or one that is there if the thread is in this epoch."""
     if step.place.checkpoint_id is None:
         return True

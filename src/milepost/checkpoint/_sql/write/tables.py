@@ -22,7 +22,7 @@ _Key = tuple[str, str, str | None]
 """Thread, namespace and checkpoint: a `Place`."""
 
 
-class Tables:
+class TransactionRows:
     """The rows of one transaction."""
 
     __slots__ = (
@@ -106,17 +106,17 @@ class Tables:
                 *_, kind, _ = self.blobs[at]
                 self.blobs[at] = (*place, base_channel, base, 0, kind, data)
 
-    def knows(self, step: Prepared) -> bool:
+    def can_count(self, step: Prepared) -> bool:
         """Whether the writes of a step can be counted: what is stored beside them is known."""
-        return self._beside(step) is not None
+        return self._stored_beside(step) is not None
 
     def learn(self, step: Prepared, written: StoredWrites) -> None:
         """Keep what is stored at the checkpoint that a step starts from."""
         self._counting[step.place] = (written, set())
 
-    def _beside(self, step: Prepared) -> tuple[StoredWrites, set[tuple[str, int]]] | None:
+    def _stored_beside(self, step: Prepared) -> tuple[StoredWrites, set[tuple[str, int]]] | None:
         found = self._counting.get(step.place)
-        if found is None and (written := written_at(step)) is not None:
+        if found is None and (written := stored_writes_at(step)) is not None:
             found = self._counting[step.place] = (written, set())
         return found
 
@@ -128,7 +128,7 @@ class Tables:
             for row in (*task.ordinary, *task.special)
         }
         step.written, step.added = None, set()
-        beside = self._beside(step)
+        beside = self._stored_beside(step)
         if beside is None:
             return len(own)
         written, added = beside
@@ -225,7 +225,7 @@ class Tables:
             self.early.append((compaction.base, sealed, *key))
 
 
-def written_at(step: Prepared) -> StoredWrites | None:
+def stored_writes_at(step: Prepared) -> StoredWrites | None:
     """What the run of a step knows of the rows of writes where the step starts from."""
     if step.fence is None:
         return None

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from milepost.checkpoint._contract.step_saver import StepCommit, TaskWrites
     from milepost.checkpoint._delta.encode import Codec
 
-_EARLY: Final = 1024
+_MIN_EARLY_REFERENCE: Final = 1024
 """A write of this size that was stored before its step ended is stored again as a reference."""
-_REFERRED: Final = 96
+_MIN_REFERENCE: Final = 96
 """A write this large is cut out of the channel's new version, if it is found there."""
-_BRIEF: Final = 512
+_MAX_INLINE: Final = 512
 """Writes of a task up to this size are stored in the row of the checkpoint that they led to."""
-_MOST_GRAPHS: Final = 256
+_MAX_GRAPHS: Final = 256
 """Graphs of a run whose last checkpoint is tracked."""
 
 
@@ -60,7 +60,7 @@ def place_inline(
     if before is None and not ns and not fence.forced:
         before = fence.head
     follows = before == step.checkpoint_id
-    if len(made) >= _MOST_GRAPHS:
+    if len(made) >= _MAX_GRAPHS:
         made.clear()
     made[ns] = row.checkpoint_id
     if not (follows and step.writes):
@@ -68,12 +68,16 @@ def place_inline(
     channels = {row.channel for row in blobs} if blobs else ()
     tasks: list[Entry] = []
     for task, values in zip(step.writes, encoded, strict=True):
-        left = _BRIEF
+        left = _MAX_INLINE
         writes = []
         for position, ((channel, _), value) in enumerate(zip(task.writes, values, strict=True)):
             kind, size = value[0], value.size if isinstance(value, Encoded) else len(value[1])
             left -= size
-            if left < 0 or channel in WRITES_IDX_MAP or (size >= _REFERRED and channel in channels):
+            if (
+                left < 0
+                or channel in WRITES_IDX_MAP
+                or (size >= _MIN_REFERENCE and channel in channels)
+            ):
                 return False
             data = value.parts.join() if isinstance(value, Encoded) else value[1]
             writes.append((position, channel, None if kind == MSGPACK else kind, data))
@@ -91,8 +95,8 @@ def task_rows(task: TaskWrites, values: Sequence[Value], blobs: Sequence[BlobRow
         encoded = in_parts(value)
         at = WRITES_IDX_MAP.get(channel, position)
         base, data = None, None
-        if encoded.size >= _REFERRED and channel in rows:
-            data = _cut_out(rows[channel], encoded)
+        if encoded.size >= _MIN_REFERENCE and channel in rows:
+            data = _delta_inside(rows[channel], encoded)
             base = rows[channel].version if data is not None else None
         if data is None:
             data = encoded.parts.join()
@@ -109,16 +113,16 @@ def place_writes(codec: Codec, prepared: Prepared) -> None:
     for task in prepared.writes:
         path = task.task_path
         place = ("write", thread_id, ns, str(checkpoint_id), task.task_id)
-        if one_row and len(task.ordinary) > 1 and _may_share(task, row):
+        if one_row and len(task.ordinary) > 1 and _fits_one_row(task, row):
             task.ordinary = [pack_several(task.ordinary)]
         task.ordinary = [_sealed(codec, place, path, write) for write in task.ordinary]
         task.special = [_sealed(codec, place, path, write) for write in task.special]
 
 
-def _may_share(task: TaskRows, row: CheckpointRow | None) -> bool:
+def _fits_one_row(task: TaskRows, row: CheckpointRow | None) -> bool:
     """Not what is, or will be, a reference to a channel's version."""
     return not any(
-        write.base is not None or (len(write.data) >= _EARLY and row is None)
+        write.base is not None or (len(write.data) >= _MIN_EARLY_REFERENCE and row is None)
         for write in (*task.ordinary, *task.special)
     )
 
@@ -129,13 +133,15 @@ def _sealed(codec: Codec, place: tuple[str, ...], path: str, row: WriteRow) -> W
     return WriteRow(position, channel, base, kind, data)
 
 
-def note_early(cache: ThreadCache, step: StepCommit, encoded: Sequence[Sequence[Value]]) -> None:
+def add_early_write(
+    cache: ThreadCache, step: StepCommit, encoded: Sequence[Sequence[Value]]
+) -> None:
     """Cache the large writes of a step that goes on: they will be found in its values."""
     assert step.checkpoint_id is not None
     for task, values in zip(step.writes, encoded, strict=True):
         for position, ((channel, _), value) in enumerate(zip(task.writes, values, strict=True)):
             at = WRITES_IDX_MAP.get(channel, position)
-            if size_of(value) >= _EARLY and at >= 0:
+            if size_of(value) >= _MIN_EARLY_REFERENCE and at >= 0:
                 early = EarlyWrite(
                     step.checkpoint_id,
                     task.task_id,
@@ -145,18 +151,18 @@ def note_early(cache: ThreadCache, step: StepCommit, encoded: Sequence[Sequence[
                     in_parts(value),
                     step.fence.token,
                 )
-                cache.note_early(step.thread_id, step.checkpoint_ns, early)
+                cache.add_early_write(step.thread_id, step.checkpoint_ns, early)
 
 
-def compact_early(cache: ThreadCache, prepared: Prepared) -> None:
+def compact_early_writes(cache: ThreadCache, prepared: Prepared) -> None:
     """Store again the large writes that are found in the values of the step that has ended."""
     thread_id, ns, id = prepared.place
-    found = cache.take_early(thread_id, ns, str(id), str(prepared.token))
+    found = cache.take_early_writes(thread_id, ns, str(id), str(prepared.token))
     rows = {row.channel: row for row in prepared.blobs if row.cached is not None} if found else {}
     for early in found:
         if (row := rows.get(early.channel)) is None:
             continue
-        delta = _cut_out(row, early.encoded)
+        delta = _delta_inside(row, early.encoded)
         if delta is not None:
             prepared.early.append(
                 EarlyCompaction(
@@ -171,7 +177,7 @@ def compact_early(cache: ThreadCache, prepared: Prepared) -> None:
             )
 
 
-def _cut_out(row: BlobRow, write: Encoded) -> bytes | None:
+def _delta_inside(row: BlobRow, write: Encoded) -> bytes | None:
     """The delta that finds a write inside the version of the channel that it led to."""
     delta = place_in(row.encoded, write)
     return None if delta is None else pack(delta)
