@@ -270,7 +270,7 @@ def test_ctrl_c_during_the_last_wait_does_not_cost_what_was_shown(tmp_path, conf
 
 def test_a_task_that_outlives_its_run_stores_nothing(tmp_path, config, monkeypatch):
     go_on, refused, ran = threading.Event(), threading.Event(), []
-    is_over = ThreadWriter._is_over
+    is_over = ThreadWriter._run_ended_error
 
     def noticed(self: ThreadWriter) -> ThreadConflict:
         refused.set()
@@ -283,7 +283,7 @@ def test_a_task_that_outlives_its_run_stores_nothing(tmp_path, config, monkeypat
     def stops(_: Log) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ThreadWriter, "_is_over", noticed)
+    monkeypatch.setattr(ThreadWriter, "_run_ended_error", noticed)
     inner = StateGraph(Log).add_sequence([("waits", waits), ("after", appends("after", ran))])
     builder = StateGraph(Log).add_node("inner", inner.add_edge(START, "waits").compile())
     builder.add_node("stops", stops).add_edge(START, "inner").add_edge(START, "stops")
