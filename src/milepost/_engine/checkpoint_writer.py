@@ -15,7 +15,7 @@ from milepost._engine.superstep.plan import is_waiting
 from milepost._engine.superstep.untracked import tracked_value, tracked_writes
 from milepost._internal import log
 from milepost._internal.ids import LateId, checkpoint_id
-from milepost.checkpoint._contract.records import FORMAT_VERSION, Checkpoint, now
+from milepost.checkpoint._contract.records import FORMAT_VERSION, PLACE_KEYS, Checkpoint, now
 from milepost.checkpoint._contract.step_saver import NewCheckpoint, StepCommit
 from milepost.errors import SerdeError, SerializationError
 from milepost.types import MISSING, RunnableConfig
@@ -34,22 +34,6 @@ if TYPE_CHECKING:
     )
     from milepost.checkpoint._contract.step_saver import TaskWrites
     from milepost.checkpoint.base import BaseCheckpointSaver
-
-OF_A_TASK = frozenset(
-    {
-        "thread_id",
-        "checkpoint_id",
-        "checkpoint_ns",
-        "checkpoint_map",
-        "langgraph_step",
-        "langgraph_node",
-        "langgraph_triggers",
-        "langgraph_path",
-        "langgraph_checkpoint_ns",
-    }
-)
-"""Metadata that says where a task runs, for callbacks: it is not saved."""
-
 
 _PLAIN: frozenset[type] = frozenset({str, int, float, bool, type(None)})
 SECRET_WORDS = ("key", "token", "secret", "password", "auth", "credential")
@@ -123,11 +107,11 @@ class CheckpointWriter:
         self._given: dict[str, Any] = {
             key: value
             for key, value in (config.get("metadata") or {}).items()
-            if key not in OF_A_TASK
+            if key not in PLACE_KEYS
         }
         """What the caller wants to be saved with every checkpoint."""
         for key, value in (config.get("configurable") or {}).items():
-            if key not in OF_A_TASK and key not in self._given and _is_stored_metadata(key, value):
+            if key not in PLACE_KEYS and key not in self._given and _is_stored_metadata(key, value):
                 self._given[key] = value.replace("\0", "") if isinstance(value, str) else value
         if config.get("run_id") is not None:
             self._given["run_id"] = str(config["run_id"])

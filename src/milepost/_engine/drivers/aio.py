@@ -44,8 +44,8 @@ from milepost._engine.drivers.saver_effects import (
     ListCheckpoints,
     MethodCall,
     NextCheckpoint,
+    is_sync_only,
 )
-from milepost._engine.drivers.saver_methods import is_sync_only
 from milepost._engine.drivers.timeouts import within
 from milepost._engine.streaming.events import Event, EventStream
 from milepost._engine.superstep.task import outcome_of, raise_own_cancellation

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from milepost._engine.drivers.effects import Effect
 from milepost._internal.dataclass_tools import record
 from milepost.checkpoint._contract.overrides import takes_task_path
+from milepost.checkpoint.base import BaseCheckpointSaver
 
 if TYPE_CHECKING:
     from milepost.cache.base import BaseCache, FullKey
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
         DeltaChannelHistory,
     )
     from milepost.checkpoint._contract.step_saver import Fence, StepSaver
-    from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.types import RunnableConfig
 
     Saver = BaseCheckpointSaver[Any]
@@ -265,3 +265,24 @@ class Cursor:
 
     def __init__(self, items: Any) -> None:
         self.items = items
+
+
+# -- which forms a saver has
+
+_PUT: Final = BaseCheckpointSaver.put
+
+
+def is_sync_only(target: Any) -> bool:
+    """A saver whose async methods were left out."""
+    return isinstance(target, BaseCheckpointSaver) and not _has(target, "aput")
+
+
+def is_async_only(target: Any) -> bool:
+    """A saver whose sync methods were left out."""
+    if getattr(type(target), "put", _PUT) is not _PUT:
+        return False  # as nearly all
+    return isinstance(target, BaseCheckpointSaver) and _has(target, "aput")
+
+
+def _has(saver: BaseCheckpointSaver[Any], method: str) -> bool:
+    return getattr(type(saver), method) is not getattr(BaseCheckpointSaver, method)

@@ -37,8 +37,8 @@ from milepost._engine.drivers.saver_effects import (
     ListCheckpoints,
     MethodCall,
     NextCheckpoint,
+    is_async_only,
 )
-from milepost._engine.drivers.saver_methods import is_async_only
 from milepost._engine.drivers.thread_pool import TaskThreadPool
 from milepost._engine.streaming.events import Event, EventStream
 from milepost._engine.superstep.task import raise_own_cancellation

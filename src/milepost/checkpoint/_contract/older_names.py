@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 from milepost._internal.ids import checkpoint_id
 from milepost.checkpoint._contract.records import (
+    PLACE_KEYS,
     Checkpoint,
     CheckpointMetadata,
     now,
@@ -17,17 +18,7 @@ from milepost.types import MISSING, RunnableConfig
 LATEST_VERSION: Final = 2
 """The format that LangGraph's constant and `create_checkpoint` say: in it, Sends are among the
 writes of the parent. Runs write a newer one."""
-EXCLUDED_METADATA_KEYS: Final = {
-    "thread_id",
-    "checkpoint_id",
-    "checkpoint_ns",
-    "checkpoint_map",
-    "langgraph_step",
-    "langgraph_node",
-    "langgraph_triggers",
-    "langgraph_path",
-    "langgraph_checkpoint_ns",
-}
+EXCLUDED_METADATA_KEYS: Final = set(PLACE_KEYS)
 """Keys of a config that say where a checkpoint is, and are not stored in its metadata."""
 
 

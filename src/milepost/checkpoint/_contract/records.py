@@ -30,6 +30,21 @@ An ordinary write is stored at its position in the task's output and never repla
 stored below zero, where a later one replaces the one before.
 """
 
+PLACE_KEYS: Final = frozenset(
+    {
+        "thread_id",
+        "checkpoint_id",
+        "checkpoint_ns",
+        "checkpoint_map",
+        "langgraph_step",
+        "langgraph_node",
+        "langgraph_triggers",
+        "langgraph_path",
+        "langgraph_checkpoint_ns",
+    }
+)
+"""Keys of a config that say where a checkpoint is or a task runs: they are not its metadata."""
+
 
 class Checkpoint(TypedDict):
     """The state of one graph at the end of a super-step.
