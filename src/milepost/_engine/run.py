@@ -255,7 +255,7 @@ class GraphRun:
 
     def _step(self, tasks: Sequence[Task], at_once: int | None) -> EffectGenerator[bool]:
         """Take one super-step; False if it was interrupted."""
-        checkpoints, events, subtasks = self.checkpoints, self.events, self.subtasks
+        checkpoints, events, cache = self.checkpoints, self.events, self.resources.cache
         if not events.quiet:
             events.tasks_start(tasks)
         todo: Sequence[Task] = tasks
@@ -263,7 +263,6 @@ class GraphRun:
             todo = [task for task in tasks if not (task.finished or self.still_waits(task))]
             if not events.quiet:
                 events.tasks_recalled(tasks)
-        alone, cache = len(tasks) == 1, self.resources.cache
         unsaved: list[Task] = []
         """Tasks of which something is still to be stored."""
         if cache is not None:
@@ -272,47 +271,9 @@ class GraphRun:
             unsaved = [task for task in todo if task.finished]
             todo = [task for task in todo if not task.finished]
             for task in unsaved:
-                self._ended(task, alone=alone)
+                self._ended(task, alone=len(tasks) == 1)
         if todo:
-            if subtasks.called or subtasks.ended:
-                subtasks.begin_step()
-            wait = AWAIT
-            if (limit := self.settings.step_timeout) is not None:
-                wait = Await(monotonic() + limit)
-            apart = self.program.starts_tasks and self._stores_calls(todo)
-            programs = map(perform_observed if events.observers else perform, repeat(self), todo)
-            started = list(zip(todo, programs, strict=True))
-            ended = yield Start(started, at_once, apart or limit is not None)
-            left, has_saver = len(todo), checkpoints.thread is not None
-            waiting: list[Task] = []
-            while left or subtasks.running:
-                if not ended:
-                    ended = yield wait
-                    if not ended and limit is not None:
-                        yield from self._time_out(todo, waiting)
-                for task in ended:
-                    if task.caller is not None:
-                        subtasks.one_has_ended()
-                    else:
-                        left -= 1
-                        if task.paused and subtasks.called:
-                            # Tasks that it called may still run, and come to interrupts too.
-                            waiting.append(task)
-                            continue
-                        if not (alone and events.quiet):
-                            self._ended(task, alone=alone)
-                    if has_saver and (task.finished or is_worth_storing(task)):
-                        unsaved.append(task)
-                ended = ()
-                if unsaved and (left or subtasks.running):
-                    # A crash, or a sibling that fails, shall not cost what has ended meanwhile.
-                    # What ends last can wait for the checkpoint.
-                    yield from checkpoints.save_writes(list(map(to_store, unsaved)))
-                    unsaved = []
-            for task in waiting:
-                gather_interrupts(subtasks.called, task)
-                events.task_ended(task)
-                unsaved.append(task)
+            unsaved = yield from self._run_tasks(todo, unsaved, at_once, alone=len(tasks) == 1)
         for task in tasks:
             if not task.finished:
                 yield from self._stop_unfinished(tasks, todo, unsaved)
@@ -338,6 +299,56 @@ class GraphRun:
         elif not (events.quiet and self.has_output):
             self._show_changes(self.channels.changed)
         return True
+
+    def _run_tasks(
+        self, tasks: Sequence[Task], unsaved: list[Task], at_once: int | None, *, alone: bool
+    ) -> EffectGenerator[list[Task]]:
+        """Run tasks of a step, and those that they call, until all have ended.
+
+        Stores what some wrote while others still run. Returns the tasks of which something is
+        still to be stored; `unsaved` are those of before. `alone`: the step has one task.
+        """
+        checkpoints, events, subtasks = self.checkpoints, self.events, self.subtasks
+        if subtasks.called or subtasks.ended:
+            subtasks.begin_step()
+        wait = AWAIT
+        if (limit := self.settings.step_timeout) is not None:
+            wait = Await(monotonic() + limit)
+        apart = self.program.starts_tasks and self._stores_calls(tasks)
+        programs = map(perform_observed if events.observers else perform, repeat(self), tasks)
+        started = list(zip(tasks, programs, strict=True))
+        ended = yield Start(started, at_once, apart or limit is not None)
+        left, has_saver = len(tasks), checkpoints.thread is not None
+        waiting: list[Task] = []
+        while left or subtasks.running:
+            if not ended:
+                ended = yield wait
+                if not ended and limit is not None:
+                    yield from self._time_out(tasks, waiting)
+            for task in ended:
+                if task.caller is not None:
+                    subtasks.one_has_ended()
+                else:
+                    left -= 1
+                    if task.paused and subtasks.called:
+                        # Tasks that it called may still run, and come to interrupts too.
+                        waiting.append(task)
+                        continue
+                    if not (alone and events.quiet):
+                        self._ended(task, alone=alone)
+                if has_saver and (task.finished or is_worth_storing(task)):
+                    unsaved.append(task)
+            ended = ()
+            if unsaved and (left or subtasks.running):
+                # A crash, or a sibling that fails, shall not cost what has ended meanwhile.
+                # What ends last can wait for the checkpoint.
+                yield from checkpoints.save_writes(list(map(to_store, unsaved)))
+                unsaved = []
+        for task in waiting:
+            gather_interrupts(subtasks.called, task)
+            events.task_ended(task)
+            unsaved.append(task)
+        return unsaved
 
     def _apply(self, tasks: Sequence[Task]) -> None:
         """Apply what the tasks of a step wrote, which must be in their order."""

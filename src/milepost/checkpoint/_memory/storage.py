@@ -25,7 +25,7 @@ from milepost.checkpoint._contract.step_saver import Fence, StepCommit, StepSave
 from milepost.checkpoint._contract.thread_admin import Sweeping
 from milepost.checkpoint._contract.thread_metadata import ThreadMetadata, keys_of_thread
 from milepost.checkpoint._contract.threads import is_trigger, parent_gone
-from milepost.checkpoint._delta.encode import Encoded
+from milepost.checkpoint._delta.encode import Encoded, Typed
 from milepost.checkpoint._delta.split import as_parts
 from milepost.checkpoint._memory import manifests
 from milepost.checkpoint._memory.encoding import Encoder
@@ -268,24 +268,14 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         return any(other > id for graph, id in first.items() for other in graphs.get(graph) or ())
 
     def _store(self, step: Prepared) -> None:
+        """Store a step, unless its run has lost the thread, or the checkpoint that it builds on."""
         place, writes, blobs, stored, fence, status = step
         thread_id, ns, checkpoint_id = place
         thread = self._threads.get(thread_id)
         by_ns = self.storage.get(thread_id)
         graph = by_ns.get(ns) if by_ns is not None else None
         if fence is not None:
-            if thread is None or thread.token != fence.token:
-                head = thread.head if thread else self.head(thread_id)
-                token = thread.token if thread else None
-                fence.check(thread_id, head, token, self._is_overtaken(step))
-                if thread is not None and thread.fence is not None and not thread.fence.ended:
-                    taken = "Thread '%s': a run has taken it over from one that had not ended."
-                    log.info(log.THREADS, taken, thread_id)
-            if checkpoint_id and checkpoint_id not in (graph or ()):
-                raise parent_gone(thread_id, stored.id if stored else None, checkpoint_id)
-            root = fence.root
-            if fence.taken and ns and root and root not in (by_ns or {}).get("", ()):
-                raise parent_gone(thread_id, stored.id if stored else None, root)
+            self._check_fence(step, thread, by_ns, graph)
             described = self._described(thread_id, thread, fence.thread_metadata)
             fence.taken, fence.thread_metadata = True, {}
             if stored is not None and not ns:
@@ -298,55 +288,96 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
             thread.metadata = described
         thread.claimed = False
         thread.updated_at = time.time()
-        write_key = (thread_id, ns, checkpoint_id or "")
-        large: Large = {}
-        kept_blobs = self.blobs
-        for blob_key, blob in blobs:
-            if isinstance(blob, Encoded):
-                if blob_key in kept_blobs and read(kept_blobs[blob_key]) == whole(blob):
-                    continue  # others may be parts of it by now, as it is
-                kept = self._keep_value(place, blob_key, blob)
-                large[blob_key[2]] = (kept, blob)
-                kept_blobs[blob_key] = kept
-            else:
-                kept_blobs[blob_key] = blob
-        if writes or large:
-            rows = self.writes.get(write_key)
-            if large and rows:
-                _compact_early(rows, large)
-            if writes:
-                if rows is None:
-                    rows = self.writes[write_key] = {}
-                    if graph is None or checkpoint_id not in graph:
-                        thread.early_writes.add(write_key)
-                for at, row in writes:
-                    if at[1] < 0:
-                        if fence is None and (checkpoint_id or "") >= (thread.head or ""):
-                            thread.status = _STATUSES.get(at[1], thread.status)
-                    elif at in rows:
-                        continue
-                    task_id, channel, value, task_path = row
-                    if isinstance(value, Encoded):
-                        placed = _placed(value, large.get(channel))
-                        rows[at] = (task_id, channel, placed, task_path)
-                    else:
-                        rows[at] = row  # type: ignore[assignment]
-                if large:
-                    self._move_input(place, rows)
+        large = self._store_values(place, blobs) if blobs else {}
+        if large and (early := self.writes.get((thread_id, ns, checkpoint_id or ""))):
+            _compact_early(early, large)
+        if writes:
+            is_early = graph is None or checkpoint_id not in graph
+            rows = self._store_writes(step, thread, large, is_early=is_early)
+            if large:
+                self._move_input(place, rows)
         if stored is not None:
-            new_id = stored.id
             if by_ns is None:
                 by_ns = self.storage[thread_id] = {}
             if graph is None:
                 graph = by_ns[ns] = {}
-            graph[new_id] = stored
+            graph[stored.id] = stored
             # A run that has stored an update of its own thread may store an earlier id after it.
-            if ns == "" and (thread.head is None or new_id > thread.head):
-                thread.head = new_id
+            if ns == "" and (thread.head is None or stored.id > thread.head):
+                thread.head = stored.id
                 thread.status = status
                 if fence is None:  # its tasks may have asked something before it came
-                    for _, place_of_write in self.writes.get((thread_id, ns, new_id), ()):
-                        thread.status = _STATUSES.get(place_of_write, thread.status)
+                    for _, position in self.writes.get((thread_id, ns, stored.id), ()):
+                        thread.status = _STATUSES.get(position, thread.status)
+
+    def _check_fence(
+        self,
+        step: Prepared,
+        thread: Thread | None,
+        by_ns: Mapping[str, Mapping[str, Stored]] | None,
+        graph: Mapping[str, Stored] | None,
+    ) -> None:
+        """Raise ThreadConflict if the run of a step has lost the thread, and BrokenChainError if
+        what the step builds on is gone."""
+        thread_id, ns, parent_id = step.place
+        fence, stored = step.fence, step.stored
+        assert fence is not None
+        if thread is None or thread.token != fence.token:
+            head = thread.head if thread else self.head(thread_id)
+            token = thread.token if thread else None
+            fence.check(thread_id, head, token, self._is_overtaken(step))
+            if thread is not None and thread.fence is not None and not thread.fence.ended:
+                taken = "Thread '%s': a run has taken it over from one that had not ended."
+                log.info(log.THREADS, taken, thread_id)
+        if parent_id and parent_id not in (graph or ()):
+            raise parent_gone(thread_id, stored.id if stored else None, parent_id)
+        root = fence.root
+        if fence.taken and ns and root and root not in (by_ns or {}).get("", ()):
+            raise parent_gone(thread_id, stored.id if stored else None, root)
+
+    def _store_values(
+        self, place: Place, blobs: Sequence[tuple[BlobKey, Typed | Encoded]]
+    ) -> Large:
+        """Store the new versions of channels; those that are large are returned."""
+        large: Large = {}
+        stored = self.blobs
+        for key, blob in blobs:
+            if not isinstance(blob, Encoded):
+                stored[key] = blob
+            elif key not in stored or read(stored[key]) != whole(blob):
+                # One that is there stays as it is: others may be parts of it by now.
+                stored[key] = kept = self._keep_value(place, key, blob)
+                large[key[2]] = (kept, blob)
+        return large
+
+    def _store_writes(
+        self, step: Prepared, thread: Thread, large: Large, *, is_early: bool
+    ) -> dict[tuple[str, int], StoredWrite]:
+        """Store the writes of a step, and return all at its checkpoint.
+
+        `is_early`: the checkpoint is not there yet. The first write at a place stays, but a
+        special one, below zero, takes the place of the one before, and says how the thread is.
+        """
+        thread_id, ns, checkpoint_id = step.place
+        key = (thread_id, ns, checkpoint_id or "")
+        rows = self.writes.get(key)
+        if rows is None:
+            rows = self.writes[key] = {}
+            if is_early:
+                thread.early_writes.add(key)
+        for at, row in step.writes:
+            if at[1] < 0:
+                if step.fence is None and (checkpoint_id or "") >= (thread.head or ""):
+                    thread.status = _STATUSES.get(at[1], thread.status)
+            elif at in rows:
+                continue
+            task_id, channel, value, task_path = row
+            if isinstance(value, Encoded):
+                placed = _placed(value, large.get(channel))
+                rows[at] = (task_id, channel, placed, task_path)
+            else:
+                rows[at] = row  # type: ignore[assignment]
+        return rows
 
     def _keep_value(self, place: Place, blob_key: BlobKey, value: Encoded) -> StoredValue:
         """The stored form of a large value: what it shares with its predecessor is not repeated."""
