@@ -6,7 +6,6 @@ their results. A driver runs a whole operation in one transaction, in sync or in
     yielded            sent back
     Query              the rows, as a list of tuples
     LinkedRows         None; its `onward` was shown each row
-    ReadCells          the bytes in some cells, as a list
     Queries            a list with the rows of each query
     Execute            the number of rows that were changed
     ExecuteMany        None; the statement has run once for each set of parameters
@@ -51,17 +50,6 @@ class LinkedRows(NamedTuple):
     """For the first row."""
     onward: Callable[[tuple[Any, ...]], tuple[Any, ...] | None]
     """Those for the row after one, or None."""
-
-
-class ReadCells(NamedTuple):
-    """Cells of one column, each by the number of its row: only where a database has such numbers.
-
-    The bytes are copied once, not twice as by a query.
-    """
-
-    table: str
-    column: str
-    numbers: Sequence[int]
 
 
 class Queries(NamedTuple):
@@ -123,15 +111,7 @@ class ConditionalInsert(NamedTuple):
 
 
 Statement: TypeAlias = (
-    Query
-    | LinkedRows
-    | ReadCells
-    | Queries
-    | Execute
-    | ExecuteMany
-    | Batch
-    | GuardedBatch
-    | ConditionalInsert
+    Query | LinkedRows | Queries | Execute | ExecuteMany | Batch | GuardedBatch | ConditionalInsert
 )
 R = TypeVar("R")
 Operation: TypeAlias = Generator[Statement, Any, R]

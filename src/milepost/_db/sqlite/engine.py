@@ -298,7 +298,7 @@ class SqliteEngine:
 
     def _open_session(self) -> Session:
         with explained():
-            session = self._session = Session(self._cursor(), is_own=self._is_own)
+            session = self._session = Session(self._cursor())
         return session
 
 

@@ -277,15 +277,14 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         if fence is not None:
             self._check_fence(step, thread, by_ns, graph)
             described = self._described(thread_id, thread, fence.thread_metadata)
-            fence.taken, fence.thread_metadata = True, {}
-            if stored is not None and not ns:
-                fence.reached = stored.id
         if thread is None:
             thread = self._threads[thread_id] = Thread(self.head(thread_id))
         if fence is not None:
-            thread.token, thread.fence = fence.token, fence
+            thread.token, thread.fence, thread.metadata = fence.token, fence, described
+            fence.taken, fence.thread_metadata = True, {}
             fence.status = thread.status = status
-            thread.metadata = described
+            if stored is not None and not ns:
+                fence.reached = stored.id
         thread.claimed = False
         thread.updated_at = time.time()
         large = self._store_values(place, blobs) if blobs else {}

@@ -4,8 +4,8 @@ The rows of `checkpoint_blobs` lie in the order of their key, and to search amon
 every row that it compares with whole. With rows of a megabyte that takes longer than all the rest,
 in a thread as well as in a file with many. So there a large value is in `checkpoint_large`, and
 the column has its number. All that reads or adds values does so through `checkpoint_values`, which
-looks as if they were where they belong; what changes or deletes rows need not. Of the largest, a
-reader gets the number from `checkpoint_held`, and then the bytes: a query would copy them twice.
+looks as if they were where they belong; what changes or deletes rows need not. `checkpoint_held` is
+a view that earlier readers use, which fetched the largest values by their numbers.
 
 PostgreSQL moves what is large out of its tables by itself.
 """
@@ -21,10 +21,7 @@ _LARGE: Final = 750
 """Bytes. With them a row, key and all, still fits into its page."""
 
 _LARGEST: Final = 128 * 1024
-"""Bytes from which memory is taken from the system, and given back, for each copy."""
-DATA: Final = ("checkpoint_large", "data")
-"""The table and the column."""
-
+"""Bytes from which `checkpoint_held` gives the number instead of the value."""
 _KEY = "thread_id = {0}.thread_id AND checkpoint_ns = {0}.checkpoint_ns"
 _ROW = f"{_KEY} AND channel = {{0}}.channel AND version = {{0}}.version"
 _NEW, _OLD = _ROW.format("new"), _ROW.format("old")
