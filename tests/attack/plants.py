@@ -231,10 +231,10 @@ def busy_pool_is_lost() -> None:
 def memory_takes_any_name() -> None:
     """The memory saver took names that no database can hold."""
     from milepost.checkpoint._contract import thread_admin
-    from milepost.checkpoint._contract.names import Names
+    from milepost.checkpoint._contract.names import NameChecker
     from milepost.checkpoint._memory import saver, storage
 
-    class Taking(Names):
+    class Taking(NameChecker):
         def step(self, step: Any) -> None:
             pass
 
@@ -244,7 +244,7 @@ def memory_takes_any_name() -> None:
         def writes(self, place: Any, task: Any) -> None:
             pass
 
-    storage.Names = Taking  # type: ignore[misc]
+    storage.NameChecker = Taking  # type: ignore[misc]
     storage.check_name = saver.check_name = lambda what, name: name  # type: ignore[attr-defined]
     saver.check_place = lambda place: place  # type: ignore[attr-defined]
     thread_admin.thread_id_of = str

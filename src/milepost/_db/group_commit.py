@@ -30,7 +30,7 @@ MOST = 256
 """Steps in one transaction."""
 
 
-class Storer(Protocol[Stored]):
+class GroupStorer(Protocol[Stored]):
     """Knows how steps are stored."""
 
     def steps(self, steps: Sequence[Stored], /) -> Operation[Outcome]:
@@ -55,7 +55,7 @@ class Waiting(Generic[Step]):
 class Committer(Generic[Step]):
     """The queue in front of one database."""
 
-    def __init__(self, storer: Storer[Step]) -> None:
+    def __init__(self, storer: GroupStorer[Step]) -> None:
         self._storer = storer
         self._queue: deque[Waiting[Step]] = deque()
         self._turn = threading.Lock()

@@ -65,7 +65,7 @@ def check_place(place: Place) -> Place:
     return place
 
 
-class Names:
+class NameChecker:
     """The names of what is stored, checked the same way for every saver.
 
     Those that come up in every step are checked once.

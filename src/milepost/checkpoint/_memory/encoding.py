@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint._contract.records import WRITES_IDX_MAP, Place
 from milepost.checkpoint._delta.encode import Codec, Encoded, Typed, in_parts
-from milepost.checkpoint._memory.manifests import Stored, stored
+from milepost.checkpoint._memory.manifests import StoredCheckpoint, stored
 from milepost.checkpoint._memory.rows import (
     NULL,
     Blobs,
@@ -49,7 +49,7 @@ class Encoder:
         place: Place,
         tasks: Sequence[TaskWrites],
         new: NewCheckpoint | None,
-        base: Stored | None,
+        base: StoredCheckpoint | None,
         fence: Fence | None,
         status: str | None,
     ) -> Prepared:
@@ -114,7 +114,9 @@ class Encoder:
             raise error.at(thread=thread_id, channel=channel) from None
         return rows
 
-    def _checkpoint(self, place: Place, new: NewCheckpoint, base: Stored | None) -> Stored:
+    def _checkpoint(
+        self, place: Place, new: NewCheckpoint, base: StoredCheckpoint | None
+    ) -> StoredCheckpoint:
         given = new.checkpoint
         if self.cuts:
             metadata = self.serde.dumps_typed(new.metadata)

@@ -25,14 +25,14 @@ packb = ormsgpack.packb
 unpackb = ormsgpack.unpackb
 
 
-class Stored(NamedTuple):
+class StoredCheckpoint(NamedTuple):
     """One checkpoint."""
 
     id: str
     parent_id: str | None
     manifest: bytes
     metadata: Typed
-    base: Stored | None
+    base: StoredCheckpoint | None
     """The checkpoint that the manifest builds on; None if the manifest holds everything."""
     level: int
     """How many there are below it."""
@@ -52,10 +52,10 @@ def stored(
     given: Checkpoint,
     parent_id: str | None,
     metadata: Typed,
-    base: Stored | None,
+    base: StoredCheckpoint | None,
     changed: Collection[str],
     seen: Iterable[str] | None,
-) -> Stored:
+) -> StoredCheckpoint:
     """A checkpoint that differs from `base` in the named versions and entries of what was seen."""
     versions, versions_seen = given["channel_versions"], given["versions_seen"]
     level = 0
@@ -71,10 +71,10 @@ def stored(
     manifest = packb(
         (given["v"], given["ts"], updated, names, new, {n: versions_seen[n] for n in seen})
     )
-    return Stored(given["id"], parent_id, manifest, metadata, base, level)
+    return StoredCheckpoint(given["id"], parent_id, manifest, metadata, base, level)
 
 
-def read(checkpoint: Stored) -> Manifest:
+def read(checkpoint: StoredCheckpoint) -> Manifest:
     """The whole manifest of a checkpoint."""
     line = [checkpoint]
     while (below := line[-1].base) is not None:
@@ -96,7 +96,7 @@ LookupCache: TypeAlias = dict[int, Any]
 """What was looked up for other checkpoints, by their identity: each manifest is opened once."""
 
 
-def version_in(checkpoint: Stored, channel: str, cache: LookupCache | None = None) -> Any:
+def version_in(checkpoint: StoredCheckpoint, channel: str, cache: LookupCache | None = None) -> Any:
     """The version that a channel has in a checkpoint; None if it has none."""
 
     def named(manifest: bytes) -> Any:
@@ -108,7 +108,7 @@ def version_in(checkpoint: Stored, channel: str, cache: LookupCache | None = Non
     return _nearest(checkpoint, named, {} if cache is None else cache)
 
 
-def seen_in(checkpoint: Stored, node: str, cache: LookupCache) -> ChannelVersions:
+def seen_in(checkpoint: StoredCheckpoint, node: str, cache: LookupCache) -> ChannelVersions:
     """What a node has seen as of a checkpoint."""
 
     def sight(manifest: bytes) -> Any:
@@ -117,11 +117,11 @@ def seen_in(checkpoint: Stored, node: str, cache: LookupCache) -> ChannelVersion
     return _nearest(checkpoint, sight, cache) or {}
 
 
-def _nearest(checkpoint: Stored, find: Callable[[bytes], Any], cache: LookupCache) -> Any:
+def _nearest(checkpoint: StoredCheckpoint, find: Callable[[bytes], Any], cache: LookupCache) -> Any:
     """What is found in a manifest, or in the nearest one below it that has it; None if none has."""
     found = None
-    line: list[Stored] = []
-    at: Stored | None = checkpoint
+    line: list[StoredCheckpoint] = []
+    at: StoredCheckpoint | None = checkpoint
     while at is not None and found is None:
         if id(at) in cache:
             found = cache[id(at)]
@@ -134,13 +134,13 @@ def _nearest(checkpoint: Stored, find: Callable[[bytes], Any], cache: LookupCach
     return found
 
 
-def versions_named(checkpoint: Stored) -> Iterator[tuple[str, Any]]:
+def versions_named(checkpoint: StoredCheckpoint) -> Iterator[tuple[str, Any]]:
     """The channels and versions that a manifest itself names."""
     _, _, _, names, versions, _ = unpackb(checkpoint.manifest)
     return _paired(names, versions)
 
 
-def versions_used(checkpoints: Iterable[Stored]) -> set[tuple[str, Any]]:
+def versions_used(checkpoints: Iterable[StoredCheckpoint]) -> set[tuple[str, Any]]:
     """The channels and versions of some checkpoints, those that they build on included."""
     given = {id(one): one for one in checkpoints}
     used: set[tuple[str, Any]] = set()
@@ -152,7 +152,7 @@ def versions_used(checkpoints: Iterable[Stored]) -> set[tuple[str, Any]]:
     return used
 
 
-def first(checkpoint: Stored) -> Stored:
+def first(checkpoint: StoredCheckpoint) -> StoredCheckpoint:
     """The same checkpoint as the first of its line: no other is before it, or below."""
     checkpoint = checkpoint._replace(parent_id=None)
     if checkpoint.base is None:

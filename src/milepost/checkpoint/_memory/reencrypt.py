@@ -10,7 +10,7 @@ from milepost.checkpoint._contract.records import Place
 from milepost.checkpoint._contract.threads import Problem
 from milepost.checkpoint._delta.encode import Typed
 from milepost.checkpoint._memory.rows import (
-    Thread,
+    RegistryEntry,
     blob_place,
     blobs_of,
     metadata_place,
@@ -78,7 +78,9 @@ class MemoryAdmin(Admin):
                 if new is not None:
                     rows[at] = (row[0], row[1], new, row[3])
 
-    def _reseal_entry(self, thread_id: str, thread: Thread, done: Reencrypted[Problem]) -> None:
+    def _reseal_entry(
+        self, thread_id: str, thread: RegistryEntry, done: Reencrypted[Problem]
+    ) -> None:
         current = self._saver._thread_metadata.is_current(thread.metadata)
         done.current += current is True
         if current is False:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost.checkpoint._contract.records import PendingWrite, Place
 from milepost.checkpoint._delta.encode import Typed
-from milepost.checkpoint._memory.manifests import Stored, versions_used
+from milepost.checkpoint._memory.manifests import StoredCheckpoint, versions_used
 from milepost.checkpoint._memory.value_log import StoredValue
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 
@@ -30,7 +30,7 @@ Blobs = list[tuple[BlobKey, "Typed | Encoded"]]
 Pending = list[PendingWrite]  # named, since `list` is a method of the saver
 
 
-class Thread:
+class RegistryEntry:
     """The registry's entry for a thread: its head, the run that owns it, its status."""
 
     __slots__ = (
@@ -60,9 +60,9 @@ class Thread:
         self.claimed = False
         """Whether there is nothing of it but the claim of a run."""
 
-    def copy(self) -> Thread:
+    def copy(self) -> RegistryEntry:
         """The same entry without an owner."""
-        twin = Thread(self.head)
+        twin = RegistryEntry(self.head)
         twin.early_writes, twin.status = set(self.early_writes), self.status
         twin.created_at, twin.updated_at = self.created_at, self.updated_at
         twin.metadata, twin.claimed = dict(self.metadata), self.claimed
@@ -75,13 +75,13 @@ class Prepared(NamedTuple):
     place: Place
     writes: Rows
     blobs: Sequence[tuple[BlobKey, Typed | Encoded]]
-    stored: Stored | None
+    stored: StoredCheckpoint | None
     fence: Fence | None
     status: str | None
     """What the registry says of the thread afterwards; None if the runtime does not tell."""
 
 
-def blobs_of(thread_id: str, ns: str, checkpoints: Iterable[Stored]) -> set[BlobKey]:
+def blobs_of(thread_id: str, ns: str, checkpoints: Iterable[StoredCheckpoint]) -> set[BlobKey]:
     """Where the values of some checkpoints are."""
     return {(thread_id, ns, *used) for used in versions_used(checkpoints)}
 

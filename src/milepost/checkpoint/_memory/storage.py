@@ -13,7 +13,7 @@ from typing import Any, Self, TypeAlias
 
 from milepost._internal import fork_guard, log
 from milepost._internal.fork_guard import ProcessBound
-from milepost.checkpoint._contract.names import Names, check_name
+from milepost.checkpoint._contract.names import NameChecker, check_name
 from milepost.checkpoint._contract.records import (
     WRITES_IDX_MAP,
     Checkpoint,
@@ -29,13 +29,13 @@ from milepost.checkpoint._delta.encode import Encoded, Typed
 from milepost.checkpoint._delta.split import as_parts
 from milepost.checkpoint._memory import manifests
 from milepost.checkpoint._memory.encoding import Encoder
-from milepost.checkpoint._memory.manifests import Stored, version_in
+from milepost.checkpoint._memory.manifests import StoredCheckpoint, version_in
 from milepost.checkpoint._memory.rows import (
     BlobKey,
     Pending,
     Prepared,
+    RegistryEntry,
     StoredWrite,
-    Thread,
     blob_place,
     metadata_place,
     write_place,
@@ -69,7 +69,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
     instant = True
     steadfast = True
 
-    storage: MutableMapping[str, dict[str, dict[str, Stored]]]
+    storage: MutableMapping[str, dict[str, dict[str, StoredCheckpoint]]]
     """Thread → namespace → checkpoint id → checkpoint."""
     writes: MutableMapping[tuple[str, str, str], dict[tuple[str, int], StoredWrite]]
     """Thread, namespace and checkpoint → task and place → write."""
@@ -91,13 +91,13 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         self.storage = factory(dict)
         self.writes = factory(dict)
         self.blobs = factory(bytes)
-        self._threads: dict[str, Thread] = {}
+        self._threads: dict[str, RegistryEntry] = {}
         self._sweeping = Sweeping()
         self._lock = fork_guard.held_at_fork(threading.RLock())
         self._opened = ExitStack()
         self._encoder = Encoder(self.serde)
-        self._names = Names()
-        self._latest: dict[str, Stored] = {}
+        self._names = NameChecker()
+        self._latest: dict[str, StoredCheckpoint] = {}
         """The last checkpoint that was prepared of a thread, stored or not."""
 
     def with_serde(self, serde: SerializerProtocol) -> Self:
@@ -118,7 +118,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         twin._sweeping = Sweeping()
         twin._lock = fork_guard.held_at_fork(threading.RLock())
         twin._opened = ExitStack()
-        twin._names = Names()
+        twin._names = NameChecker()
         return twin
 
     def __enter__(self) -> Self:
@@ -187,7 +187,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         with self._lock:
             thread = self._threads.get(thread_id)
             if thread is None:
-                thread = Thread(self.head(thread_id))
+                thread = RegistryEntry(self.head(thread_id))
                 thread.claimed = thread.head is None
             before = "" if thread.claimed else self._status_of(thread_id, thread)
             holder = thread.fence
@@ -216,7 +216,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
     async def arelease(self, thread_id: str, fence: Fence, status: str) -> None:
         self.release(thread_id, fence, status)
 
-    def _status_of(self, thread_id: str, thread: Thread) -> str:
+    def _status_of(self, thread_id: str, thread: RegistryEntry) -> str:
         """The status of a thread. If no run has told: whether something waits at its head."""
         if thread.status is not None:
             return thread.status
@@ -227,7 +227,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         return "idle"
 
     def _described(
-        self, thread_id: str, thread: Thread | None, more: Mapping[str, Any]
+        self, thread_id: str, thread: RegistryEntry | None, more: Mapping[str, Any]
     ) -> dict[str, Any]:
         """The stored form of what is said about a thread, with more of it."""
         known = thread.metadata if thread is not None else {}
@@ -242,7 +242,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
             encoder = self._encoder = Encoder(self.serde)
         return encoder
 
-    def _stored(self, place: Place) -> Stored | None:
+    def _stored(self, place: Place) -> StoredCheckpoint | None:
         thread_id, ns, checkpoint_id = place
         graphs = self.storage.get(thread_id)
         graph = graphs.get(ns) if graphs is not None else None
@@ -278,7 +278,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
             self._check_fence(step, thread, by_ns, graph)
             described = self._described(thread_id, thread, fence.thread_metadata)
         if thread is None:
-            thread = self._threads[thread_id] = Thread(self.head(thread_id))
+            thread = self._threads[thread_id] = RegistryEntry(self.head(thread_id))
         if fence is not None:
             thread.token, thread.fence, thread.metadata = fence.token, fence, described
             fence.taken, fence.thread_metadata = True, {}
@@ -312,9 +312,9 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
     def _check_fence(
         self,
         step: Prepared,
-        thread: Thread | None,
-        by_ns: Mapping[str, Mapping[str, Stored]] | None,
-        graph: Mapping[str, Stored] | None,
+        thread: RegistryEntry | None,
+        by_ns: Mapping[str, Mapping[str, StoredCheckpoint]] | None,
+        graph: Mapping[str, StoredCheckpoint] | None,
     ) -> None:
         """Raise ThreadConflict if the run of a step has lost the thread, and BrokenChainError if
         what the step builds on is gone."""
@@ -350,7 +350,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         return large
 
     def _store_writes(
-        self, step: Prepared, thread: Thread, large: Large, *, is_early: bool
+        self, step: Prepared, thread: RegistryEntry, large: Large, *, is_early: bool
     ) -> dict[tuple[str, int], StoredWrite]:
         """Store the writes of a step, and return all at its checkpoint.
 
@@ -406,7 +406,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
 
     # -- reading
 
-    def _read(self, place: Place, stored: Stored) -> CheckpointTuple:
+    def _read(self, place: Place, stored: StoredCheckpoint) -> CheckpointTuple:
         thread_id, ns, checkpoint_id = place
         assert checkpoint_id is not None
         codes = self._codes
@@ -437,7 +437,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
             self._read_writes(place),
         )
 
-    def _metadata(self, place: Place, stored: Stored) -> CheckpointMetadata:
+    def _metadata(self, place: Place, stored: StoredCheckpoint) -> CheckpointMetadata:
         metadata: CheckpointMetadata
         metadata = self._codes.value(stored.metadata, metadata_place(place, stored.id))
         return metadata

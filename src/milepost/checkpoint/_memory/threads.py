@@ -22,8 +22,8 @@ from milepost.checkpoint._contract.threads import (
 )
 from milepost.checkpoint._memory import manifests
 from milepost.checkpoint._memory.rows import (
+    RegistryEntry,
     StoredWrite,
-    Thread,
     blob_place,
     blobs_of,
     metadata_place,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from milepost._db.engine import Program
-    from milepost.checkpoint._memory.manifests import Stored
+    from milepost.checkpoint._memory.manifests import StoredCheckpoint
 
 R = TypeVar("R")
 
@@ -89,7 +89,7 @@ class MemoryThreads(Threads):
             if self._entry(thread_id) is None:
                 raise no_such_thread(thread_id)
             if thread_id not in self._saver._threads:
-                self._saver._threads[thread_id] = Thread(self._saver.head(thread_id))
+                self._saver._threads[thread_id] = RegistryEntry(self._saver.head(thread_id))
             self._saver._threads[thread_id].metadata = json.loads(text)
         return _done(None)
 
@@ -98,7 +98,9 @@ class MemoryThreads(Threads):
         with self._saver._lock:
             thread = self._saver._threads.get(thread_id)
             if thread is None:
-                thread = self._saver._threads[thread_id] = Thread(self._saver.head(thread_id))
+                thread = self._saver._threads[thread_id] = RegistryEntry(
+                    self._saver.head(thread_id)
+                )
             thread.claimed = False
             thread.metadata = self._saver._described(thread_id, thread, metadata)
             info = self._entry(thread_id)
@@ -110,7 +112,7 @@ class MemoryThreads(Threads):
         if thread is None:
             if thread_id not in self._saver.storage:
                 return None
-            thread = Thread(self._saver.head(thread_id))
+            thread = RegistryEntry(self._saver.head(thread_id))
         return ThreadInfo(
             thread_id,
             self._saver._status_of(thread_id, thread),
@@ -144,7 +146,7 @@ class MemoryThreads(Threads):
                     graphs.setdefault(ns, {})[id] = self._moved_checkpoint(stored, old, new)
             original = self._saver._threads.get(source)
             if target in self._saver.storage or original is not None:
-                thread = self._saver._threads[target] = Thread(self._saver.head(source))
+                thread = self._saver._threads[target] = RegistryEntry(self._saver.head(source))
                 if original is not None:
                     status = self._saver._status_of(source, original)
                     # No run works on the copy.
@@ -160,7 +162,9 @@ class MemoryThreads(Threads):
         places = write_place(old, *at), write_place(new, *at)
         return (task_id, channel, self._moved(kept, *places), path)
 
-    def _moved_checkpoint(self, stored: Stored, old: Place, new: Place) -> Stored:
+    def _moved_checkpoint(
+        self, stored: StoredCheckpoint, old: Place, new: Place
+    ) -> StoredCheckpoint:
         if self._saver._codes.cuts:
             return stored
         places = metadata_place(old, stored.id), metadata_place(new, stored.id)
@@ -238,7 +242,7 @@ class MemoryThreads(Threads):
     def _lineage(
         self,
         place: Place,
-        stored: Stored,
+        stored: StoredCheckpoint,
         inner: manifests.LookupCache,
         versions: dict[str, manifests.LookupCache],
     ) -> Lineage:
@@ -274,11 +278,11 @@ class MemoryThreads(Threads):
             self._remove(thread_id)
             return
         head = max(graphs.get("", {}), default=None)
-        self._saver._threads.setdefault(thread_id, Thread(head)).head = head
+        self._saver._threads.setdefault(thread_id, RegistryEntry(head)).head = head
         for ns, saved in graphs.items():
             self._compact(thread_id, ns, saved)
 
-    def _compact(self, thread_id: str, ns: str, saved: Mapping[str, Stored]) -> None:
+    def _compact(self, thread_id: str, ns: str, saved: Mapping[str, StoredCheckpoint]) -> None:
         blobs = {
             key: kept
             for key in blobs_of(thread_id, ns, saved.values())

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost.checkpoint._contract.records import CheckpointTuple, PendingWrite, Place
-from milepost.checkpoint._sql.admin.verify import Graph, graphs
+from milepost.checkpoint._sql.admin.verify import GraphRows, graphs
 from milepost.checkpoint._sql.inline_writes import INLINE_WRITES
 from milepost.checkpoint._sql.read.assembler import first_of_each
 from milepost.checkpoint._sql.read.fetched import (
@@ -47,7 +47,7 @@ def thread(reader: Reader, thread_id: str) -> Operation[list[Salvaged]]:
     return sorted(found, key=lambda one: one.saved.checkpoint["id"], reverse=True)
 
 
-def _salvaged(graph: Graph, row: CheckpointRecord) -> Salvaged:
+def _salvaged(graph: GraphRows, row: CheckpointRecord) -> Salvaged:
     lost: dict[str, str] = {}
 
     def attempt(what: str, read: Callable[[], Any], *, otherwise: Any = None) -> Any:

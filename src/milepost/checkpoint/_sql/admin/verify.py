@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.read.reader import Reader
 
 
-class Graph:
+class GraphRows:
     """All rows of one graph of a thread."""
 
     def __init__(
@@ -55,13 +55,13 @@ class Graph:
         )
 
 
-def graphs(reader: Reader, thread_id: str) -> Operation[list[Graph]]:
+def graphs(reader: Reader, thread_id: str) -> Operation[list[GraphRows]]:
     """A thread as it is stored, graph by graph."""
     checkpoints = yield Query(reader.q.checkpoints_of, (thread_id,))
     blobs = yield Query(reader.q.blobs_of, (thread_id,))
     writes = yield Query(reader.q.all_writes_of, (thread_id, thread_id))
     return [
-        Graph(
+        GraphRows(
             reader,
             thread_id,
             ns,
@@ -107,7 +107,7 @@ def thread(reader: Reader, thread_id: str) -> Operation[list[Problem]]:
 class _Check:
     """Looks at one graph of a thread."""
 
-    def __init__(self, graph: Graph, problems: list[Problem], *, may_be_early: bool) -> None:
+    def __init__(self, graph: GraphRows, problems: list[Problem], *, may_be_early: bool) -> None:
         self._graph = graph
         self._may_be_early = may_be_early
         self._problems = problems

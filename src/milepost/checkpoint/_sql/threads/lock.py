@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.statements import Statements
 
 
-class Entry(NamedTuple):
+class LockedThread(NamedTuple):
     """What the registry says of a thread that is locked."""
 
     head: str | None
@@ -32,27 +32,27 @@ class Entry(NamedTuple):
     """Whether there was none: it was added as a lock."""
 
 
-def lock(q: Statements, thread_id: str) -> Operation[Entry]:
+def lock(q: Statements, thread_id: str) -> Operation[LockedThread]:
     """Keep all others from changing a thread, or beginning it, until the transaction ends."""
     entries = yield from lock_all(q, [thread_id])
     return entries[thread_id]
 
 
-def lock_all(q: Statements, thread_ids: Collection[str]) -> Operation[dict[str, Entry]]:
+def lock_all(q: Statements, thread_ids: Collection[str]) -> Operation[dict[str, LockedThread]]:
     """The same for several threads."""
     # In order, so that two such transactions seldom wait for each other.
     missing = sorted(thread_ids)
-    entries: dict[str, Entry] = {}
+    entries: dict[str, LockedThread] = {}
     while missing:
         answers = yield Queries([Query(q.lock_thread, (id,)) for id in missing])
         for id, rows in zip(missing, answers, strict=True):
             if rows:
-                entries[id] = Entry(*rows[0])
+                entries[id] = LockedThread(*rows[0])
         for id in [id for id in missing if id not in entries]:
             epoch, now = new_epoch(), time.time()
             added = yield Execute(q.new_thread, (id, None, None, epoch, "idle", now, now))
             if added:
-                entries[id] = Entry(None, None, epoch, "idle", new=True)
+                entries[id] = LockedThread(None, None, epoch, "idle", new=True)
         # Others have added what could be neither locked nor added.
         missing = [id for id in missing if id not in entries]
     return entries

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 @record
-class Thread:
+class ThreadRows:
     """All checkpoints of a thread, oldest first."""
 
     rows: Mapping[Node, CheckpointRecord]
@@ -151,7 +151,7 @@ class Remover:
         yield Execute(self._q.new_epoch, (head, new_epoch(), thread_id))
         return removed
 
-    def _load(self, thread_id: str) -> Operation[Thread]:
+    def _load(self, thread_id: str) -> Operation[ThreadRows]:
         rows = yield Query(self._q.checkpoints_of, (thread_id,))
         records = {(row[0], row[1]): CheckpointRecord(*row[1:]) for row in rows}
         found: dict[str, Manifests] = {}
@@ -162,12 +162,12 @@ class Remover:
             node: metadata_of(self._reader.codec, thread_id, node[0], row)
             for node, row in records.items()
         }
-        return Thread(records, found, metadata)
+        return ThreadRows(records, found, metadata)
 
     def _give_own_rows(
         self,
         thread_id: str,
-        thread: Thread,
+        thread: ThreadRows,
         kept: Collection[Node],
         writes: Mapping[Node, Sequence[WriteRecord]],
     ) -> Operation[None]:
@@ -224,7 +224,7 @@ class Remover:
             yield ExecuteMany(self._q.cut_blob, rows)
 
     def _cut_manifests(
-        self, thread_id: str, thread: Thread, kept: Collection[Node]
+        self, thread_id: str, thread: ThreadRows, kept: Collection[Node]
     ) -> Operation[None]:
         """The oldest that are kept become the first of their line."""
         rows = []
@@ -309,7 +309,7 @@ class SqlThreads(Threads):
 
 
 def _keys(
-    thread: Thread,
+    thread: ThreadRows,
     kept: Collection[Node],
     writes: Mapping[Node, Sequence[WriteRecord]],
     moved: Sequence[Any],
@@ -332,7 +332,7 @@ def _keys(
 
 
 def _used(
-    thread: Thread, kept: Collection[Node], writes: Mapping[Node, Sequence[WriteRecord]]
+    thread: ThreadRows, kept: Collection[Node], writes: Mapping[Node, Sequence[WriteRecord]]
 ) -> set[tuple[str, str, str]]:
     used = set()
     for node in kept:

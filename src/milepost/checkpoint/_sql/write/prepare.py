@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost._internal import log
-from milepost.checkpoint._contract.names import Names
+from milepost.checkpoint._contract.names import NameChecker
 from milepost.checkpoint._contract.records import WRITES_IDX_MAP, Place
 from milepost.checkpoint._contract.threads import is_trigger, status_left
 from milepost.checkpoint._delta.encode import Codec, Encoded, Value, in_parts
@@ -51,7 +51,7 @@ class Preparer:
         self._codec = codec
         self._cache = cache
         self._chain = chain
-        self._names = Names()
+        self._names = NameChecker()
 
     def step(self, step: StepCommit) -> Prepared:
         """The rows of a step of one of our own runs."""
