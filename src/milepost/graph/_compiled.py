@@ -168,44 +168,9 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         return self.program.channels
 
     @property
-    def input_channels(self) -> str | list[str]:
-        """Where the input goes: the name of a channel, or of several."""
-        return _listed(self.program.input_channel)
-
-    @property
-    def output_channels(self) -> str | list[str]:
-        """What `invoke` returns: the value of this channel, or a dict of these."""
-        return _listed(self.program.output_keys)
-
-    @property
-    def stream_channels(self) -> str | list[str]:
-        """What the `values` stream and snapshots show."""
-        return _listed(self.program.stream_keys)
-
-    stream_channels_asis = stream_channels
-
-    @property
-    def stream_channels_list(self) -> list[str]:
-        """`stream_channels`, as a list even of one."""
-        shown = self.stream_channels
-        return [shown] if isinstance(shown, str) else shown
-
-    @property
     def trigger_to_nodes(self) -> Mapping[str, Sequence[str]]:
         """The nodes that a new value in a channel may start."""
         return self.program.triggers
-
-    def get_name(self, suffix: str | None = None, *, name: str | None = None) -> str:
-        """The name of the graph: of its runs, and of a node that it is.
-
-        Args:
-            suffix: Added to the name.
-            name: Taken in place of the graph's own.
-        """
-        whole = name or self.name
-        if not suffix:
-            return whole
-        return whole + suffix.title() if whole[0].isupper() else f"{whole}_{suffix.lower()}"
 
     def with_config(self, config: RunnableConfig | None = None, **options: Any) -> Self:
         """A copy of the graph that runs with this config where the caller says nothing else.
@@ -410,7 +375,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             from milepost.graph._events import run_stream
 
             return run_stream(self, input, config, transformers, options)
-        return self._langchain_events("stream_events")(input, config, version=version, **options)
+        return super().stream_events(input, config, version=version, **options)
 
     def astream_events(
         self,
@@ -429,16 +394,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             from milepost.graph._events import arun_stream
 
             return arun_stream(self, input, config, transformers, options)
-        return self._langchain_events("astream_events")(input, config, version=version, **options)
-
-    def _langchain_events(self, method: str) -> Callable[..., Any]:
-        inherited: Callable[..., Any] | None = getattr(super(), method, None)
-        if inherited is None:
-            raise NotImplementedError(
-                f"{method} in versions 1 and 2 needs LangChain. Use version='v3', or stream with "
-                "several stream_modes."
-            )
-        return inherited
+        return super().astream_events(input, config, version=version, **options)
 
     def batch(
         self,
@@ -773,7 +729,3 @@ class CompiledStateGraph(Pregel[StateT, ContextT, InputT, OutputT]):
             with_reader: Changes nothing: the function reads the state as the node has left it.
         """
         _attach.attach_branch(self, start, name, branch)
-
-
-def _listed(names: str | Sequence[str]) -> str | list[str]:
-    return names if isinstance(names, str) else list(names)
