@@ -26,7 +26,7 @@ from milepost._engine.streaming.events import Event
 from milepost._engine.superstep.node_cache import namespace_of
 from milepost._internal.older_names import older_names
 from milepost.constants import NS_SEP, START
-from milepost.graph import _attach, _batch, _thread_state
+from milepost.graph import _batch, _thread_state
 from milepost.graph._methods import sync_and_async
 from milepost.graph._options import checked_policy, event_stream, new_run, unheard_stream
 from milepost.graph._parts import form_of, output_of
@@ -43,9 +43,7 @@ if TYPE_CHECKING:
     from milepost.cache.base import BaseCache
     from milepost.graph._drawing import Graph
     from milepost.graph._low_level import ChannelGraph
-    from milepost.graph._spec import BranchSpec, NodeSpec
     from milepost.graph._typing import AnyGraph
-    from milepost.graph.state import StateGraph
     from milepost.store.base import BaseStore
     from milepost.stream._mux import TransformerFactory
     from milepost.types import (
@@ -666,66 +664,3 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
 
 
 be_a_runnable(Pregel)
-
-
-class CompiledStateGraph(Pregel[StateT, ContextT, InputT, OutputT]):
-    """A compiled StateGraph.
-
-    Args:
-        builder: The StateGraph.
-        **options: Those of `Pregel`.
-
-    Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> builder = StateGraph(dict).add_node("add", lambda state: {"n": state["n"] + 1})
-        >>> graph = builder.add_edge(START, "add").compile()
-        >>> type(graph).__name__, graph.builder is builder
-        ('CompiledStateGraph', True)
-    """
-
-    def __init__(
-        self, *, builder: StateGraph[StateT, ContextT, InputT, OutputT], **options: Any
-    ) -> None:
-        super().__init__(context_schema=builder.context_schema, **options)
-        self.builder = builder
-
-    def validate(self) -> Self:
-        """The graph, if its builder is sound; raises GraphBuildError otherwise."""
-        self.builder.validate()
-        return self
-
-    def attach_node(self, key: str, node: NodeSpec | None) -> None:
-        """Add a node to this graph alone: what its builder has in `nodes`.
-
-        Args:
-            key: The name of the node.
-            node: What the builder has in `nodes`.
-        """
-        _attach.attach_node(self, key, node)
-
-    def attach_edge(self, starts: str | Sequence[str], end: str) -> None:
-        """Add an edge to this graph alone; with several starts, it waits for all of them.
-
-        Args:
-            starts: The node before, or several.
-            end: The node after.
-        """
-        _attach.attach_edge(self, starts, end)
-
-    def attach_branch(
-        self,
-        start: str,
-        name: str,
-        branch: BranchSpec,
-        *,
-        with_reader: bool = True,  # noqa: ARG002
-    ) -> None:
-        """Add a conditional edge to this graph alone: what its builder has in `branches`.
-
-        Args:
-            start: The node before.
-            name: The name of the branch.
-            branch: What the builder has in `branches`.
-            with_reader: Changes nothing: the function reads the state as the node has left it.
-        """
-        _attach.attach_branch(self, start, name, branch)

@@ -45,12 +45,14 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from milepost.cache.base import BaseCache
-    from milepost.graph._compiled import CompiledStateGraph
+    from milepost.graph._compiled_state import CompiledStateGraph
     from milepost.graph._typing import Node, NodeInputT, Path
     from milepost.store.base import BaseStore
     from milepost.stream._mux import TransformerFactory
 else:
-    __getattr__, __dir__ = on_demand(__name__, {"CompiledStateGraph": "milepost.graph._compiled"})
+    __getattr__, __dir__ = on_demand(
+        __name__, {"CompiledStateGraph": "milepost.graph._compiled_state"}
+    )
 
 
 class OlderGraphNames(TypedDict, total=False):
@@ -580,7 +582,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         """
         # The runtime is loaded with the first graph that is to run.
         from milepost.graph._compile import compile_program
-        from milepost.graph._compiled import CompiledStateGraph
+        from milepost.graph._compiled_state import CompiledStateGraph
         from milepost.store._core.validation import ensure_valid_store
 
         ensure_valid_checkpointer(checkpointer)
