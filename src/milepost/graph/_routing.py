@@ -44,19 +44,19 @@ class Router:
     delta: Collection[str] = ()
     """Keys of delta channels."""
 
-    def target(self, target: Any, said_by: str, culprit: object = None) -> Write | None:
+    def target(self, target: Any, subject: str, culprit: object = None) -> Write | None:
         """The write that makes a target run; None for END, and for what is passed over."""
         if isinstance(target, Send):
             if target.node in self.nodes and target.node != END:
                 return (TASKS, target)
-            self._unknown(target.node, f"{said_by} sent to", culprit)
+            self._unknown(target.node, f"{subject} sent to", culprit)
             return None
         if isinstance(target, str):
             if target == END:
                 return None
             if target in self.nodes and target != START:
                 return (edge_channel(target), None)
-        self._unknown(target, f"{said_by} goes to", culprit)
+        self._unknown(target, f"{subject} goes to", culprit)
         return None
 
     def goto(self, target: Any) -> Write | None:
@@ -69,11 +69,11 @@ class Router:
             )
         return self.target(target, "The command")
 
-    def _unknown(self, target: object, said_by: str, culprit: object) -> None:
+    def _unknown(self, target: object, subject: str, culprit: object) -> None:
         self.strictness.check(
-            ("target", said_by, repr(target)),
+            ("target", subject, repr(target)),
             lambda: InvalidUpdateError(
-                f"{said_by} {target!r}, which is not a node of graph '{self.graph}'. "
+                f"{subject} {target!r}, which is not a node of graph '{self.graph}'. "
                 f"Its nodes are: {', '.join(sorted(self.nodes))}."
             ),
             "It is passed over.",
@@ -134,7 +134,7 @@ def branch_route(
 def update_writer(
     router: Router,
     node: str,
-    keys: Collection[str],
+    keys: Mapping[str, None],
     managed: Collection[str],
     *,
     lenient: bool = False,
@@ -146,9 +146,7 @@ def update_writer(
     node exchange the keys that both have. So does an input that comes from inside a node. `culprit`
     is the node's function.
     """
-    # Keys come in the schema's order; looking one up must not cost more in a wide state.
-    known = keys if isinstance(keys, Mapping) else dict.fromkeys(keys)
-    is_root = ROOT in known
+    is_root = ROOT in keys
     who = (
         "The command that is the input"
         if node == INPUT
@@ -161,7 +159,7 @@ def update_writer(
         if output is None:
             return []
         if type(output) is dict:
-            all_known = not is_root and output.keys() <= known.keys()
+            all_known = not is_root and output.keys() <= keys.keys()
             return list(output.items()) if all_known else from_mapping(output)
         if isinstance(output, Command):
             return from_command(output)
@@ -179,7 +177,7 @@ def update_writer(
             raise ReturnedRunnable(output)
         if node == START:
             # Of a Command that begins a thread. Else it is more likely a list of messages.
-            if _is_pairs(output) and any(key in known for key, _ in output):
+            if _is_pairs(output) and any(key in keys for key, _ in output):
                 return from_pairs(output)
             raise InvalidUpdateError(
                 f"The input of graph '{router.graph}' is {output!r}: expected dict of state keys."
@@ -210,7 +208,7 @@ def update_writer(
     def from_mapping(output: Mapping[str, Any]) -> list[Write]:
         if is_root:
             return [(ROOT, output)]
-        writes = [(key, value) for key, value in output.items() if key in known]
+        writes = [(key, value) for key, value in output.items() if key in keys]
         if len(writes) < len(output):
             report(output)
         return writes
@@ -220,7 +218,7 @@ def update_writer(
         if lenient or (node == START and find_context() is not None):
             return
         for key in written:
-            if key not in known and key not in managed:
+            if key not in keys and key not in managed:
                 router.strictness.check(
                     ("key", node, key),
                     partial(unknown_key, key),
