@@ -17,7 +17,7 @@ from collections.abc import (
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
-from milepost._engine.context.config import merge_configs
+from milepost._engine.context.config import check_interrupt_nodes, merge_configs
 from milepost._engine.drivers.at_exit import end_async_at_exit, end_at_exit
 from milepost._engine.drivers.choice import async_driver
 from milepost._engine.drivers.saver_effects import ClearCache, DeleteThread
@@ -116,7 +116,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         `StateGraph.compile` and `@entrypoint` give the `program`.
         """
         if program is None:
-            from milepost.graph._low_level import channel_program, check_pauses
+            from milepost.graph._low_level import channel_program
 
             if missing := {"nodes", "input_channels", "output_channels"}.difference(channel_graph):
                 raise TypeError(f"Pregel needs {', '.join(sorted(missing))}.")
@@ -125,7 +125,8 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
                 given = {"config_type": channel_graph["config_type"]}
                 older = older_names("Pregel", given, frozenset(given), program.strictness)
                 context_schema = context_schema or older["context_schema"]
-            check_pauses(program, interrupt_before_nodes, interrupt_after_nodes)
+            for names in (interrupt_before_nodes, interrupt_after_nodes):
+                check_interrupt_nodes(names, program.nodes)
             ensure_valid_checkpointer(checkpointer)
             stream_mode = stream_mode or "values"
         elif channel_graph:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
-from milepost._engine.context.node_callable import hints_of
+from milepost._engine.context.node_callable import can_be_stopped, hints_of
 from milepost._internal.dataclass_tools import record
 from milepost._schema import has_fields
+from milepost.errors import GraphBuildError
 from milepost.types import CachePolicy, Command, RetryPolicy, TimeoutPolicy, TracePolicy
+
+_INJECTED = ("config", "store", "writer", "runtime", "previous")
+"""Parameters that the runtime fills in by their names."""
 
 
 @record(kw_only=True)
@@ -40,18 +44,21 @@ class BranchSpec:
     input_schema: Any = None
 
 
+def check_timeout(node: str, timeout: TimeoutPolicy | None, *actions: Any) -> None:
+    """Raise GraphBuildError if a node with a timeout cannot be stopped."""
+    if timeout is not None and not all(map(can_be_stopped, actions)):
+        raise GraphBuildError(
+            f"Node '{node}' is a sync function, which nothing can stop: a timeout needs an "
+            "`async def` node."
+        )
+
+
 def first_parameter_schema(function: Any) -> Any:
     """The schema that a function's first parameter is annotated with, if it is one."""
-    hints = hints_of(function)
-    for name, hint in hints.items():
-        if name == "return":
-            continue
-        return hint if has_fields(hint) and not _is_injected(name) else None
+    for name, hint in hints_of(function).items():
+        if name != "return":
+            return hint if has_fields(hint) and name not in _INJECTED else None
     return None
-
-
-def _is_injected(name: str) -> bool:
-    return name in ("config", "store", "writer", "runtime", "previous")
 
 
 def literal_ends(function: Any) -> tuple[str, ...] | None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, Unpack
 from milepost._engine.context.config import check_interrupt_nodes, retry_policies
 from milepost._engine.context.node_callable import (
     callee_of,
-    can_be_stopped,
     function_of,
     is_generator,
     name_of,
@@ -23,6 +22,7 @@ from milepost.errors import GraphBuildError
 from milepost.graph._spec import (
     BranchSpec,
     NodeSpec,
+    check_timeout,
     command_ends,
     first_parameter_schema,
     literal_ends,
@@ -396,12 +396,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 "second function another name."
             )
         ends: Mapping[Hashable, str] | None = None
-        if isinstance(path_map, Mapping):
-            ends = dict(path_map)
-        elif path_map is not None:
-            ends = {name: name for name in path_map}
-        elif (literals := literal_ends(path)) is not None:
-            ends = {name: name for name in literals}
+        given = path_map if path_map is not None else literal_ends(path)
+        if given is not None:
+            ends = dict(given) if isinstance(given, Mapping) else {name: name for name in given}
         schema = first_parameter_schema(path)
         if schema is not None:
             self.add_schema(schema)
@@ -499,44 +496,30 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         sources |= {start for starts, _ in self.waiting_edges for start in starts}
         sources |= set(self.branches)
         for source in sorted(sources):
-            if source != START and source not in self.nodes:
-                raise GraphBuildError(
-                    f"An edge starts at '{source}', which is not a node: add_node('{source}', ...)."
-                )
+            self._check_known(source, START, f"An edge starts at '{source}'")
         if START not in sources:
             raise GraphBuildError(
                 "Graph must have an entrypoint: add at least one edge from START to another node, "
                 "for example add_edge(START, 'first_node')."
             )
-        targets = {end for _, end in self.edges} | {end for _, end in self.waiting_edges}
         for source, branches in self.branches.items():
             for branch in branches.values():
+                edge = f"The conditional edge '{branch.name}' of '{source}'"
                 for end in (branch.ends or {}).values():
-                    if end != END and end not in self.nodes:
-                        raise GraphBuildError(
-                            f"The conditional edge '{branch.name}' of '{source}' may go to "
-                            f"'{end}', which is not a node: add_node('{end}', ...)."
-                        )
+                    self._check_known(end, END, f"{edge} may go to '{end}'")
         for node in self.nodes.values():
-            limit = node.timeout or self.defaults.get("timeout")
-            if limit is not None and not can_be_stopped(node.action):
-                raise GraphBuildError(
-                    f"Node '{node.name}' is a sync function, which nothing can stop: a timeout "
-                    "needs an `async def` node."
-                )
+            check_timeout(node.name, node.timeout or self.defaults.get("timeout"), node.action)
             for end in node.ends:
-                if end != END and end not in self.nodes:
-                    raise GraphBuildError(
-                        f"Node '{node.name}' names the destination '{end}', which is not a node: "
-                        f"add_node('{end}', ...)."
-                    )
-        for target in sorted(targets):
-            if target != END and target not in self.nodes:
-                raise GraphBuildError(
-                    f"An edge ends at '{target}', which is not a node: add_node('{target}', ...)."
-                )
+                self._check_known(end, END, f"Node '{node.name}' names the destination '{end}'")
+        for end in sorted({end for _, end in (*self.edges, *self.waiting_edges)}):
+            self._check_known(end, END, f"An edge ends at '{end}'")
         check_interrupt_nodes(interrupt, self.nodes)
         return self
+
+    def _check_known(self, name: str, virtual: str, reference: str) -> None:
+        """Raise GraphBuildError if a name is neither a node nor the virtual one at its end."""
+        if name != virtual and name not in self.nodes:
+            raise GraphBuildError(f"{reference}, which is not a node: add_node('{name}', ...).")
 
     def compile(
         self,
