@@ -53,24 +53,6 @@ else:
     except ImportError:
         from datetime import timedelta
 
-    _PARTS = (
-        "CheckpointPayload",
-        "CheckpointStreamPart",
-        "CheckpointTask",
-        "CustomStreamPart",
-        "DebugPayload",
-        "DebugStreamPart",
-        "GraphOutput",
-        "MessagesStreamPart",
-        "StreamPart",
-        "TaskPayload",
-        "TaskResultPayload",
-        "TasksStreamPart",
-        "UpdatesStreamPart",
-        "ValuesStreamPart",
-    )
-    __getattr__, __dir__ = on_demand(__name__, dict.fromkeys(_PARTS, "milepost._stream_parts"))
-
 __all__ = [
     "All",
     "CacheKey",
@@ -345,11 +327,7 @@ class TimeoutPolicy:
         run, idle = seconds(given.run_timeout), seconds(given.idle_timeout)
         if run is None and idle is None:
             return None
-        return cls(
-            run_timeout=None if run is None else float(run),
-            idle_timeout=None if idle is None else float(idle),
-            refresh_on=given.refresh_on,
-        )
+        return cls(run_timeout=run, idle_timeout=idle, refresh_on=given.refresh_on)
 
 
 @frozen(kw_only=True)
@@ -384,7 +362,9 @@ def omit_payload(_value: Any) -> dict[str, Any]:
 
 def seconds(value: float | timedelta | None) -> float | None:
     """A duration in seconds, however the user gave it."""
-    return value.total_seconds() if isinstance(value, timedelta) else value
+    if value is None:
+        return None
+    return value.total_seconds() if isinstance(value, timedelta) else float(value)
 
 
 class CacheKey(NamedTuple):
@@ -756,17 +736,8 @@ class Command(Generic[N], _ToolOutput):
     """For `graph`: the graph that this one is a subgraph of."""
 
     def __repr__(self) -> str:
-        said = [
-            f"{name}={value!r}"
-            for name, value in (
-                ("graph", self.graph),
-                ("update", self.update),
-                ("resume", self.resume),
-                ("goto", self.goto),
-            )
-            if value
-        ]
-        return f"Command({', '.join(said)})"
+        fields = [(name, getattr(self, name)) for name in ("graph", "update", "resume", "goto")]
+        return f"Command({', '.join(f'{name}={value!r}' for name, value in fields if value)})"
 
     def targets(self) -> Sequence[Send | N]:
         """`goto` as a sequence, whichever way it was given."""
@@ -894,3 +865,9 @@ def ensure_valid_checkpointer(checkpointer: Any) -> Checkpointer:
         "A checkpointer must be a BaseCheckpointSaver, True, False or None, not "
         f"{type(checkpointer).__name__}.{hint}"
     )
+
+
+if not TYPE_CHECKING:
+    # The other public names are the types of what streams carry, and are loaded when one is used.
+    _PARTS = [name for name in __all__ if name not in globals()]
+    __getattr__, __dir__ = on_demand(__name__, dict.fromkeys(_PARTS, "milepost._stream_parts"))
