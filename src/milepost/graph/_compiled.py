@@ -28,7 +28,7 @@ from milepost._internal.older_names import older_names
 from milepost.constants import NS_SEP, START
 from milepost.graph import _batch, _thread_state
 from milepost.graph._methods import sync_and_async
-from milepost.graph._options import checked_policy, event_stream, new_run, unheard_stream
+from milepost.graph._options import checked_policy, event_stream, new_run, unread_stream
 from milepost.graph._parts import form_of, output_of
 from milepost.graph._runnable import RunnableMethods, be_a_runnable
 from milepost.graph._schemas import Schemas
@@ -244,7 +244,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             return list(events)
         if options.get("version") == "v2":
             return output_of(self.stream(input, config, stream_mode="values", **options))
-        run = new_run(self, unheard_stream(self, options), config, options)
+        run = new_run(self, unread_stream(self, options), config, options)
         driver = SyncDriver(run.events.stream)
         run.subtasks.spawn = driver.spawn
         return driver.run(run.run(input))
@@ -268,7 +268,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         if options.get("version") == "v2":
             parts = self.astream(input, config, stream_mode="values", **options)
             return output_of([part async for part in parts])
-        run = new_run(self, unheard_stream(self, options), config, options)
+        run = new_run(self, unread_stream(self, options), config, options)
         driver = async_driver(run.events.stream)
         run.subtasks.spawn = driver.spawn
         return await driver.run(run.run(input))

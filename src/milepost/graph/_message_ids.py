@@ -7,6 +7,7 @@ nothing could replace or remove it. So it gets its id before it is stored.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ def _identified(value: Any) -> Any:
         return value
     if isinstance(value, list):
         items = [_item(item) for item in value]
-        return value if all(map(_same, items, value)) else items
+        return value if all(map(operator.is_, items, value)) else items
     if _is_message_dict(value) and not value.get("id"):
         return {**value, "id": random_uuid()}
     _give_id(value)
@@ -76,7 +77,3 @@ def _is_message_dict(item: Any) -> bool:
 
 def _one_of(value: Any, words: frozenset[str]) -> bool:
     return isinstance(value, str) and value in words
-
-
-def _same(one: Any, other: Any) -> bool:
-    return one is other

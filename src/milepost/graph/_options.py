@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import is_dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 from milepost._engine.context.config import merge_configs, unknown_interrupt_nodes
@@ -71,7 +70,7 @@ def run_settings(
         nodes = [name for name in graph.program.nodes if name != START]
         for names in (before, after):
             for error in unknown_interrupt_nodes(names, nodes):
-                strictness.check(str(error), partial(_same, error), "It is passed over.")
+                _refuse(strictness, str(error), error, "It is passed over.")
     keys = options.get("output_keys")
     for key in [keys] if isinstance(keys, str) else keys or ():
         if key not in graph.program.channels:
@@ -133,8 +132,8 @@ def event_stream(
     return stream, not isinstance(wanted, str)
 
 
-def unheard_stream(graph: AnyGraph, options: RunOptions[Any]) -> EventStream:
-    """Where the events of a run go that has no consumer: nowhere, or to the console."""
+def unread_stream(graph: AnyGraph, options: RunOptions[Any]) -> EventStream:
+    """Where the events of a run without a consumer go: nowhere, or to the console."""
     if not (graph.debug or options.get("debug") or options.get("print_mode")):
         return EventStream()
     return event_stream(graph, (), False, options)[0]
@@ -156,12 +155,12 @@ def _mode_names(
     names = frozenset([modes] if isinstance(modes, str) else modes)
     for name in names.difference(_MODES):
         error = ValueError(f"Unknown {option} '{name}'. Use one of {', '.join(_MODES)}.")
-        graph.program.strictness.check((option, name), partial(_same, error), "It has no events.")
+        _refuse(graph.program.strictness, (option, name), error, "It has no events.")
     return names.intersection(_MODES)
 
 
-def _same(error: Exception) -> Exception:
-    return error
+def _refuse(strictness: Strictness, place: Hashable, error: Exception, instead: str) -> None:
+    strictness.check(place, lambda: error, instead)
 
 
 def _checked(options: RunOptions[Any], above: int, strictness: Strictness) -> RunOptions[Any]:
@@ -183,12 +182,12 @@ def _checked(options: RunOptions[Any], above: int, strictness: Strictness) -> Ru
             unknown = TypeError(
                 f"Unknown option '{name}'. Known ones are: {', '.join(sorted(_KNOWN))}."
             )
-            strictness.check(("option", name), partial(_same, unknown), "It is passed over.")
+            _refuse(strictness, ("option", name), unknown, "It is passed over.")
     durability = options.get("durability")
     if durability is not None and durability not in _DURABILITIES:
         error = ValueError(f"Unknown durability '{durability}'. Use 'sync', 'async' or 'exit'.")
         place = ("durability", repr(durability))
-        strictness.check(place, partial(_same, error), "It is taken for 'async'.")
+        _refuse(strictness, place, error, "It is taken for 'async'.")
         options = {**options, "durability": "async"}
     version = options.get("version")
     if version not in (None, "v1", "v2", "v3"):

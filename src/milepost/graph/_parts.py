@@ -33,19 +33,14 @@ def form_of(
     """How the events of a run are shown to its caller."""
     if version in (None, "v1"):
         return _V1[many_modes, subgraphs]
-    output, state = _builders(graph)
-    return lambda event: part_of(event, output, state)
+    output = state = None
+    if graph.builder is not None:
+        output = schema_of(graph.builder.output_schema).build
+        state = schema_of(graph.builder.state_schema).build
+    return lambda event: _part(event, output, state)
 
 
-def _builders(graph: AnyGraph) -> tuple[Build | None, Build | None]:
-    """What makes the output and the state, where their schemas are classes with fields."""
-    builder = getattr(graph, "builder", None)
-    if builder is None:
-        return None, None
-    return schema_of(builder.output_schema).build, schema_of(builder.state_schema).build
-
-
-def part_of(event: Event, output: Build | None, state: Build | None) -> dict[str, Any]:
+def _part(event: Event, output: Build | None, state: Build | None) -> dict[str, Any]:
     """An event as a part of a stream, with its mode, its graph and its data."""
     data = event.payload
     part: dict[str, Any] = {"type": event.mode, "ns": event.ns, "data": data}

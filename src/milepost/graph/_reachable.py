@@ -7,7 +7,7 @@ that the function was given be stored at all.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, get_origin
 
@@ -44,19 +44,9 @@ def calls_tasks(action: Any) -> bool:
 
     The function itself may reach it, or other functions of its package that it can reach.
     """
-    if isinstance(action, TaskStarter):
-        return True
-    waiting: list[Any] = [called_by(action)]
-    package = _package(waiting[0])
-    seen: set[FunctionType] = set()
-    while waiting:
-        for thing in _reached(waiting.pop()):
-            if isinstance(thing, TaskStarter):
-                return True
-            if isinstance(thing, FunctionType) and thing not in seen and _package(thing) == package:
-                seen.add(thing)
-                waiting.append(thing)
-    return False
+    return isinstance(action, TaskStarter) or any(
+        isinstance(thing, TaskStarter) for thing in _through_functions(action, _reached)
+    )
 
 
 def types_held(action: Any) -> Iterator[Any]:
@@ -66,17 +56,23 @@ def types_held(action: Any) -> Iterator[Any]:
     `response_format` of an agent, and the module of the node does not know them. Inner functions
     of the same package are followed.
     """
+    for held in _through_functions(action, _closed_over):
+        for thing in (held, *_contents(held)):
+            if isinstance(thing, type) or get_origin(thing) is not None:
+                yield thing
+
+
+def _through_functions(action: Any, reached: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+    """What an action's function reaches, and what functions of its package reach from there."""
     waiting: list[Any] = [called_by(action)]
     package = _package(waiting[0])
     seen: set[FunctionType] = set()
     while waiting:
-        for held in _closed_over(waiting.pop()):
-            for thing in (held, *_contents(held)):
-                if isinstance(thing, type) or get_origin(thing) is not None:
-                    yield thing
-            if isinstance(held, FunctionType) and held not in seen and _package(held) == package:
-                seen.add(held)
-                waiting.append(held)
+        for thing in reached(waiting.pop()):
+            yield thing
+            if isinstance(thing, FunctionType) and thing not in seen and _package(thing) == package:
+                seen.add(thing)
+                waiting.append(thing)
 
 
 def _package(function: Any) -> str:
@@ -133,12 +129,13 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _contents(thing: Any) -> tuple[Any, ...]:
-    if isinstance(thing, dict):
-        return (*thing.values(), *getattr(thing, "__dict__", {}).values())
-    if isinstance(thing, (list, tuple, set)):
-        return (*thing, *getattr(thing, "__dict__", {}).values())
     if isinstance(thing, MethodType):
         return (thing.__self__,)
     if isinstance(thing, (type, FunctionType)):
         return ()
-    return tuple(getattr(thing, "__dict__", {}).values())
+    attributes = getattr(thing, "__dict__", {}).values()
+    if isinstance(thing, dict):
+        return (*thing.values(), *attributes)
+    if isinstance(thing, (list, tuple, set)):
+        return (*thing, *attributes)
+    return tuple(attributes)
