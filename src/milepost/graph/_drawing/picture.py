@@ -68,10 +68,16 @@ class Graph:
         `curve_style` and `node_colors` are names, or LangChain's `CurveStyle` and `NodeStyles`;
         `frontmatter_config` is Mermaid's own configuration.
         """
-        from milepost.graph._drawing.mermaid import Look, mermaid
+        from milepost.graph._drawing.mermaid import mermaid
 
-        look = Look(curve_style, node_colors, wrap_label_n_words, frontmatter_config)
-        return mermaid(self, look, with_styles=with_styles)
+        return mermaid(
+            self,
+            with_styles=with_styles,
+            curve_style=curve_style,
+            node_colors=node_colors,
+            words_in_a_line=wrap_label_n_words,
+            settings=frontmatter_config,
+        )
 
     def draw_mermaid_png(
         self,
