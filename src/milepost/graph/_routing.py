@@ -46,39 +46,42 @@ class Router:
 
     def target(self, target: Any, subject: str, culprit: object = None) -> Write | None:
         """The write that makes a target run; None for END, and for what is passed over."""
+        name, verb = target, "goes to"
         if isinstance(target, Send):
-            if target.node in self.nodes and target.node != END:
+            if target.node in self.nodes:
                 return (TASKS, target)
-            self._unknown(target.node, f"{subject} sent to", culprit)
-            return None
-        if isinstance(target, str):
+            name, verb = target.node, "sent to"
+        elif isinstance(target, str):
             if target == END:
                 return None
-            if target in self.nodes and target != START:
+            if target in self.nodes:
                 return (edge_channel(target), None)
-        self._unknown(target, f"{subject} goes to", culprit)
-        return None
-
-    def goto(self, target: Any) -> Write | None:
-        """The write for a target of a Command from outside."""
-        if target == END:
-            self.strictness.check(
-                "command to END",
-                lambda: InvalidUpdateError("A command that starts a run cannot go to END."),
-                "It goes nowhere.",
-            )
-        return self.target(target, "The command")
-
-    def _unknown(self, target: object, subject: str, culprit: object) -> None:
-        self.strictness.check(
-            ("target", subject, repr(target)),
-            lambda: InvalidUpdateError(
-                f"{subject} {target!r}, which is not a node of graph '{self.graph}'. "
+        self.refuse(
+            ("target", subject, verb, repr(name)),
+            lambda: (
+                f"{subject} {verb} {name!r}, which is not a node of graph '{self.graph}'. "
                 f"Its nodes are: {', '.join(sorted(self.nodes))}."
             ),
             "It is passed over.",
             culprit,
         )
+        return None
+
+    def goto(self, target: Any) -> Write | None:
+        """The write for a target of a Command from outside."""
+        if target == END:
+            self.refuse(
+                "command to END",
+                lambda: "A command that starts a run cannot go to END.",
+                "It goes nowhere.",
+            )
+        return self.target(target, "The command")
+
+    def refuse(
+        self, place: Hashable, message: Callable[[], str], instead: str, culprit: object = None
+    ) -> None:
+        """Raise InvalidUpdateError, or warn and say what is done `instead`: see `Strictness`."""
+        self.strictness.check(place, lambda: InvalidUpdateError(message()), instead, culprit)
 
 
 def branch_route(
@@ -147,13 +150,8 @@ def update_writer(
     is the node's function.
     """
     is_root = ROOT in keys
-    who = (
-        "The command that is the input"
-        if node == INPUT
-        else "The input"
-        if node == START
-        else f"Node '{node}'"
-    )
+    inputs = {INPUT: "The command that is the input", START: "The input"}
+    who = inputs.get(node, f"Node '{node}'")
 
     def writes_of(output: Any) -> list[Write]:
         if output is None:
@@ -167,9 +165,6 @@ def update_writer(
             return [(TASKS, output)] if router.target(output, who, culprit) else []
         if isinstance(output, (list, tuple)) and any(isinstance(o, Command) for o in output):
             return [write for one in output for write in writes_of(one)]
-        return from_update(output)
-
-    def from_update(output: Any) -> list[Write]:
         writes = from_value(output)
         if writes is not None:
             return writes
@@ -219,21 +214,17 @@ def update_writer(
             return
         for key in written:
             if key not in keys and key not in managed:
-                router.strictness.check(
-                    ("key", node, key),
-                    partial(unknown_key, key),
-                    "It is dropped.",
-                    culprit,
-                )
+                message = partial(unknown_key, key)
+                router.refuse(("key", node, key), message, "It is dropped.", culprit)
 
-    def unknown_key(key: object) -> InvalidUpdateError:
+    def unknown_key(key: object) -> str:
         names = ", ".join(sorted(keys))
         if node == START:
-            return InvalidUpdateError(
+            return (
                 f"The input has the key {key!r}, which is not in the input schema. "
                 f"The input of graph '{router.graph}' has: {names}."
             )
-        return InvalidUpdateError(
+        return (
             f"{who} wrote the key {key!r}, which is not in the state. "
             f"The state of graph '{router.graph}' has: {names}."
         )
@@ -242,9 +233,9 @@ def update_writer(
         if command.graph == Command.PARENT:
             raise ParentCommand(command)
         if command.graph is not None:
-            router.strictness.check(
+            router.refuse(
                 ("graph", node, command.graph),
-                lambda: InvalidUpdateError(
+                lambda: (
                     f"{who} returned a Command for graph '{command.graph}'; only None (this "
                     "graph) and Command.PARENT can be addressed."
                 ),
@@ -267,9 +258,9 @@ def update_writer(
         writes = from_value(update)
         if writes is not None:
             return writes
-        router.strictness.check(
+        router.refuse(
             ("update", node, type(update)),
-            lambda: InvalidUpdateError(
+            lambda: (
                 f"{who} has the update {update!r}: expected dict of state keys, or pairs of keys "
                 "and values."
             ),
