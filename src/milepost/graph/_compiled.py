@@ -329,7 +329,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             stream, many = event_stream(self, stream_mode, subgraphs, options)
             version = options.get("version")
             form = form_of(self, version, many_modes=many, subgraphs=subgraphs)
-            run = new_run(self, stream, config, options, above=1)
+            run = new_run(self, stream, config, options)
             driver.events = stream
             run.subtasks.spawn = driver.spawn
             return run.run(input)

@@ -19,8 +19,11 @@ from milepost.types import MISSING
 if TYPE_CHECKING:
     from milepost._engine.superstep.program import Write
 
-_ROLES = frozenset({"user", "human", "assistant", "ai", "tool", "system", "function"})
-_TYPES = frozenset({"human", "ai", "tool", "system", "function", "remove"})
+_WORDS = {
+    "role": frozenset({"user", "human", "assistant", "ai", "tool", "system", "function"}),
+    "type": frozenset({"human", "ai", "tool", "system", "function", "remove"}),
+}
+"""The dict of a message has one of these words under one of these keys."""
 
 
 def with_message_ids(
@@ -70,10 +73,6 @@ def _give_id(item: Any) -> None:
 
 
 def _is_message_dict(item: Any) -> bool:
-    return isinstance(item, dict) and (
-        _one_of(item.get("role"), _ROLES) or _one_of(item.get("type"), _TYPES)
+    return isinstance(item, dict) and any(
+        isinstance(word := item.get(key), str) and word in words for key, words in _WORDS.items()
     )
-
-
-def _one_of(value: Any, words: frozenset[str]) -> bool:
-    return isinstance(value, str) and value in words

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, get_args
@@ -13,7 +12,7 @@ from milepost._engine.context.options import RunSettings
 from milepost._engine.context.task_context import RunControl, TaskContext, find_context
 from milepost._engine.run import GraphRun
 from milepost._engine.streaming.events import EventStream
-from milepost._internal.warn import Strictness
+from milepost._internal.warn import Strictness, warn_of
 from milepost._schema import is_pydantic
 from milepost.constants import CONF, CONFIG_KEY_CHECKPOINTER, START
 from milepost.types import Durability, OnConflict, RunOptions, StreamMode
@@ -27,17 +26,13 @@ if TYPE_CHECKING:
 _MODES = get_args(StreamMode)
 _DURABILITIES = get_args(Durability)
 _KNOWN = frozenset(RunOptions.__annotations__) - {"checkpoint_during"}
-_INHERITED = (
-    "configurable",
-    "metadata",
-    "tags",
-    "callbacks",
-    "recursion_limit",
-    "max_concurrency",
-    "run_id",
-)
-_AROUND = ("configurable", "metadata", "tags", "callbacks", "max_concurrency")
-"""Without the limit of steps: LangChain puts one of 25 into every config."""
+_FROM_LANGCHAIN = ("configurable", "metadata", "tags", "callbacks", "max_concurrency")
+"""What a run takes over from the LangChain runnable that calls its graph.
+
+Without the limit of steps: LangChain puts one of 25 into every config.
+"""
+_FROM_RUN = (*_FROM_LANGCHAIN, "recursion_limit", "run_id")
+"""What a run takes over from the run that calls its graph."""
 
 
 def new_run(
@@ -45,11 +40,9 @@ def new_run(
     stream: EventStream,
     config: RunnableConfig | None,
     options: RunOptions[Any],
-    *,
-    above: int = 0,
 ) -> GraphRun:
-    """A run that is ready to start; `above`: how much further up its caller is."""
-    options = _checked(options, above, graph.program.strictness)
+    """A run that is ready to start."""
+    options = _checked(options, graph.program.strictness)
     parent = find_context()
     if parent is not None and parent.run.events.stream.takes_from_children:
         stream.parent = parent.run.events.stream
@@ -121,14 +114,14 @@ def event_stream(
     """Where the events of a run go, and whether each comes with its mode."""
     wanted = graph.stream_mode if modes is None else modes
     names = _mode_names(graph, "stream_mode", wanted)
-    eager, blocks = graph.program.starts_tasks, options.get("version") == "v3"
+    eager = graph.program.starts_tasks
     if printed := _printed(graph, options):
         from milepost._engine.streaming.printing import PrintingStream
 
         stream: EventStream = PrintingStream(names, printed, subgraphs, eager=eager)
     else:
         stream = EventStream(names, subgraphs, eager=eager)
-    stream.blocks = blocks
+    stream.blocks = options.get("version") == "v3"
     return stream, not isinstance(wanted, str)
 
 
@@ -163,15 +156,14 @@ def _refuse(strictness: Strictness, place: Hashable, error: Exception, instead: 
     strictness.check(place, lambda: error, instead)
 
 
-def _checked(options: RunOptions[Any], above: int, strictness: Strictness) -> RunOptions[Any]:
+def _checked(options: RunOptions[Any], strictness: Strictness) -> RunOptions[Any]:
     """The options of a run, if they are ones; older spellings are translated."""
     if "checkpoint_during" in options:
         options = options.copy()
         during = options.pop("checkpoint_during")
-        warnings.warn(
+        warn_of(
             "`checkpoint_during` is deprecated: pass durability='async' or durability='exit'",
-            LangGraphDeprecatedSinceV10,
-            stacklevel=4 + above,
+            category=LangGraphDeprecatedSinceV10,
         )
         if during is not None:
             if options.get("durability") is not None:
@@ -221,9 +213,9 @@ def _inherited(parent: TaskContext | None) -> RunnableConfig | None:
     """What a graph takes over from the run, or from the LangChain runnable, that calls it."""
     if parent is None:
         around = config_around()
-        return None if around is None else {k: around[k] for k in _AROUND if around.get(k)}  # type: ignore[return-value]
+        return None if around is None else {k: around[k] for k in _FROM_LANGCHAIN if around.get(k)}  # type: ignore[return-value]
     outer: Mapping[str, Any] = parent.run.resources.config
-    config = {key: outer[key] for key in _INHERITED if key in outer}
+    config = {key: outer[key] for key in _FROM_RUN if key in outer}
     configurable = {
         key: value
         for key, value in (outer.get("configurable") or {}).items()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 from typing_extensions import is_typeddict
 
+from milepost._internal.warn import warn_of
 from milepost._schema import is_pydantic, schema_of
 from milepost.warnings import LangGraphDeprecatedSinceV10
 
@@ -197,11 +197,8 @@ class Schemas:
 
 
 def _deprecated(name: str) -> None:
-    warnings.warn(
-        f"`{name}` is deprecated: use get_context_jsonschema",
-        LangGraphDeprecatedSinceV10,
-        stacklevel=3,
-    )
+    message = f"`{name}` is deprecated: use get_context_jsonschema"
+    warn_of(message, category=LangGraphDeprecatedSinceV10)
 
 
 def _listed(keys: str | tuple[str, ...]) -> str | list[str]:

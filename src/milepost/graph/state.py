@@ -348,19 +348,18 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         """
         if end_key == START:
             raise GraphBuildError("START cannot be the end of an edge: nothing runs before it.")
+        starts = (start_key,) if isinstance(start_key, str) else tuple(start_key)
+        if END in starts:
+            raise GraphBuildError("END cannot be the start of an edge: nothing runs after it.")
         if isinstance(start_key, str):
-            if start_key == END:
-                raise GraphBuildError("END cannot be the start of an edge: nothing runs after it.")
             self.edges.add((start_key, end_key))
             return self
-        for start in start_key:
-            if start == END:
-                raise GraphBuildError("END cannot be the start of an edge: nothing runs after it.")
+        for start in starts:
             if start not in self.nodes:
                 raise GraphBuildError(f"Need to add_node('{start}') before an edge from it.")
         if end_key != END and end_key not in self.nodes:
             raise GraphBuildError(f"Need to add_node('{end_key}') before an edge to it.")
-        self.waiting_edges.add((tuple(start_key), end_key))
+        self.waiting_edges.add((starts, end_key))
         return self
 
     def add_conditional_edges(
