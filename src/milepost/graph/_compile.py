@@ -30,6 +30,7 @@ from milepost.graph._routing import (
     join_channel,
     update_writer,
 )
+from milepost.graph._spec import nodes_by_trigger
 from milepost.types import Send
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ def compile_program(
     channels: dict[str, BaseChannel[Any, Any, Any]] = dict(builder.channels)
     channels[START] = EphemeralValue(builder.input_schema)
     channels[TASKS] = Topic(Send)
-    triggers: dict[str, list[str]] = {name: [] for name in (START, *builder.nodes)}
-    triggers[START].append(START)
+    triggers: dict[str, list[str]] = {name: [] for name in builder.nodes}
     edges: dict[str, list[Write]] = {name: [] for name in (START, *builder.nodes)}
 
     for spec in builder.nodes.values():
@@ -78,10 +78,6 @@ def compile_program(
     nodes = {START: compiler.start(edges[START])}
     for spec in builder.nodes.values():
         nodes[spec.name] = compiler.node(spec, triggers[spec.name], edges[spec.name])
-    by_channel: dict[str, tuple[str, ...]] = {TASKS: ()}
-    for node, listens in triggers.items():
-        for channel_name in listens:
-            by_channel[channel_name] = (*by_channel.get(channel_name, ()), node)
     _register_types(builder)
     output = schema_of(builder.output_schema)
     return ExecutableGraph(
@@ -91,7 +87,7 @@ def compile_program(
         keys=keys,
         output_keys=ROOT if output.is_root else output.keys,
         stream_keys=ROOT if ROOT in builder.channels else keys,
-        triggers=by_channel,
+        triggers=nodes_by_trigger(nodes),
         waiting=tuple(name for name, channel in channels.items() if channel.waits_for_finish),
         delta=delta,
         goto=router.goto,
@@ -211,12 +207,12 @@ class _NodeCompiler:
 def _register_types(builder: AnyBuilder) -> None:
     """Allow what an ordinary program stores: its schemas' types, and its modules' data types."""
     modules: set[str] = set()
-    for schema in (builder.state_schema, builder.input_schema, builder.output_schema):
+    specs = builder.nodes.values()
+    inputs = [spec.input_schema for spec in specs]
+    for schema in (builder.state_schema, builder.input_schema, builder.output_schema, *inputs):
         note_types(schema)
         modules.add(getattr(schema, "__module__", ""))
-    for spec in builder.nodes.values():
-        note_types(spec.input_schema)
-        modules.add(getattr(spec.input_schema, "__module__", ""))
+    for spec in specs:
         modules.add(getattr(called_by(spec.action), "__module__", None) or "")
         for held in types_held(spec.action):
             note_types(held)

@@ -15,7 +15,7 @@ from milepost.constants import BRANCH_TO, RESERVED, TASKS
 from milepost.errors import InvalidUpdateError
 from milepost.graph._node_builder import NodeBuilder, PregelNode
 from milepost.graph._reachable import calls_tasks, graphs_in
-from milepost.graph._spec import check_timeout
+from milepost.graph._spec import check_timeout, nodes_by_trigger
 from milepost.types import CachePolicy, RetryPolicy, Send
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ChannelGraph(TypedDict, total=False):
 
 def channel_program(name: str, given: ChannelGraph) -> ExecutableGraph:
     """What the runtime needs to know of a graph that is made from channels and nodes."""
-    nodes = {key: _built(key, node) for key, node in given["nodes"].items()}
+    built = {key: _built(key, node) for key, node in given["nodes"].items()}
     specs = given.get("channels") or {}
     channels = {k: c for k, c in specs.items() if isinstance(c, BaseChannel) and k != TASKS}
     managed = {key: spec for key, spec in specs.items() if not isinstance(spec, BaseChannel)}
@@ -60,8 +60,8 @@ def channel_program(name: str, given: ChannelGraph) -> ExecutableGraph:
     streamed = given.get("stream_channels")
     shown = tuple(channels) if streamed is None else _named(streamed)
     if given.get("auto_validate", True):
-        _check_nodes(nodes, channels, managed)
-        _check_inputs(inputs, nodes, channels)
+        _check_nodes(built, channels, managed)
+        _check_inputs(inputs, built, channels)
         for names in (outputs, shown):
             _check_known("Output channel", names, channels)
     if TASKS in specs and not isinstance(specs[TASKS], Topic):
@@ -70,20 +70,17 @@ def channel_program(name: str, given: ChannelGraph) -> ExecutableGraph:
     channels[TASKS] = Topic(Send)
     for key, channel in channels.items():
         channel.key = key
-    triggers: dict[str, tuple[str, ...]] = {TASKS: ()}
-    for key, node in nodes.items():
-        for channel_name in node.triggers:
-            triggers[channel_name] = (*triggers.get(channel_name, ()), key)
     retry, cache = retry_policies(given.get("retry_policy")), given.get("cache_policy")
+    nodes = {key: _node(key, node, managed, retry, cache) for key, node in built.items()}
     return ExecutableGraph(
         name=name,
-        nodes={key: _node(key, node, managed, retry, cache) for key, node in nodes.items()},
+        nodes=nodes,
         channels=channels,
         keys=keys,
         input_channel=inputs,
         output_keys=outputs,
         stream_keys=shown,
-        triggers=triggers,
+        triggers=nodes_by_trigger(nodes),
         waiting=tuple(key for key, channel in channels.items() if channel.waits_for_finish),
         delta=tuple(key for key in keys if isinstance(channels[key], DeltaChannel)),
         goto=_goto,

@@ -172,14 +172,11 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
     @property
     def schemas(self) -> dict[Any, dict[str, Any]]:
         """Schema → its keys, with the channel or the managed value of each."""
-        known = {id(schema): schema_of(schema) for schema in self._schemas.values()}
-        return {
-            schema: {
-                **{key: self.channels[key] for key in known[id(schema)].channels},
-                **known[id(schema)].managed,
-            }
-            for schema in self._schemas.values()
-        }
+        found = {}
+        for schema in self._schemas.values():
+            read = schema_of(schema)
+            found[schema] = {**{key: self.channels[key] for key in read.channels}, **read.managed}
+        return found
 
     # -- nodes
 
@@ -572,10 +569,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self.validate()
         for names in (interrupt_before, interrupt_after):
             check_interrupt_nodes(names, self.nodes)
-        label = name or "graph"
         self.compiled = True
         return CompiledStateGraph(
-            program=compile_program(self, label, renamed_nodes, renamed_keys),
+            program=compile_program(self, name or "graph", renamed_nodes, renamed_keys),
             builder=self,
             checkpointer=checkpointer,
             store=store,
