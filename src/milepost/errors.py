@@ -7,7 +7,7 @@
     │   └── NoParentError (ParentCommand)   a command for the enclosing graph, where there is none
     ├── EmptyChannelError                   a channel was read before it had a value
     ├── EmptyInputError                     a run was started with nothing to do
-    ├── NodeError                           what an error handler is told about a failed node
+    ├── NodeError                           the failure of a node, as an error handler gets it
     ├── NodeTimeoutError (TimeoutError)     an async node ran longer than its timeout
     ├── StepTimeoutError (TimeoutError)     a super-step ran longer than the graph's step_timeout
     ├── NodeCancelledError                  something inside a node was cancelled, not the run
@@ -182,7 +182,7 @@ class EmptyInputError(MilepostError):
 
 
 class NodeError(MilepostError):
-    """What an error handler is told about the node that failed.
+    """The failure of a node, as its error handler gets it.
 
     `node` is its name, `error` what it raised in its last attempt, `input` what it was given.
     """
@@ -442,7 +442,7 @@ class NotErasedError(SaverError):
 class OutcomeUnknownError(SaverError):
     """The connection was lost during a change: whether the change was stored is unknown.
 
-    Read what is there now, and decide.
+    Read the current rows, and decide.
     """
 
 
@@ -564,7 +564,7 @@ class ValueTooLargeError(StoreError, ValueError):
 
 
 class FilterError(StoreError, ValueError):
-    """A filter that cannot be understood. The message says which part, and what there is."""
+    """A filter that cannot be understood. The message says which part, and what is allowed."""
 
 
 class VersionConflict(StoreError):

@@ -137,7 +137,7 @@ Checkpointer: TypeAlias = Union[None, bool, "BaseCheckpointSaver[Any]"]
 
 
 class RunnableConfig(TypedDict, total=False):
-    """What a caller says about a run. Every key is optional.
+    """The config of a run. Every key is optional.
 
     Examples:
         >>> from milepost.types import RunnableConfig
@@ -187,7 +187,7 @@ class RunOptions(TypedDict, Generic[ContextT], total=False):
     interrupt_after: All | Sequence[str] | None
     """Nodes to pause after, or "*", in this run."""
     durability: Durability | None
-    """When steps are saved; "async" unless the run says otherwise."""
+    """When steps are saved; "async" by default."""
     on_conflict: OnConflict | None
     """What to do if another run is on the thread; what the graph was compiled with by default."""
     control: RunControl | None
@@ -361,7 +361,7 @@ def omit_payload(_value: Any) -> dict[str, Any]:
 
 
 def seconds(value: float | timedelta | None) -> float | None:
-    """A duration in seconds, however the user gave it."""
+    """A duration in seconds."""
     if value is None:
         return None
     return value.total_seconds() if isinstance(value, timedelta) else float(value)
@@ -435,7 +435,7 @@ class Interrupt:
     id: str = "placeholder-id"
     """Names this interrupt in `Command(resume={id: answer})`; the same after every re-run."""
     response_schema: Any = field(default=None, kw_only=True)
-    """JSON Schema of the answer, if `interrupt(response_schema=)` said what it has to be."""
+    """JSON Schema of the answer, if `interrupt(response_schema=)` gave one."""
 
     def __init__(
         self,
@@ -446,9 +446,9 @@ class Interrupt:
         ns: Sequence[str] | None = None,
         **older: Any,
     ) -> None:
-        """`ns`, the namespace of the task that asks, stood in place of the id in older versions.
+        """Older versions took `ns`, the namespace of the task that asks, in place of the id.
 
-        So did `resumable` and `when`, which say nothing any more.
+        `resumable` and `when` of older versions are ignored.
         """
         if unknown := older.keys() - {"resumable", "when"}:
             raise TypeError(f"Interrupt takes no argument {sorted(unknown)[0]!r}.")
@@ -740,7 +740,7 @@ class Command(Generic[N], _ToolOutput):
         return f"Command({', '.join(f'{name}={value!r}' for name, value in fields if value)})"
 
     def targets(self) -> Sequence[Send | N]:
-        """`goto` as a sequence, whichever way it was given."""
+        """`goto` as a sequence."""
         if isinstance(self.goto, (Send, str)) or not isinstance(self.goto, Sequence):
             return [self.goto]
         return self.goto
@@ -766,7 +766,7 @@ class Overwrite:
     value: Any
     """The new value of the channel."""
     type: Literal["__overwrite__"] = field(default="__overwrite__", repr=False)
-    """Tells it from other values where it is stored as JSON."""
+    """Distinguishes it from other values where it is stored as JSON."""
 
 
 class _Answered(NamedTuple):

@@ -146,7 +146,7 @@ def _configs(
 
 
 class _Stoppable(RunControl):
-    """The control of one run of a batch: it stops with the batch, or as its caller says."""
+    """The control of one run of a batch: the batch stops it, and so does the caller's control."""
 
     __slots__ = ("_batch", "_given")
 

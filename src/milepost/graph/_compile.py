@@ -22,7 +22,7 @@ from milepost.channels import (
 )
 from milepost.constants import END, INPUT, ROOT, START, TASKS
 from milepost.errors import GraphBuildError
-from milepost.graph._reachable import called_by, calls_tasks, graphs_in, types_held
+from milepost.graph._reachable import called_by, calls_tasks, graphs_in, types_closed_over
 from milepost.graph._routing import (
     Router,
     branch_route,
@@ -214,8 +214,8 @@ def _register_types(builder: AnyBuilder) -> None:
         modules.add(getattr(schema, "__module__", ""))
     for spec in specs:
         modules.add(getattr(called_by(spec.action), "__module__", None) or "")
-        for held in types_held(spec.action):
-            note_types(held)
+        for one in types_closed_over(spec.action):
+            note_types(one)
     for name in modules:
         module = sys.modules.get(name)
         if module is not None and name != "builtins":

@@ -1,7 +1,7 @@
 """A compiled graph: what programs call.
 
-Nothing is decided here. A method makes the program of what is to be done, and a driver carries it
-out: the sync driver for `invoke`, the asyncio driver for `ainvoke`.
+Nothing is decided here. A method makes a generator of effects, and a driver carries them out: the
+sync driver for `invoke`, the asyncio driver for `ainvoke`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         on_conflict: What a run does that finds another run on its thread.
         debug: Print what runs do.
         name: What the graph is called.
-        config: What runs are told where the caller says nothing else.
+        config: The default config of runs.
         context_schema: The type of `runtime.context`.
         stream_mode: The mode of `stream` where the caller names none.
         step_timeout: Seconds that one step may take.
@@ -172,10 +172,10 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         return self.program.triggers
 
     def with_config(self, config: RunnableConfig | None = None, **options: Any) -> Self:
-        """A copy of the graph that runs with this config where the caller says nothing else.
+        """A copy of the graph with this config as the default of its runs.
 
         Args:
-            config: What runs are told.
+            config: Added to the default config that the graph has.
             **options: Keys of the config, such as `recursion_limit=50`.
 
         Examples:
@@ -220,7 +220,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
 
         Args:
             input: The input, None to go on with the thread, or a Command.
-            config: Names the thread, and what else a caller says about a run.
+            config: Names the thread; `RunnableConfig` has the other keys.
             stream_mode: With another mode than "values" the list of its events is returned.
             subgraphs: Whether that list has the events of inner graphs.
             **options: See `RunOptions`: `context`, `durability`, `interrupt_before` and so on.
@@ -289,7 +289,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
 
         Args:
             input: The input, None to go on with the thread, or a Command.
-            config: Names the thread, and what else a caller says about a run.
+            config: Names the thread; `RunnableConfig` has the other keys.
             stream_mode: One mode or several, see `StreamMode`; by default "updates".
             subgraphs: Whether to give the events of inner graphs too.
             **options: See `RunOptions`.
@@ -355,7 +355,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
 
         Args:
             input: The input, None to go on with the thread, or a Command.
-            config: Names the thread, and what else a caller says about a run.
+            config: Names the thread; `RunnableConfig` has the other keys.
             version: The form of the events.
             transformers: Make more streams, after those that the graph was compiled with.
             **options: Those of `stream`.
@@ -436,7 +436,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         return await _batch.abatch(self, inputs, config, return_exceptions, stream_mode, options)
 
     def _show_output(self, options: RunOptions[Any]) -> None:
-        """Let a run show what it returns, if the caller does not say what to show."""
+        """Let a run show what it returns, unless the caller names what to show."""
         if options.get("output_keys") is None:
             options["output_keys"] = self.program.output_keys
 

@@ -139,7 +139,7 @@ def _node(
 
 
 def _computed(managed: Any) -> Any:
-    """How a managed value is computed, whichever way it was given: `Annotated[..., Manager]`."""
+    """What computes a managed value, which may be given as `Annotated[..., Manager]`."""
     for manager in getattr(managed, "__metadata__", ()):
         if hasattr(manager, "get"):
             return manager.get
@@ -186,7 +186,7 @@ def _chained(name: str, callees: Sequence[Callee]) -> Callee:
 
 
 def _goto(target: Any) -> Write:
-    """A node of such a graph is started by its channels: a name alone leads nowhere."""
+    """The write for a target. Channels start the nodes of such a graph: a name starts none."""
     return (TASKS, target) if isinstance(target, Send) else (f"{BRANCH_TO}{target}", None)
 
 

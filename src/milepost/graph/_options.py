@@ -1,4 +1,4 @@
-"""What a caller says about a run: checked, completed, and put into one record."""
+"""The options of a run: checked, completed, and put into one record."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def run_settings(
     options: RunOptions[Any],
     parent: TaskContext | None,
 ) -> RunSettings:
-    """What the caller says, completed by what the graph was compiled with."""
+    """The settings of a run: the options of the caller, completed by those of the graph."""
     strictness = graph.program.strictness
     before = options.get("interrupt_before")
     after = options.get("interrupt_after")

@@ -1,8 +1,8 @@
-"""What a node's function reaches: graphs inside it, tasks that it starts, types that it holds.
+"""What a node's function reaches: graphs that it calls, tasks that it starts, types in its closure.
 
-It is read off the function, so that inner graphs can be shown, read and changed through the graph
-around them, the results of tasks be stored while the function still runs, and values of types
-that the function was given be stored at all.
+Its code and its closure show this. With it, inner graphs can be shown, read and changed through the
+graph around them, the results of tasks are stored while the function still runs, and values of
+types that the function was given can be stored at all.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def calls_tasks(action: Any) -> bool:
     )
 
 
-def types_held(action: Any) -> Iterator[Any]:
+def types_closed_over(action: Any) -> Iterator[Any]:
     """The types that a node's function closes over, directly or inside an object.
 
     A function that makes graphs hands types to its nodes in this way, such as the

@@ -145,9 +145,9 @@ def update_writer(
 ) -> Callable[[Any], list[Write]]:
     """What becomes of a node's return value; for INPUT, of the update of a Command as input.
 
-    `lenient` says nothing of keys that the state does not have: a graph and the graph that is its
-    node exchange the keys that both have. So does an input that comes from inside a node. `culprit`
-    is the node's function.
+    With `lenient`, keys that the state does not have are dropped without a report: a graph and the
+    graph that is its node exchange the keys that both have. The same holds for an input that comes
+    from inside a node. `culprit` is the node's function.
     """
     is_root = ROOT in keys
     inputs = {INPUT: "The command that is the input", START: "The input"}

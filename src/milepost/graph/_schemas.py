@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Schemas:
-    """What a graph tells of its input, its output, its context and its channels."""
+    """The name of a graph, its channels, and the schemas of its input, output and context."""
 
     program: ExecutableGraph
     name: str

@@ -1,4 +1,4 @@
-"""Looking at threads and changing them: what `get_state`, `update_state` and so on run."""
+"""Reads threads and changes them, for `get_state`, `update_state` and so on."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def saver_of(graph: AnyGraph) -> BaseCheckpointSaver[Any]:
 
 
 def _thread_around() -> ThreadWriter | None:
-    """What writes the thread of the run that the caller is in, if there is one."""
+    """The writer of the run that the caller is part of, if the caller is inside a run."""
     context = find_context()
     return context.run.checkpoints.thread if context is not None else None
 

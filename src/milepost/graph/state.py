@@ -136,9 +136,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self.managed: dict[str, ManagedValueSpec] = {}
         self.defaults: dict[str, Any] = {}
         self.compiled = False
-        """Whether a graph was made of it; later changes are not part of that graph."""
+        """Whether a graph was compiled from it; later changes are not part of that graph."""
         self._schemas: dict[int, Any] = {}
-        """Those whose keys are part of the state, by identity."""
+        """Schemas whose keys are part of the state, by identity."""
         for schema in (self.state_schema, self.input_schema, self.output_schema):
             self.add_schema(schema)
 
@@ -264,7 +264,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         error_handler: Callable[..., Any] | None = None,
         timeout: float | timedelta | TimeoutPolicy | None = None,
     ) -> Self:
-        """What nodes get that do not say otherwise; what an earlier call said stays.
+        """Defaults for nodes that have no policy of their own; defaults of earlier calls stay.
 
         Graphs inside nodes have defaults of their own.
 
@@ -370,8 +370,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         Args:
             source: The node before, or START.
             path: Returns a node's name, a list of names, a Send, or END.
-            path_map: Translates what `path` returns, and also tells which answers are possible, as
-                a `Literal` return type does.
+            path_map: Translates what `path` returns, and also lists the possible answers, as a
+                `Literal` return type does.
 
         Raises:
             GraphBuildError: The source has a branch of this name, or is END.

@@ -31,7 +31,7 @@ class UIMessage(TypedDict):
     """
 
     type: Literal["ui"]
-    """Tells it from a `RemoveUIMessage`."""
+    """Distinguishes it from a `RemoveUIMessage`."""
     id: str
     """A part with the same id takes its place."""
     name: str
@@ -51,7 +51,7 @@ class RemoveUIMessage(TypedDict):
     """
 
     type: Literal["remove-ui"]
-    """Tells it from a `UIMessage`."""
+    """Distinguishes it from a `UIMessage`."""
     id: str
     """The part that is taken away."""
 

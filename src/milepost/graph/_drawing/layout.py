@@ -188,24 +188,24 @@ def _mean(values: Sequence[int], otherwise: float) -> float:
 def _move(layers: list[list[Place]]) -> None:
     """Find columns: near the neighbours, in order, without overlap."""
     for layer in layers:
-        _settle(layer, [0.0] * len(layer))
+        _assign_columns(layer, [0.0] * len(layer))
     for sweep in range(8):
         for layer in layers if sweep % 2 == 0 else reversed(layers):
-            wishes = []
+            wanted = []
             for place in layer:
                 near = [link.upper.centre for link in place.above]
                 if sweep % 2 or sweep > 5:
                     near += [link.lower.centre for link in place.below]
-                wishes.append(_mean(near, place.centre))
-            _settle(layer, wishes)
+                wanted.append(_mean(near, place.centre))
+            _assign_columns(layer, wanted)
     leftmost = min((place.left for layer in layers for place in layer), default=0)
     for layer in layers:
         for place in layer:
             place.centre -= leftmost
 
 
-def _settle(layer: Sequence[Place], wishes: Sequence[float]) -> None:
-    """Give each place the column it wishes for, as near as order and widths allow.
+def _assign_columns(layer: Sequence[Place], wanted: Sequence[float]) -> None:
+    """Give each place the column it wanted for, as near as order and widths allow.
 
     Counted from where a place would be if all were packed to the left, columns must only not
     decrease; the nearest such numbers come from pooling neighbours that are out of order.
@@ -215,9 +215,9 @@ def _settle(layer: Sequence[Place], wishes: Sequence[float]) -> None:
     for place in layer:
         packed.append(at + place.width // 2)
         at += place.width + GAP
-    pools: list[tuple[float, int]] = []  # mean wish, how many places
-    for wish, base in zip(wishes, packed, strict=True):
-        mean, count = wish - base, 1
+    pools: list[tuple[float, int]] = []  # mean shift, how many places
+    for column, base in zip(wanted, packed, strict=True):
+        mean, count = column - base, 1
         while pools and pools[-1][0] > mean:
             other, others = pools.pop()
             mean = (mean * count + other * others) / (count + others)

@@ -96,7 +96,7 @@ def _cluster(
 
 
 def _is_only_one(picture: Graph, name: str) -> bool:
-    """Whether one inner graph alone has this name, and no node has it as its id."""
+    """Whether exactly one inner graph has this name, and no node has it as its id."""
     homes = {_home(id) for id in picture.nodes}
     called = {part for home in homes for part in _outwards(home) if part.split(":")[-2] == name}
     return len(called) == 1 and name not in picture.nodes

@@ -1,4 +1,4 @@
-"""What there is to draw of a graph."""
+"""The nodes and edges of a picture of a graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Node(NamedTuple):
     data: Any = None
     """What runs: the node's function or object."""
     metadata: dict[str, Any] | None = None
-    """What to know about it. `defer` and `__interrupt` are said by the graph itself."""
+    """The metadata of the node. `defer` and `__interrupt` come from the graph itself."""
 
     @property
     def is_deferred(self) -> bool:
@@ -94,7 +94,7 @@ class Graph:
 
         It is drawn by the program `mmdc` on this machine. Where that is not installed, or one of
         its options is given (`draw_method`, `padding`, `max_retries`, `retry_delay`, `base_url`,
-        `proxies`), LangChain draws it, which asks a service on the network unless told otherwise.
+        `proxies`), LangChain draws it, which asks a service on the network by default.
         """
         from milepost.graph._drawing.png import png
 

@@ -1,4 +1,4 @@
-"""Finds what there is to draw in a compiled graph."""
+"""Finds the nodes and edges to draw in a compiled graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def survey(graph: AnyGraph, xray: int | bool = False, around: tuple[AnyGraph, ...] = ()) -> Graph:
-    """A picture of the graph; `xray` looks into inner graphs, as many levels deep as it says.
+    """A picture of the graph; `xray` shows inner graphs, so many levels deep.
 
     `around` are the graphs that this one is inside of: a function may call its own graph.
     """
@@ -26,7 +26,8 @@ def survey(graph: AnyGraph, xray: int | bool = False, around: tuple[AnyGraph, ..
     picture.nodes[END] = Node(END, END)
     picture.edges = sorted(dict.fromkeys(_edges(graph)), key=_order)
     if not any(edge.target == END for edge in picture.edges):
-        del picture.nodes[END]  # an endless loop, or one that is left by Commands that do not say
+        # An endless loop, or one that only Commands without declared targets leave.
+        del picture.nodes[END]
     if xray:
         for name in list(picture.nodes):
             inner = _inner_graph(graph, name)
@@ -92,8 +93,8 @@ def _edges_by_channels(program: ExecutableGraph) -> Iterator[Edge]:
         for name in program.triggers.get(channel, ()):
             yield Edge(START, name)
     for name, node in program.nodes.items():
-        heard = [t for c in node.channels_written for t in program.triggers.get(c, ())]
-        yield from (Edge(name, target) for target in heard or [END])
+        targets = [t for c in node.channels_written for t in program.triggers.get(c, ())]
+        yield from (Edge(name, target) for target in targets or [END])
 
 
 def _edges_from(builder: AnyBuilder, source: str) -> Iterator[Edge]:
@@ -105,7 +106,7 @@ def _edges_from(builder: AnyBuilder, source: str) -> Iterator[Edge]:
             yield Edge(source, end)
     for branch in builder.branches.get(source, {}).values():
         if branch.ends is None:
-            # Nothing says where it may go: a path map or a Literal return type would.
+            # The targets are unknown without a path map or a Literal return type.
             for name in (*builder.nodes, END):
                 if name != source:
                     yield Edge(source, name, conditional=True)
