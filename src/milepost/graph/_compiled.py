@@ -6,14 +6,7 @@ sync driver for `invoke`, the asyncio driver for `ainvoke`.
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Callable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
@@ -22,7 +15,6 @@ from milepost._engine.drivers.at_exit import end_async_at_exit, end_at_exit
 from milepost._engine.drivers.choice import async_driver
 from milepost._engine.drivers.saver_effects import ClearCache, DeleteThread
 from milepost._engine.drivers.sync import SyncDriver, SyncReader
-from milepost._engine.streaming.events import Event
 from milepost._engine.superstep.node_cache import namespace_of
 from milepost._internal.older_names import older_names
 from milepost.constants import NS_SEP, START
@@ -304,9 +296,9 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             >>> list(graph.stream({"n": 1}, config, stream_mode=["values", "updates"]))
             [('values', {'n': 1}), ('updates', {'add': {'n': 2}}), ('values', {'n': 2})]
         """
-        stream, many = event_stream(self, stream_mode, subgraphs, options)
+        stream = event_stream(self, stream_mode, subgraphs, options)
         run = new_run(self, stream, config, options)
-        show = form_of(self, options.get("version"), many_modes=many, subgraphs=subgraphs)
+        show = form_of(self, stream_mode, subgraphs, options.get("version"))
         driver = SyncDriver(run.events.stream)
         run.subtasks.spawn = driver.spawn
         return end_at_exit(driver.stream(run.run(input), show))
@@ -322,20 +314,13 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
     ) -> AsyncGenerator[Any, None]:
         """`stream`, for use on an event loop."""
         driver = async_driver()
-        form: Callable[[Event], Any]
+        show = form_of(self, stream_mode, subgraphs, options.get("version"))
 
         def begin() -> EffectGenerator[Any]:
-            nonlocal form
-            stream, many = event_stream(self, stream_mode, subgraphs, options)
-            version = options.get("version")
-            form = form_of(self, version, many_modes=many, subgraphs=subgraphs)
-            run = new_run(self, stream, config, options)
-            driver.events = stream
+            driver.events = event_stream(self, stream_mode, subgraphs, options)
+            run = new_run(self, driver.events, config, options)
             run.subtasks.spawn = driver.spawn
             return run.run(input)
-
-        def show(event: Event) -> Any:
-            return form(event)
 
         return end_async_at_exit(driver.stream(begin, show), driver)
 
@@ -485,8 +470,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             [{'n': 2}, {'n': 1}]
         """
         stream, program = _thread_state.history(self, config, filter, before, limit)
-        for event in SyncDriver(stream).stream(program):
-            yield event.payload
+        yield from SyncDriver(stream).stream(program, attrgetter("payload"))
 
     def aget_state_history(
         self,

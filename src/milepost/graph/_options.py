@@ -110,10 +110,9 @@ def event_stream(
     modes: StreamMode | Sequence[StreamMode] | None,
     subgraphs: bool,
     options: RunOptions[Any],
-) -> tuple[EventStream, bool]:
-    """Where the events of a run go, and whether each comes with its mode."""
-    wanted = graph.stream_mode if modes is None else modes
-    names = _mode_names(graph, "stream_mode", wanted)
+) -> EventStream:
+    """Where the events of a run go."""
+    names = _mode_names(graph, "stream_mode", graph.stream_mode if modes is None else modes)
     eager = graph.program.starts_tasks
     if printed := _printed(graph, options):
         from milepost._engine.streaming.printing import PrintingStream
@@ -122,14 +121,14 @@ def event_stream(
     else:
         stream = EventStream(names, subgraphs, eager=eager)
     stream.blocks = options.get("version") == "v3"
-    return stream, not isinstance(wanted, str)
+    return stream
 
 
 def unread_stream(graph: AnyGraph, options: RunOptions[Any]) -> EventStream:
     """Where the events of a run without a consumer go: nowhere, or to the console."""
     if not (graph.debug or options.get("debug") or options.get("print_mode")):
         return EventStream()
-    return event_stream(graph, (), False, options)[0]
+    return event_stream(graph, (), False, options)
 
 
 def _printed(graph: AnyGraph, options: RunOptions[Any]) -> frozenset[StreamMode]:
