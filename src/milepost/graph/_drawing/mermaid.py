@@ -22,29 +22,7 @@ _WORDS = {"call", "class", "click", "default", "end", "graph", "href", "style", 
 """Words of Mermaid's language, which cannot be ids."""
 
 
-def mermaid(
-    picture: Graph,
-    *,
-    with_styles: bool,
-    curve_style: Any,
-    node_colors: Any,
-    words_in_a_line: int,
-    settings: Mapping[str, Any] | None,
-) -> str:
-    """The picture in Mermaid's language.
-
-    Labels with more words than `words_in_a_line` are broken; `settings` are Mermaid's own.
-    """
-    lines = _cluster(picture, "", words_in_a_line, with_nodes=with_styles)
-    body = "".join(f"\t{line}\n" for line in lines)
-    if not with_styles:
-        return f"graph TD;\n{body}"
-    deferred = _DEFERRED if any(node.is_deferred for node in picture.nodes.values()) else ""
-    head, styles = _head(curve_style, settings), _styles(node_colors)
-    return f"{head}graph TD;\n{body}{styles}{deferred}"
-
-
-def _head(curve_style: Any, settings: Mapping[str, Any] | None) -> str:
+def head(curve_style: Any, settings: Mapping[str, Any] | None) -> str:
     """The configuration at the top of the text."""
     given = dict(settings or {})
     config = dict(given.get("config") or {})
@@ -64,13 +42,20 @@ def _yaml(settings: Mapping[str, Any], indent: str) -> str:
     return text
 
 
-def _styles(node_colors: Any) -> str:
+def body(picture: Graph, words_in_a_line: int, *, with_nodes: bool) -> str:
+    """The nodes and edges; edges alone show nodes by their ids. Longer labels are broken."""
+    lines = _cluster(picture, "", words_in_a_line, with_nodes=with_nodes)
+    return "graph TD;\n" + "".join(f"\t{line}\n" for line in lines)
+
+
+def styles(picture: Graph, node_colors: Any) -> str:
     """The classes of nodes: `default`, `first`, `last`, and what the caller adds."""
     given = (
-        node_colors if isinstance(node_colors, Mapping) else getattr(node_colors, "__dict__", None)
+        node_colors if isinstance(node_colors, Mapping) else getattr(node_colors, "__dict__", {})
     )
-    styles = {**_STYLES, **(given or {})}
-    return "".join(f"\tclassDef {name} {style}\n" for name, style in styles.items())
+    named = {**_STYLES, **given}
+    deferred = _DEFERRED if any(node.is_deferred for node in picture.nodes.values()) else ""
+    return "".join(f"\tclassDef {name} {style}\n" for name, style in named.items()) + deferred
 
 
 def _cluster(

@@ -68,16 +68,12 @@ class Graph:
         `curve_style` and `node_colors` are names, or LangChain's `CurveStyle` and `NodeStyles`;
         `frontmatter_config` is Mermaid's own configuration.
         """
-        from milepost.graph._drawing.mermaid import mermaid
+        from milepost.graph._drawing.mermaid import body, head, styles
 
-        return mermaid(
-            self,
-            with_styles=with_styles,
-            curve_style=curve_style,
-            node_colors=node_colors,
-            words_in_a_line=wrap_label_n_words,
-            settings=frontmatter_config,
-        )
+        text = body(self, wrap_label_n_words, with_nodes=with_styles)
+        if not with_styles:
+            return text
+        return head(curve_style, frontmatter_config) + text + styles(self, node_colors)
 
     def draw_mermaid_png(
         self,
