@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -16,16 +16,15 @@ from milepost.graph._options import checked_control
 
 if TYPE_CHECKING:
     from milepost.graph._typing import AnyGraph
-    from milepost.types import RunnableConfig, RunOptions, StreamMode
+    from milepost.types import RunnableConfig
 
 
 def batch(
     graph: AnyGraph,
     inputs: Sequence[Any],
     config: RunnableConfig | Sequence[RunnableConfig] | None,
+    options: Mapping[str, Any],
     return_exceptions: bool,
-    stream_mode: StreamMode | Sequence[StreamMode],
-    options: RunOptions[Any],
 ) -> list[Any]:
     """Run a graph on threads, one for each thread of the graph."""
     configs, groups, limit = _plan(graph, config, len(inputs))
@@ -47,11 +46,8 @@ def batch(
                 if stop.drain_requested:
                     break
                 try:
-                    own = options.copy()
-                    own["control"] = _Stoppable(stop, given)
-                    results[at] = graph.invoke(
-                        inputs[at], configs[at], stream_mode=stream_mode, **own
-                    )
+                    own = {**options, "control": _Stoppable(stop, given)}
+                    results[at] = graph.invoke(inputs[at], configs[at], **own)
                 except BaseException as error:
                     results[at] = error
         ended.append(group[0])
@@ -76,9 +72,8 @@ async def abatch(
     graph: AnyGraph,
     inputs: Sequence[Any],
     config: RunnableConfig | Sequence[RunnableConfig] | None,
+    options: Mapping[str, Any],
     return_exceptions: bool,
-    stream_mode: StreamMode | Sequence[StreamMode],
-    options: RunOptions[Any],
 ) -> list[Any]:
     """Run a graph in asyncio tasks, one for each thread of the graph."""
     import asyncio
@@ -91,9 +86,7 @@ async def abatch(
         for at in group:
             async with slots:
                 try:
-                    results[at] = await graph.ainvoke(
-                        inputs[at], configs[at], stream_mode=stream_mode, **options
-                    )
+                    results[at] = await graph.ainvoke(inputs[at], configs[at], **options)
                 except Exception as error:
                     results[at] = error
 

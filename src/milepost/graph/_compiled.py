@@ -358,7 +358,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         if version == "v3":
             from milepost.graph._events import run_stream
 
-            return run_stream(self, input, config, transformers, options)
+            return run_stream(self, input, config, transformers, options, is_async=False)
         return super().stream_events(input, config, version=version, **options)
 
     def astream_events(
@@ -375,9 +375,12 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         Versions 1 and 2 are LangChain's: async iterators over the events of callbacks.
         """
         if version == "v3":
-            from milepost.graph._events import arun_stream
+            from milepost.graph._events import run_stream
 
-            return arun_stream(self, input, config, transformers, options)
+            async def run() -> Any:
+                return run_stream(self, input, config, transformers, options, is_async=True)
+
+            return run()
         return super().astream_events(input, config, version=version, **options)
 
     def batch(
@@ -406,7 +409,8 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             >>> graph.batch([{"n": 1}, {"n": 2}], configs)
             [{'n': 2}, {'n': 3}]
         """
-        return _batch.batch(self, inputs, config, return_exceptions, stream_mode, options)
+        call = {**options, "stream_mode": stream_mode}
+        return _batch.batch(self, inputs, config, call, return_exceptions)
 
     async def abatch(
         self,
@@ -418,7 +422,8 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         **options: Unpack[RunOptions[ContextT]],
     ) -> list[Any]:
         """`batch`, for use on an event loop. A cancellation waits until its runs have ended."""
-        return await _batch.abatch(self, inputs, config, return_exceptions, stream_mode, options)
+        call = {**options, "stream_mode": stream_mode}
+        return await _batch.abatch(self, inputs, config, call, return_exceptions)
 
     def _show_output(self, options: RunOptions[Any]) -> None:
         """Let a run show what it returns, unless the caller names what to show."""

@@ -37,34 +37,10 @@ def run_stream(
     config: RunnableConfig | None,
     transformers: Sequence[TransformerFactory] | None,
     options: Mapping[str, Any],
-) -> GraphRunStream:
-    """The run of a graph, in sync code."""
-    mux, parts = _start(graph, input, config, transformers, options, is_async=False)
-    return GraphRunStream(iter(parts), mux)
-
-
-async def arun_stream(
-    graph: AnyGraph,
-    input: Any,
-    config: RunnableConfig | None,
-    transformers: Sequence[TransformerFactory] | None,
-    options: Mapping[str, Any],
-) -> AsyncGraphRunStream:
-    """The run of a graph, on an event loop."""
-    mux, parts = _start(graph, input, config, transformers, options, is_async=True)
-    return AsyncGraphRunStream(aiter(parts), mux)
-
-
-def _start(
-    graph: AnyGraph,
-    input: Any,
-    config: RunnableConfig | None,
-    transformers: Sequence[TransformerFactory] | None,
-    options: Mapping[str, Any],
     *,
     is_async: bool,
-) -> tuple[StreamMux, Any]:
-    """What runs the transformers, and the parts of the run in all modes that they need."""
+) -> GraphRunStream | AsyncGraphRunStream:
+    """The run of a graph, in all modes that its transformers need."""
     for name in _OWNED:
         if name in options:
             raise TypeError(
@@ -76,7 +52,7 @@ def _start(
     modes = dict.fromkeys(mode for each in mux._transformers for mode in each.required_stream_modes)
     stream: Callable[..., Any] = graph.astream if is_async else graph.stream
     parts = stream(input, config, stream_mode=list(modes), subgraphs=True, version="v3", **options)
-    return mux, parts
+    return AsyncGraphRunStream(aiter(parts), mux) if is_async else GraphRunStream(iter(parts), mux)
 
 
 def checked_factories(
