@@ -46,25 +46,17 @@ class Router:
 
     def target(self, target: Any, subject: str, culprit: object = None) -> Write | None:
         """The write that makes a target run; None for END, and for what is passed over."""
-        name, verb = target, "goes to"
         if isinstance(target, Send):
             if target.node in self.nodes:
                 return (TASKS, target)
-            name, verb = target.node, "sent to"
-        elif isinstance(target, str):
+            self._unknown(target.node, f"{subject} sent to", culprit)
+            return None
+        if isinstance(target, str):
             if target == END:
                 return None
             if target in self.nodes:
                 return (edge_channel(target), None)
-        self.refuse(
-            ("target", subject, verb, repr(name)),
-            lambda: (
-                f"{subject} {verb} {name!r}, which is not a node of graph '{self.graph}'. "
-                f"Its nodes are: {', '.join(sorted(self.nodes))}."
-            ),
-            "It is passed over.",
-            culprit,
-        )
+        self._unknown(target, f"{subject} goes to", culprit)
         return None
 
     def goto(self, target: Any) -> Write | None:
@@ -76,6 +68,17 @@ class Router:
                 "It goes nowhere.",
             )
         return self.target(target, "The command")
+
+    def _unknown(self, target: object, reference: str, culprit: object) -> None:
+        self.refuse(
+            ("target", reference, repr(target)),
+            lambda: (
+                f"{reference} {target!r}, which is not a node of graph '{self.graph}'. "
+                f"Its nodes are: {', '.join(sorted(self.nodes))}."
+            ),
+            "It is passed over.",
+            culprit,
+        )
 
     def refuse(
         self, place: Hashable, message: Callable[[], str], instead: str, culprit: object = None
