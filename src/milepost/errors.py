@@ -7,7 +7,7 @@
     │   └── NoParentError (ParentCommand)   a command for the enclosing graph, where there is none
     ├── EmptyChannelError                   a channel was read before it had a value
     ├── EmptyInputError                     a run was started with nothing to do
-    ├── NodeError                           what an error handler is told about a failed node
+    ├── NodeError                           the failure of a node, as an error handler gets it
     ├── NodeTimeoutError (TimeoutError)     an async node ran longer than its timeout
     ├── StepTimeoutError (TimeoutError)     a super-step ran longer than the graph's step_timeout
     ├── NodeCancelledError                  something inside a node was cancelled, not the run
@@ -64,7 +64,6 @@ from __future__ import annotations
 
 import warnings
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from milepost.warnings import LangGraphDeprecatedSinceV10
@@ -109,6 +108,17 @@ def create_error_message(*, message: str, error_code: ErrorCode) -> str:
 
 class MilepostError(Exception):
     """The root of every error that milepost raises."""
+
+    # A copy gets the attributes of the error and not a call of `__init__`, whose parameters are
+    # others than `args` in several classes.
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _copied, (type(self), self.args), *super().__reduce__()[2:]
+
+
+def _copied(cls: type[MilepostError], args: tuple[Any, ...]) -> MilepostError:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    return error
 
 
 class GraphBuildError(MilepostError, ValueError):
@@ -172,7 +182,7 @@ class EmptyInputError(MilepostError):
 
 
 class NodeError(MilepostError):
-    """What an error handler is told about the node that failed.
+    """The failure of a node, as its error handler gets it.
 
     `node` is its name, `error` what it raised in its last attempt, `input` what it was given.
     """
@@ -182,9 +192,6 @@ class NodeError(MilepostError):
         self.node = node
         self.error = error
         self.input = input
-
-    def __reduce__(self) -> tuple[type[NodeError], tuple[str, Exception, Any]]:
-        return type(self), (self.node, self.error, self.input)
 
 
 class NodeTimeoutError(MilepostError, TimeoutError):
@@ -212,15 +219,6 @@ class NodeTimeoutError(MilepostError, TimeoutError):
         self.idle_timeout = idle_timeout
         self.run_timeout = run_timeout
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        again = partial(
-            type(self),
-            kind=self.kind,
-            idle_timeout=self.idle_timeout,
-            run_timeout=self.run_timeout,
-        )
-        return again, (self.node, self.elapsed), self.__dict__
-
 
 class StepTimeoutError(MilepostError, TimeoutError):
     """A super-step took longer than the graph's `step_timeout`.
@@ -244,9 +242,6 @@ class NodeCancelledError(MilepostError):
             "not the run. Catch it in the node, or give the node a retry policy."
         )
         self.node = node
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.node, str(self))
 
 
 Mismatch: TypeAlias = Literal["not_pending", "empty_map", "ambiguous"]
@@ -290,15 +285,6 @@ class UnknownInterruptError(MilepostError, RuntimeError):
         self.reason: Mismatch = reason
         self.interrupt_ids = tuple(interrupt_ids)
         self.pending_ids = tuple(pending_ids)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        again = partial(
-            type(self),
-            reason=self.reason,
-            interrupt_ids=self.interrupt_ids,
-            pending_ids=self.pending_ids,
-        )
-        return again, (str(self),)
 
 
 class TaskNotFound(MilepostError):
@@ -456,7 +442,7 @@ class NotErasedError(SaverError):
 class OutcomeUnknownError(SaverError):
     """The connection was lost during a change: whether the change was stored is unknown.
 
-    Read what is there now, and decide.
+    Read the current rows, and decide.
     """
 
 
@@ -578,7 +564,7 @@ class ValueTooLargeError(StoreError, ValueError):
 
 
 class FilterError(StoreError, ValueError):
-    """A filter that cannot be understood. The message says which part, and what there is."""
+    """A filter that cannot be understood. The message says which part, and what is allowed."""
 
 
 class VersionConflict(StoreError):
@@ -647,10 +633,6 @@ class NodeInterrupt(GraphInterrupt):
         )
         super().__init__([Interrupt(value) if id is None else Interrupt(value, id)])
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        (interrupt,) = self.interrupts
-        return type(self), (interrupt.value, interrupt.id)
-
 
 class GraphDrained(GraphBubbleUp):
     """The run was asked to stop and has saved where it is. Resume with `invoke(None, config)`.
@@ -673,9 +655,6 @@ class GraphDrained(GraphBubbleUp):
     def __init__(self, reason: str = "shutdown") -> None:
         super().__init__(f"Graph drained: {reason}")
         self.reason = reason
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.reason,), self.__dict__
 
 
 class ParentCommand(GraphBubbleUp):

@@ -53,24 +53,6 @@ else:
     except ImportError:
         from datetime import timedelta
 
-    _PARTS = (
-        "CheckpointPayload",
-        "CheckpointStreamPart",
-        "CheckpointTask",
-        "CustomStreamPart",
-        "DebugPayload",
-        "DebugStreamPart",
-        "GraphOutput",
-        "MessagesStreamPart",
-        "StreamPart",
-        "TaskPayload",
-        "TaskResultPayload",
-        "TasksStreamPart",
-        "UpdatesStreamPart",
-        "ValuesStreamPart",
-    )
-    __getattr__, __dir__ = on_demand(__name__, dict.fromkeys(_PARTS, "milepost._stream_parts"))
-
 __all__ = [
     "All",
     "CacheKey",
@@ -155,7 +137,7 @@ Checkpointer: TypeAlias = Union[None, bool, "BaseCheckpointSaver[Any]"]
 
 
 class RunnableConfig(TypedDict, total=False):
-    """What a caller says about a run. Every key is optional.
+    """The config of a run. Every key is optional.
 
     Examples:
         >>> from milepost.types import RunnableConfig
@@ -205,7 +187,7 @@ class RunOptions(TypedDict, Generic[ContextT], total=False):
     interrupt_after: All | Sequence[str] | None
     """Nodes to pause after, or "*", in this run."""
     durability: Durability | None
-    """When steps are saved; "async" unless the run says otherwise."""
+    """When steps are saved; "async" by default."""
     on_conflict: OnConflict | None
     """What to do if another run is on the thread; what the graph was compiled with by default."""
     control: RunControl | None
@@ -345,11 +327,7 @@ class TimeoutPolicy:
         run, idle = seconds(given.run_timeout), seconds(given.idle_timeout)
         if run is None and idle is None:
             return None
-        return cls(
-            run_timeout=None if run is None else float(run),
-            idle_timeout=None if idle is None else float(idle),
-            refresh_on=given.refresh_on,
-        )
+        return cls(run_timeout=run, idle_timeout=idle, refresh_on=given.refresh_on)
 
 
 @frozen(kw_only=True)
@@ -383,8 +361,10 @@ def omit_payload(_value: Any) -> dict[str, Any]:
 
 
 def seconds(value: float | timedelta | None) -> float | None:
-    """A duration in seconds, however the user gave it."""
-    return value.total_seconds() if isinstance(value, timedelta) else value
+    """A duration in seconds."""
+    if value is None:
+        return None
+    return value.total_seconds() if isinstance(value, timedelta) else float(value)
 
 
 class CacheKey(NamedTuple):
@@ -455,7 +435,7 @@ class Interrupt:
     id: str = "placeholder-id"
     """Names this interrupt in `Command(resume={id: answer})`; the same after every re-run."""
     response_schema: Any = field(default=None, kw_only=True)
-    """JSON Schema of the answer, if `interrupt(response_schema=)` said what it has to be."""
+    """JSON Schema of the answer, if `interrupt(response_schema=)` gave one."""
 
     def __init__(
         self,
@@ -466,9 +446,9 @@ class Interrupt:
         ns: Sequence[str] | None = None,
         **older: Any,
     ) -> None:
-        """`ns`, the namespace of the task that asks, stood in place of the id in older versions.
+        """Older versions took `ns`, the namespace of the task that asks, in place of the id.
 
-        So did `resumable` and `when`, which say nothing any more.
+        `resumable` and `when` of older versions are ignored.
         """
         if unknown := older.keys() - {"resumable", "when"}:
             raise TypeError(f"Interrupt takes no argument {sorted(unknown)[0]!r}.")
@@ -756,20 +736,11 @@ class Command(Generic[N], _ToolOutput):
     """For `graph`: the graph that this one is a subgraph of."""
 
     def __repr__(self) -> str:
-        said = [
-            f"{name}={value!r}"
-            for name, value in (
-                ("graph", self.graph),
-                ("update", self.update),
-                ("resume", self.resume),
-                ("goto", self.goto),
-            )
-            if value
-        ]
-        return f"Command({', '.join(said)})"
+        fields = [(name, getattr(self, name)) for name in ("graph", "update", "resume", "goto")]
+        return f"Command({', '.join(f'{name}={value!r}' for name, value in fields if value)})"
 
     def targets(self) -> Sequence[Send | N]:
-        """`goto` as a sequence, whichever way it was given."""
+        """`goto` as a sequence."""
         if isinstance(self.goto, (Send, str)) or not isinstance(self.goto, Sequence):
             return [self.goto]
         return self.goto
@@ -795,7 +766,7 @@ class Overwrite:
     value: Any
     """The new value of the channel."""
     type: Literal["__overwrite__"] = field(default="__overwrite__", repr=False)
-    """Tells it from other values where it is stored as JSON."""
+    """Distinguishes it from other values where it is stored as JSON."""
 
 
 class _Answered(NamedTuple):
@@ -894,3 +865,9 @@ def ensure_valid_checkpointer(checkpointer: Any) -> Checkpointer:
         "A checkpointer must be a BaseCheckpointSaver, True, False or None, not "
         f"{type(checkpointer).__name__}.{hint}"
     )
+
+
+if not TYPE_CHECKING:
+    # The other public names are the types of what streams carry, and are loaded when one is used.
+    _PARTS = [name for name in __all__ if name not in globals()]
+    __getattr__, __dir__ = on_demand(__name__, dict.fromkeys(_PARTS, "milepost._stream_parts"))

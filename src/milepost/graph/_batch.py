@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -16,22 +16,20 @@ from milepost.graph._options import checked_control
 
 if TYPE_CHECKING:
     from milepost.graph._typing import AnyGraph
-    from milepost.types import RunnableConfig, RunOptions, StreamMode
+    from milepost.types import RunnableConfig
 
 
 def batch(
     graph: AnyGraph,
     inputs: Sequence[Any],
     config: RunnableConfig | Sequence[RunnableConfig] | None,
+    options: Mapping[str, Any],
     return_exceptions: bool,
-    stream_mode: StreamMode | Sequence[StreamMode],
-    options: RunOptions[Any],
 ) -> list[Any]:
     """Run a graph on threads, one for each thread of the graph."""
-    configs = _configs(config, len(inputs))
+    configs, groups, limit = _plan(graph, config, len(inputs))
     results: list[Any] = [None] * len(inputs)
-    groups = _by_thread(graph, configs)
-    at_once = threading.Semaphore(_at_once(configs))
+    slots = threading.Semaphore(limit)
     stop = RunControl()
     given: RunControl | None = checked_control(options.get("control"))
     if given is None and (task := find_context()) is not None:
@@ -44,15 +42,12 @@ def batch(
     def work(group: list[int]) -> None:
         begun.append(group[0])
         for at in group:
-            with at_once:
+            with slots:
                 if stop.drain_requested:
                     break
                 try:
-                    own = options.copy()
-                    own["control"] = _Stoppable(stop, given)
-                    results[at] = graph.invoke(
-                        inputs[at], configs[at], stream_mode=stream_mode, **own
-                    )
+                    own = {**options, "control": _Stoppable(stop, given)}
+                    results[at] = graph.invoke(inputs[at], configs[at], **own)
                 except BaseException as error:
                     results[at] = error
         ended.append(group[0])
@@ -70,35 +65,32 @@ def batch(
         while len(ended) < len(begun):
             news.get()
         raise
-    return _settled(results, return_exceptions)
+    return _raise_errors(results, return_exceptions)
 
 
 async def abatch(
     graph: AnyGraph,
     inputs: Sequence[Any],
     config: RunnableConfig | Sequence[RunnableConfig] | None,
+    options: Mapping[str, Any],
     return_exceptions: bool,
-    stream_mode: StreamMode | Sequence[StreamMode],
-    options: RunOptions[Any],
 ) -> list[Any]:
     """Run a graph in asyncio tasks, one for each thread of the graph."""
     import asyncio
 
-    configs = _configs(config, len(inputs))
+    configs, groups, limit = _plan(graph, config, len(inputs))
     results: list[Any] = [None] * len(inputs)
-    at_once = asyncio.Semaphore(_at_once(configs))
+    slots = asyncio.Semaphore(limit)
 
     async def work(group: list[int]) -> None:
         for at in group:
-            async with at_once:
+            async with slots:
                 try:
-                    results[at] = await graph.ainvoke(
-                        inputs[at], configs[at], stream_mode=stream_mode, **options
-                    )
+                    results[at] = await graph.ainvoke(inputs[at], configs[at], **options)
                 except Exception as error:
                     results[at] = error
 
-    running = [asyncio.ensure_future(work(group)) for group in _by_thread(graph, configs)]
+    running = [asyncio.ensure_future(work(group)) for group in groups]
     try:
         await asyncio.gather(*running)
     except BaseException:
@@ -110,23 +102,44 @@ async def abatch(
         if running:
             await asyncio.wait(running)
         raise
-    return _settled(results, return_exceptions)
+    return _raise_errors(results, return_exceptions)
 
 
-def _by_thread(graph: AnyGraph, configs: Sequence[RunnableConfig]) -> list[list[int]]:
-    """Which inputs are for one thread: their places in the list."""
+def _plan(
+    graph: AnyGraph, config: RunnableConfig | Sequence[RunnableConfig] | None, count: int
+) -> tuple[list[RunnableConfig], list[list[int]], int]:
+    """A config for each input, groups of inputs for one thread, and how many may run at once.
+
+    A group has the positions of its inputs.
+    """
+    configs = _configs(config, count)
     groups: dict[Any, list[int]] = {}
-    for at, config in enumerate(configs):
+    for at, own in enumerate(configs):
         thread = None
         if graph.checkpointer:
-            merged = merge_configs(graph.config, config)
+            merged = merge_configs(graph.config, own)
             thread = (merged.get("configurable") or {}).get("thread_id")
         groups.setdefault(object() if thread is None else str(thread), []).append(at)
-    return list(groups.values())
+    limit = concurrency(configs[0]) if configs else None
+    return configs, list(groups.values()), limit or max(1, count)
+
+
+def _configs(
+    config: RunnableConfig | Sequence[RunnableConfig] | None, count: int
+) -> list[RunnableConfig]:
+    if config is None:
+        return [{} for _ in range(count)]
+    if isinstance(config, (list, tuple)):
+        if len(config) != count:
+            raise ValueError(
+                f"{count} inputs need as many configs or one for all, not {len(config)}."
+            )
+        return list(map(checked_config, config))
+    return [checked_config(config) for _ in range(count)]
 
 
 class _Stoppable(RunControl):
-    """The control of one run of a batch: it stops with the batch, or as its caller says."""
+    """The control of one run of a batch: the batch stops it, and so does the caller's control."""
 
     __slots__ = ("_batch", "_given")
 
@@ -151,26 +164,7 @@ class _Stoppable(RunControl):
         return given or self._batch.drain_reason or self._reason
 
 
-def _configs(
-    config: RunnableConfig | Sequence[RunnableConfig] | None, count: int
-) -> list[RunnableConfig]:
-    if config is None:
-        return [{} for _ in range(count)]
-    if isinstance(config, (list, tuple)):
-        if len(config) != count:
-            raise ValueError(
-                f"{count} inputs need as many configs or one for all, not {len(config)}."
-            )
-        return list(map(checked_config, config))
-    return [checked_config(config) for _ in range(count)]
-
-
-def _at_once(configs: Sequence[RunnableConfig]) -> int:
-    limit = concurrency(configs[0]) if configs else None
-    return limit or max(1, len(configs))
-
-
-def _settled(results: list[Any], return_exceptions: bool) -> list[Any]:
+def _raise_errors(results: list[Any], return_exceptions: bool) -> list[Any]:
     for result in results:
         # Only errors may be returned: an exit or an interrupt is for the caller.
         if isinstance(result, BaseException) and not (

@@ -1,34 +1,26 @@
 """A compiled graph: what programs call.
 
-Nothing is decided here. A method makes the program of what is to be done, and a driver carries it
-out: the sync driver for `invoke`, the asyncio driver for `ainvoke`.
+Nothing is decided here. A method makes a generator of effects, and a driver carries them out: the
+sync driver for `invoke`, the asyncio driver for `ainvoke`.
 """
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Callable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
-from milepost._engine.context.config import merge_configs
+from milepost._engine.context.config import check_interrupt_nodes, merge_configs
 from milepost._engine.drivers.at_exit import end_async_at_exit, end_at_exit
 from milepost._engine.drivers.choice import async_driver
 from milepost._engine.drivers.saver_effects import ClearCache, DeleteThread
 from milepost._engine.drivers.sync import SyncDriver, SyncReader
-from milepost._engine.streaming.events import Event
 from milepost._engine.superstep.node_cache import namespace_of
 from milepost._internal.older_names import older_names
 from milepost.constants import NS_SEP, START
-from milepost.graph import _attach, _batch, _thread_state
+from milepost.graph import _batch, _thread_state
 from milepost.graph._methods import sync_and_async
-from milepost.graph._options import checked_policy, event_stream, new_run, unheard_stream
+from milepost.graph._options import checked_policy, event_stream, new_run, unread_stream
 from milepost.graph._parts import form_of, output_of
 from milepost.graph._runnable import RunnableMethods, be_a_runnable
 from milepost.graph._schemas import Schemas
@@ -43,9 +35,7 @@ if TYPE_CHECKING:
     from milepost.cache.base import BaseCache
     from milepost.graph._drawing import Graph
     from milepost.graph._low_level import ChannelGraph
-    from milepost.graph._spec import BranchSpec, NodeSpec
     from milepost.graph._typing import AnyGraph
-    from milepost.graph.state import StateGraph
     from milepost.store.base import BaseStore
     from milepost.stream._mux import TransformerFactory
     from milepost.types import (
@@ -73,7 +63,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         on_conflict: What a run does that finds another run on its thread.
         debug: Print what runs do.
         name: What the graph is called.
-        config: What runs are told where the caller says nothing else.
+        config: The default config of runs.
         context_schema: The type of `runtime.context`.
         stream_mode: The mode of `stream` where the caller names none.
         step_timeout: Seconds that one step may take.
@@ -118,7 +108,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         `StateGraph.compile` and `@entrypoint` give the `program`.
         """
         if program is None:
-            from milepost.graph._low_level import channel_program, check_pauses
+            from milepost.graph._low_level import channel_program
 
             if missing := {"nodes", "input_channels", "output_channels"}.difference(channel_graph):
                 raise TypeError(f"Pregel needs {', '.join(sorted(missing))}.")
@@ -127,7 +117,8 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
                 given = {"config_type": channel_graph["config_type"]}
                 older = older_names("Pregel", given, frozenset(given), program.strictness)
                 context_schema = context_schema or older["context_schema"]
-            check_pauses(program, interrupt_before_nodes, interrupt_after_nodes)
+            for names in (interrupt_before_nodes, interrupt_after_nodes):
+                check_interrupt_nodes(names, program.nodes)
             ensure_valid_checkpointer(checkpointer)
             stream_mode = stream_mode or "values"
         elif channel_graph:
@@ -168,50 +159,15 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         return self.program.channels
 
     @property
-    def input_channels(self) -> str | list[str]:
-        """Where the input goes: the name of a channel, or of several."""
-        return _listed(self.program.input_channel)
-
-    @property
-    def output_channels(self) -> str | list[str]:
-        """What `invoke` returns: the value of this channel, or a dict of these."""
-        return _listed(self.program.output_keys)
-
-    @property
-    def stream_channels(self) -> str | list[str]:
-        """What the `values` stream and snapshots show."""
-        return _listed(self.program.stream_keys)
-
-    stream_channels_asis = stream_channels
-
-    @property
-    def stream_channels_list(self) -> list[str]:
-        """`stream_channels`, as a list even of one."""
-        shown = self.stream_channels
-        return [shown] if isinstance(shown, str) else shown
-
-    @property
     def trigger_to_nodes(self) -> Mapping[str, Sequence[str]]:
         """The nodes that a new value in a channel may start."""
         return self.program.triggers
 
-    def get_name(self, suffix: str | None = None, *, name: str | None = None) -> str:
-        """The name of the graph: of its runs, and of a node that it is.
-
-        Args:
-            suffix: Added to the name.
-            name: Taken in place of the graph's own.
-        """
-        whole = name or self.name
-        if not suffix:
-            return whole
-        return whole + suffix.title() if whole[0].isupper() else f"{whole}_{suffix.lower()}"
-
     def with_config(self, config: RunnableConfig | None = None, **options: Any) -> Self:
-        """A copy of the graph that runs with this config where the caller says nothing else.
+        """A copy of the graph with this config as the default of its runs.
 
         Args:
-            config: What runs are told.
+            config: Added to the default config that the graph has.
             **options: Keys of the config, such as `recursion_limit=50`.
 
         Examples:
@@ -256,7 +212,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
 
         Args:
             input: The input, None to go on with the thread, or a Command.
-            config: Names the thread, and what else a caller says about a run.
+            config: Names the thread; `RunnableConfig` has the other keys.
             stream_mode: With another mode than "values" the list of its events is returned.
             subgraphs: Whether that list has the events of inner graphs.
             **options: See `RunOptions`: `context`, `durability`, `interrupt_before` and so on.
@@ -280,7 +236,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             return list(events)
         if options.get("version") == "v2":
             return output_of(self.stream(input, config, stream_mode="values", **options))
-        run = new_run(self, unheard_stream(self, options), config, options)
+        run = new_run(self, unread_stream(self, options), config, options)
         driver = SyncDriver(run.events.stream)
         run.subtasks.spawn = driver.spawn
         return driver.run(run.run(input))
@@ -304,7 +260,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         if options.get("version") == "v2":
             parts = self.astream(input, config, stream_mode="values", **options)
             return output_of([part async for part in parts])
-        run = new_run(self, unheard_stream(self, options), config, options)
+        run = new_run(self, unread_stream(self, options), config, options)
         driver = async_driver(run.events.stream)
         run.subtasks.spawn = driver.spawn
         return await driver.run(run.run(input))
@@ -325,7 +281,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
 
         Args:
             input: The input, None to go on with the thread, or a Command.
-            config: Names the thread, and what else a caller says about a run.
+            config: Names the thread; `RunnableConfig` has the other keys.
             stream_mode: One mode or several, see `StreamMode`; by default "updates".
             subgraphs: Whether to give the events of inner graphs too.
             **options: See `RunOptions`.
@@ -340,9 +296,9 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             >>> list(graph.stream({"n": 1}, config, stream_mode=["values", "updates"]))
             [('values', {'n': 1}), ('updates', {'add': {'n': 2}}), ('values', {'n': 2})]
         """
-        stream, many = event_stream(self, stream_mode, subgraphs, options)
+        stream = event_stream(self, stream_mode, subgraphs, options)
         run = new_run(self, stream, config, options)
-        show = form_of(self, options.get("version"), many_modes=many, subgraphs=subgraphs)
+        show = form_of(self, stream_mode, subgraphs, options.get("version"))
         driver = SyncDriver(run.events.stream)
         run.subtasks.spawn = driver.spawn
         return end_at_exit(driver.stream(run.run(input), show))
@@ -358,20 +314,13 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
     ) -> AsyncGenerator[Any, None]:
         """`stream`, for use on an event loop."""
         driver = async_driver()
-        form: Callable[[Event], Any]
+        show = form_of(self, stream_mode, subgraphs, options.get("version"))
 
         def begin() -> EffectGenerator[Any]:
-            nonlocal form
-            stream, many = event_stream(self, stream_mode, subgraphs, options)
-            version = options.get("version")
-            form = form_of(self, version, many_modes=many, subgraphs=subgraphs)
-            run = new_run(self, stream, config, options, above=1)
-            driver.events = stream
+            driver.events = event_stream(self, stream_mode, subgraphs, options)
+            run = new_run(self, driver.events, config, options)
             run.subtasks.spawn = driver.spawn
             return run.run(input)
-
-        def show(event: Event) -> Any:
-            return form(event)
 
         return end_async_at_exit(driver.stream(begin, show), driver)
 
@@ -391,7 +340,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
 
         Args:
             input: The input, None to go on with the thread, or a Command.
-            config: Names the thread, and what else a caller says about a run.
+            config: Names the thread; `RunnableConfig` has the other keys.
             version: The form of the events.
             transformers: Make more streams, after those that the graph was compiled with.
             **options: Those of `stream`.
@@ -409,8 +358,8 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         if version == "v3":
             from milepost.graph._events import run_stream
 
-            return run_stream(self, input, config, transformers, options)
-        return self._langchain_events("stream_events")(input, config, version=version, **options)
+            return run_stream(self, input, config, transformers, options, is_async=False)
+        return super().stream_events(input, config, version=version, **options)
 
     def astream_events(
         self,
@@ -426,19 +375,13 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         Versions 1 and 2 are LangChain's: async iterators over the events of callbacks.
         """
         if version == "v3":
-            from milepost.graph._events import arun_stream
+            from milepost.graph._events import run_stream
 
-            return arun_stream(self, input, config, transformers, options)
-        return self._langchain_events("astream_events")(input, config, version=version, **options)
+            async def run() -> Any:
+                return run_stream(self, input, config, transformers, options, is_async=True)
 
-    def _langchain_events(self, method: str) -> Callable[..., Any]:
-        inherited: Callable[..., Any] | None = getattr(super(), method, None)
-        if inherited is None:
-            raise NotImplementedError(
-                f"{method} in versions 1 and 2 needs LangChain. Use version='v3', or stream with "
-                "several stream_modes."
-            )
-        return inherited
+            return run()
+        return super().astream_events(input, config, version=version, **options)
 
     def batch(
         self,
@@ -466,7 +409,8 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             >>> graph.batch([{"n": 1}, {"n": 2}], configs)
             [{'n': 2}, {'n': 3}]
         """
-        return _batch.batch(self, inputs, config, return_exceptions, stream_mode, options)
+        call = {**options, "stream_mode": stream_mode}
+        return _batch.batch(self, inputs, config, call, return_exceptions)
 
     async def abatch(
         self,
@@ -478,10 +422,11 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         **options: Unpack[RunOptions[ContextT]],
     ) -> list[Any]:
         """`batch`, for use on an event loop. A cancellation waits until its runs have ended."""
-        return await _batch.abatch(self, inputs, config, return_exceptions, stream_mode, options)
+        call = {**options, "stream_mode": stream_mode}
+        return await _batch.abatch(self, inputs, config, call, return_exceptions)
 
     def _show_output(self, options: RunOptions[Any]) -> None:
-        """Let a run show what it returns, if the caller does not say what to show."""
+        """Let a run show what it returns, unless the caller names what to show."""
         if options.get("output_keys") is None:
             options["output_keys"] = self.program.output_keys
 
@@ -530,8 +475,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             [{'n': 2}, {'n': 1}]
         """
         stream, program = _thread_state.history(self, config, filter, before, limit)
-        for event in SyncDriver(stream).stream(program):
-            yield event.payload
+        yield from SyncDriver(stream).stream(program, attrgetter("payload"))
 
     def aget_state_history(
         self,
@@ -710,70 +654,3 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
 
 
 be_a_runnable(Pregel)
-
-
-class CompiledStateGraph(Pregel[StateT, ContextT, InputT, OutputT]):
-    """A compiled StateGraph.
-
-    Args:
-        builder: The StateGraph.
-        **options: Those of `Pregel`.
-
-    Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> builder = StateGraph(dict).add_node("add", lambda state: {"n": state["n"] + 1})
-        >>> graph = builder.add_edge(START, "add").compile()
-        >>> type(graph).__name__, graph.builder is builder
-        ('CompiledStateGraph', True)
-    """
-
-    def __init__(
-        self, *, builder: StateGraph[StateT, ContextT, InputT, OutputT], **options: Any
-    ) -> None:
-        super().__init__(context_schema=builder.context_schema, **options)
-        self.builder = builder
-
-    def validate(self) -> Self:
-        """The graph, if its builder is sound; raises GraphBuildError otherwise."""
-        self.builder.validate()
-        return self
-
-    def attach_node(self, key: str, node: NodeSpec | None) -> None:
-        """Add a node to this graph alone: what its builder has in `nodes`.
-
-        Args:
-            key: The name of the node.
-            node: What the builder has in `nodes`.
-        """
-        _attach.attach_node(self, key, node)
-
-    def attach_edge(self, starts: str | Sequence[str], end: str) -> None:
-        """Add an edge to this graph alone; with several starts, it waits for all of them.
-
-        Args:
-            starts: The node before, or several.
-            end: The node after.
-        """
-        _attach.attach_edge(self, starts, end)
-
-    def attach_branch(
-        self,
-        start: str,
-        name: str,
-        branch: BranchSpec,
-        *,
-        with_reader: bool = True,  # noqa: ARG002
-    ) -> None:
-        """Add a conditional edge to this graph alone: what its builder has in `branches`.
-
-        Args:
-            start: The node before.
-            name: The name of the branch.
-            branch: What the builder has in `branches`.
-            with_reader: Changes nothing: the function reads the state as the node has left it.
-        """
-        _attach.attach_branch(self, start, name, branch)
-
-
-def _listed(names: str | Sequence[str]) -> str | list[str]:
-    return names if isinstance(names, str) else list(names)

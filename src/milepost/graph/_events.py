@@ -37,43 +37,10 @@ def run_stream(
     config: RunnableConfig | None,
     transformers: Sequence[TransformerFactory] | None,
     options: Mapping[str, Any],
-) -> GraphRunStream:
-    """The run of a graph, in sync code."""
-    mux = _mux(graph, transformers, options, is_async=False)
-    return GraphRunStream(iter(_parts(graph.stream, mux, input, config, options)), mux)
-
-
-async def arun_stream(
-    graph: AnyGraph,
-    input: Any,
-    config: RunnableConfig | None,
-    transformers: Sequence[TransformerFactory] | None,
-    options: Mapping[str, Any],
-) -> AsyncGraphRunStream:
-    """The run of a graph, on an event loop."""
-    mux = _mux(graph, transformers, options, is_async=True)
-    return AsyncGraphRunStream(aiter(_parts(graph.astream, mux, input, config, options)), mux)
-
-
-def _parts(
-    stream: Callable[..., Any],
-    mux: StreamMux,
-    input: Any,
-    config: RunnableConfig | None,
-    options: Mapping[str, Any],
-) -> Any:
-    """The parts of the run, of all modes that a transformer needs."""
-    modes = dict.fromkeys(mode for each in mux._transformers for mode in each.required_stream_modes)
-    return stream(input, config, stream_mode=list(modes), subgraphs=True, version="v3", **options)
-
-
-def _mux(
-    graph: AnyGraph,
-    transformers: Sequence[TransformerFactory] | None,
-    options: Mapping[str, Any],
     *,
     is_async: bool,
-) -> StreamMux:
+) -> GraphRunStream | AsyncGraphRunStream:
+    """The run of a graph, in all modes that its transformers need."""
     for name in _OWNED:
         if name in options:
             raise TypeError(
@@ -81,7 +48,11 @@ def _mux(
                 "what is streamed, and inner graphs always are."
             )
     factories = (*_BUILT_IN, *graph.stream_transformers, *checked_factories(transformers))
-    return StreamMux(factories=factories, scope=_own_namespace(), is_async=is_async)
+    mux = StreamMux(factories=factories, scope=_own_namespace(), is_async=is_async)
+    modes = dict.fromkeys(mode for each in mux._transformers for mode in each.required_stream_modes)
+    stream: Callable[..., Any] = graph.astream if is_async else graph.stream
+    parts = stream(input, config, stream_mode=list(modes), subgraphs=True, version="v3", **options)
+    return AsyncGraphRunStream(aiter(parts), mux) if is_async else GraphRunStream(iter(parts), mux)
 
 
 def checked_factories(

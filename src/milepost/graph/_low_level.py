@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from milepost._engine.context.config import check_interrupt_nodes, retry_policies
-from milepost._engine.context.node_callable import Callee, callee_of, can_be_stopped
+from milepost._engine.context.config import retry_policies
+from milepost._engine.context.node_callable import Callee, callee_of
 from milepost._engine.superstep.program import ExecutableGraph, Node, Reader, Write
 from milepost._internal.asyncio_tools import in_thread
 from milepost.channels import BaseChannel, DeltaChannel, Topic
 from milepost.constants import BRANCH_TO, RESERVED, TASKS
-from milepost.errors import GraphBuildError, InvalidUpdateError
+from milepost.errors import InvalidUpdateError
 from milepost.graph._node_builder import NodeBuilder, PregelNode
 from milepost.graph._reachable import calls_tasks, graphs_in
+from milepost.graph._spec import check_timeout, nodes_by_trigger
 from milepost.types import CachePolicy, RetryPolicy, Send
 
 if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext
-    from milepost.types import All
 
 Channels = Mapping[str, BaseChannel[Any, Any, Any]]
 
@@ -52,7 +52,7 @@ class ChannelGraph(TypedDict, total=False):
 
 def channel_program(name: str, given: ChannelGraph) -> ExecutableGraph:
     """What the runtime needs to know of a graph that is made from channels and nodes."""
-    nodes = {key: _built(key, node) for key, node in given["nodes"].items()}
+    built = {key: _built(key, node) for key, node in given["nodes"].items()}
     specs = given.get("channels") or {}
     channels = {k: c for k, c in specs.items() if isinstance(c, BaseChannel) and k != TASKS}
     managed = {key: spec for key, spec in specs.items() if not isinstance(spec, BaseChannel)}
@@ -60,29 +60,27 @@ def channel_program(name: str, given: ChannelGraph) -> ExecutableGraph:
     streamed = given.get("stream_channels")
     shown = tuple(channels) if streamed is None else _named(streamed)
     if given.get("auto_validate", True):
-        _check_names(nodes, channels, managed)
-        _check_inputs(inputs, nodes, channels)
-        _check_known("Output", (outputs, shown), channels)
+        _check_nodes(built, channels, managed)
+        _check_inputs(inputs, built, channels)
+        for names in (outputs, shown):
+            _check_known("Output channel", names, channels)
     if TASKS in specs and not isinstance(specs[TASKS], Topic):
         raise ValueError(f"Channel '{TASKS}' is reserved: it holds the tasks that Sends ask for.")
     keys = tuple(channels)
     channels[TASKS] = Topic(Send)
     for key, channel in channels.items():
         channel.key = key
-    triggers: dict[str, tuple[str, ...]] = {TASKS: ()}
-    for key, node in nodes.items():
-        for channel_name in node.triggers:
-            triggers[channel_name] = (*triggers.get(channel_name, ()), key)
     retry, cache = retry_policies(given.get("retry_policy")), given.get("cache_policy")
+    nodes = {key: _node(key, node, managed, retry, cache) for key, node in built.items()}
     return ExecutableGraph(
         name=name,
-        nodes={key: _node(key, node, managed, retry, cache) for key, node in nodes.items()},
+        nodes=nodes,
         channels=channels,
         keys=keys,
         input_channel=inputs,
         output_keys=outputs,
         stream_keys=shown,
-        triggers=triggers,
+        triggers=nodes_by_trigger(nodes),
         waiting=tuple(key for key, channel in channels.items() if channel.waits_for_finish),
         delta=tuple(key for key in keys if isinstance(channels[key], DeltaChannel)),
         goto=_goto,
@@ -113,11 +111,7 @@ def _node(
     cache: CachePolicy | None,
 ) -> Node:
     callee = _callee(name, node.actions)
-    if node.timeout is not None and not all(map(can_be_stopped, node.actions)):
-        raise GraphBuildError(
-            f"Node '{name}' is a sync function, which nothing can stop: a timeout needs an "
-            "`async def` node."
-        )
+    check_timeout(name, node.timeout, *node.actions)
     read = node.channels
     if isinstance(read, str):
         reader = Reader(channel=read)
@@ -129,7 +123,7 @@ def _node(
     return Node(
         name=name,
         callee=callee,
-        triggers=tuple(node.triggers),
+        triggers=node.triggers,
         waits_for=read if isinstance(read, str) and {read} != set(node.triggers) else None,
         reader=reader,
         writes_of=node.writes_of,
@@ -145,7 +139,7 @@ def _node(
 
 
 def _computed(managed: Any) -> Any:
-    """How a managed value is computed, whichever way it was given: `Annotated[..., Manager]`."""
+    """What computes a managed value, which may be given as `Annotated[..., Manager]`."""
     for manager in getattr(managed, "__metadata__", ()):
         if hasattr(manager, "get"):
             return manager.get
@@ -153,12 +147,11 @@ def _computed(managed: Any) -> Any:
 
 
 def _callee(name: str, actions: Sequence[Any]) -> Callee:
-    callees = [callee_of(action) for action in actions]
-    if not callees:
+    if not actions:
         return Callee(name, lambda value: value, None, quick=True)
-    if len(callees) == 1:
+    if len(actions) == 1:
         return callee_of(actions[0], name)
-    return _chained(name, callees)
+    return _chained(name, [callee_of(action) for action in actions])
 
 
 def _chained(name: str, callees: Sequence[Callee]) -> Callee:
@@ -193,7 +186,7 @@ def _chained(name: str, callees: Sequence[Callee]) -> Callee:
 
 
 def _goto(target: Any) -> Write:
-    """A node of such a graph is started by its channels: a name alone leads nowhere."""
+    """The write for a target. Channels start the nodes of such a graph: a name starts none."""
     return (TASKS, target) if isinstance(target, Send) else (f"{BRANCH_TO}{target}", None)
 
 
@@ -211,7 +204,7 @@ def _writes_of_update(graph: str, update: Any) -> list[Write]:
 # -- checks
 
 
-def _check_names(
+def _check_nodes(
     nodes: Mapping[str, PregelNode], channels: Channels, managed: Mapping[str, Any]
 ) -> None:
     for what, names in (("Channel", (*channels, *managed)), ("Node", tuple(nodes))):
@@ -219,41 +212,29 @@ def _check_names(
             if name in RESERVED:
                 raise ValueError(f"{what} name '{name}' is reserved.")
     for name, node in nodes.items():
-        bare = isinstance(node.channels, str)
-        for channel in (node.channels,) if isinstance(node.channels, str) else node.channels:
-            if channel not in channels and (bare or channel not in managed):
-                raise ValueError(_unknown(f"Node '{name}' reads channel", channel, channels))
-        for channel in node.triggers:
-            if channel not in channels:
-                raise ValueError(
-                    _unknown(f"Node '{name}' subscribes to channel", channel, channels)
-                )
+        # A managed value is read in a dict, never as the bare value of a channel.
+        besides = () if isinstance(node.channels, str) else managed
+        _check_known(f"Node '{name}' reads channel", node.channels, channels, besides)
+        _check_known(f"Node '{name}' subscribes to channel", node.triggers, channels)
 
 
 def _check_inputs(
     inputs: str | tuple[str, ...], nodes: Mapping[str, PregelNode], channels: Channels
 ) -> None:
-    _check_known("Input", (inputs,), channels)
-    heard = {channel for node in nodes.values() for channel in node.triggers}
-    if heard.isdisjoint((inputs,) if isinstance(inputs, str) else inputs):
+    _check_known("Input channel", inputs, channels)
+    subscribed = {channel for node in nodes.values() for channel in node.triggers}
+    if subscribed.isdisjoint((inputs,) if isinstance(inputs, str) else inputs):
         raise ValueError(
             f"Input channel {inputs!r} is not subscribed to by any node, so no node would run: "
             "NodeBuilder().subscribe_only(...) or subscribe_to(...)."
         )
 
 
-def _check_known(what: str, chosen: Sequence[str | tuple[str, ...]], channels: Channels) -> None:
-    for names in chosen:
-        for name in (names,) if isinstance(names, str) else names:
-            if name not in channels:
-                raise ValueError(_unknown(f"{what} channel", name, channels))
-
-
-def _unknown(who: str, channel: str, channels: Channels) -> str:
-    return f"{who} '{channel}', which the graph does not have. It has: {', '.join(channels)}."
-
-
-def check_pauses(program: ExecutableGraph, *names: All | Sequence[str]) -> None:
-    """Raise GraphBuildError if a node to pause at is not there."""
-    for each in names:
-        check_interrupt_nodes(each, program.nodes)
+def _check_known(
+    what: str, names: str | tuple[str, ...], channels: Channels, besides: Collection[str] = ()
+) -> None:
+    for name in (names,) if isinstance(names, str) else names:
+        if name not in channels and name not in besides:
+            raise ValueError(
+                f"{what} '{name}', which the graph does not have. It has: {', '.join(channels)}."
+            )

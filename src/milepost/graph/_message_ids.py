@@ -7,6 +7,7 @@ nothing could replace or remove it. So it gets its id before it is stored.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,11 @@ from milepost.types import MISSING
 if TYPE_CHECKING:
     from milepost._engine.superstep.program import Write
 
-_ROLES = frozenset({"user", "human", "assistant", "ai", "tool", "system", "function"})
-_TYPES = frozenset({"human", "ai", "tool", "system", "function", "remove"})
+_WORDS = {
+    "role": frozenset({"user", "human", "assistant", "ai", "tool", "system", "function"}),
+    "type": frozenset({"human", "ai", "tool", "system", "function", "remove"}),
+}
+"""The dict of a message has one of these words under one of these keys."""
 
 
 def with_message_ids(
@@ -46,7 +50,7 @@ def _identified(value: Any) -> Any:
         return value
     if isinstance(value, list):
         items = [_item(item) for item in value]
-        return value if all(map(_same, items, value)) else items
+        return value if all(map(operator.is_, items, value)) else items
     if _is_message_dict(value) and not value.get("id"):
         return {**value, "id": random_uuid()}
     _give_id(value)
@@ -69,14 +73,6 @@ def _give_id(item: Any) -> None:
 
 
 def _is_message_dict(item: Any) -> bool:
-    return isinstance(item, dict) and (
-        _one_of(item.get("role"), _ROLES) or _one_of(item.get("type"), _TYPES)
+    return isinstance(item, dict) and any(
+        isinstance(word := item.get(key), str) and word in words for key, words in _WORDS.items()
     )
-
-
-def _one_of(value: Any, words: frozenset[str]) -> bool:
-    return isinstance(value, str) and value in words
-
-
-def _same(one: Any, other: Any) -> bool:
-    return one is other

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from milepost._engine.context.config import retry_policies
@@ -72,9 +72,9 @@ class ChannelWriteEntry(NamedTuple):
 class PregelNode:
     """A node as `NodeBuilder.build` makes it."""
 
-    channels: str | Sequence[str]
+    channels: str | tuple[str, ...] = ()
     """What the node is called with: the value of one channel, or a dict of several."""
-    triggers: Sequence[str]
+    triggers: tuple[str, ...] = ()
     """A new value in one of these channels makes the node run."""
     actions: tuple[Any, ...] = ()
     """What the node does: each is called with what the one before it returned."""
@@ -115,28 +115,14 @@ class NodeBuilder:
         4
     """
 
-    __slots__ = (
-        "_actions",
-        "_cache",
-        "_channels",
-        "_metadata",
-        "_retry",
-        "_tags",
-        "_timeout",
-        "_triggers",
-        "_writes",
-    )
+    __slots__ = ("_node",)
 
     def __init__(self) -> None:
-        self._channels: str | list[str] = []
-        self._triggers: list[str] = []
-        self._actions: list[Any] = []
-        self._writes: list[ChannelWriteEntry | Send] = []
-        self._tags: list[str] = []
-        self._metadata: dict[str, Any] = {}
-        self._retry: list[RetryPolicy] = []
-        self._cache: CachePolicy | None = None
-        self._timeout: TimeoutPolicy | None = None
+        self._node = PregelNode()
+
+    def _change(self, **fields: Any) -> Self:
+        self._node = replace(self._node, **fields)
+        return self
 
     def subscribe_only(self, channel: str) -> Self:
         """Run when this channel gets a value, and be called with that value alone.
@@ -144,14 +130,12 @@ class NodeBuilder:
         Args:
             channel: The name of the channel.
         """
-        if self._channels:
+        if self._node.channels:
             raise ValueError(
                 f"subscribe_only({channel!r}) after other channels: a node reads the bare value "
                 "of one channel, or a dict of several. Use subscribe_to for all of them."
             )
-        self._channels = channel
-        self._triggers.append(channel)
-        return self
+        return self._change(channels=channel, triggers=(*self._node.triggers, channel))
 
     def subscribe_to(self, *channels: str, read: bool = True) -> Self:
         """Run when one of these channels gets a value, and be called with a dict of their values.
@@ -160,15 +144,16 @@ class NodeBuilder:
             *channels: Names of channels.
             read: With `False` they make the node run, and are not in the dict.
         """
-        if isinstance(self._channels, str):
+        known = self._node.channels
+        if isinstance(known, str):
             raise ValueError(
-                f"subscribe_to{channels} after subscribe_only({self._channels!r}), whose bare "
+                f"subscribe_to{channels} after subscribe_only({known!r}), whose bare "
                 "value the node is called with. Use subscribe_to for all channels."
             )
-        if read:
-            self._channels.extend(channels)
-        self._triggers.extend(channels)
-        return self
+        return self._change(
+            channels=(*known, *channels) if read else known,
+            triggers=(*self._node.triggers, *channels),
+        )
 
     def read_from(self, *channels: str) -> Self:
         """Read these channels too, without being run by them.
@@ -176,13 +161,13 @@ class NodeBuilder:
         Args:
             *channels: Names of channels.
         """
-        if isinstance(self._channels, str):
+        known = self._node.channels
+        if isinstance(known, str):
             raise ValueError(
-                f"read_from{channels} after subscribe_only({self._channels!r}), whose bare value "
+                f"read_from{channels} after subscribe_only({known!r}), whose bare value "
                 "the node is called with. Use subscribe_to instead of subscribe_only."
             )
-        self._channels.extend(channels)
-        return self
+        return self._change(channels=(*known, *channels))
 
     def do(self, node: Any) -> Self:
         """Call this function or runnable; a second one with what the first returned, and so on.
@@ -190,8 +175,7 @@ class NodeBuilder:
         Args:
             node: A function, or anything with `invoke`.
         """
-        self._actions.append(node)
-        return self
+        return self._change(actions=(*self._node.actions, node))
 
     def write_to(self, *channels: str | ChannelWriteEntry | Send, **values: Any) -> Self:
         """Write what the node returned to channels, or values of your own.
@@ -200,17 +184,14 @@ class NodeBuilder:
             *channels: Channels that get what the node returned.
             **values: Channels and what each gets; a function is called with what the node returned.
         """
-        for channel in channels:
-            entry = ChannelWriteEntry(channel) if isinstance(channel, str) else channel
-            self._writes.append(_checked_entry(entry))
+        entries = [ChannelWriteEntry(one) if isinstance(one, str) else one for one in channels]
         for name, value in values.items():
-            entry = (
+            entries.append(
                 ChannelWriteEntry(name, mapper=value)
                 if callable(value)
                 else ChannelWriteEntry(name, value)
             )
-            self._writes.append(_checked_entry(entry))
-        return self
+        return self._change(writes=(*self._node.writes, *map(_checked_entry, entries)))
 
     def meta(self, *tags: str, **metadata: Any) -> Self:
         """Give the node tags and metadata, which its function and traces see.
@@ -219,9 +200,9 @@ class NodeBuilder:
             *tags: Tags of the node.
             **metadata: Metadata of the node.
         """
-        self._tags.extend(tags)
-        self._metadata.update(metadata)
-        return self
+        return self._change(
+            tags=(*self._node.tags, *tags), metadata={**self._node.metadata, **metadata}
+        )
 
     def add_retry_policies(self, *policies: RetryPolicy) -> Self:
         """Try the node again when it fails in one of these ways.
@@ -229,8 +210,7 @@ class NodeBuilder:
         Args:
             *policies: The first that fits an error counts.
         """
-        self._retry.extend(retry_policies(policies))
-        return self
+        return self._change(retry_policy=(*self._node.retry_policy, *retry_policies(policies)))
 
     def add_cache_policy(self, policy: CachePolicy) -> Self:
         """Take the result of the node from the graph's cache if it is there.
@@ -238,8 +218,7 @@ class NodeBuilder:
         Args:
             policy: What the key is made from, and how long a result is good.
         """
-        self._cache = policy
-        return self
+        return self._change(cache_policy=policy)
 
     def set_timeout(self, timeout: float | timedelta | TimeoutPolicy | None) -> Self:
         """Say how long one attempt of the node may take.
@@ -247,23 +226,11 @@ class NodeBuilder:
         Args:
             timeout: Seconds, a timedelta or a policy; `None` for no limit.
         """
-        self._timeout = TimeoutPolicy.coerce(timeout)
-        return self
+        return self._change(timeout=TimeoutPolicy.coerce(timeout))
 
     def build(self) -> PregelNode:
         """The node."""
-        channels = self._channels
-        return PregelNode(
-            channels=channels if isinstance(channels, str) else tuple(channels),
-            triggers=tuple(dict.fromkeys(self._triggers)),
-            actions=tuple(self._actions),
-            writes=tuple(self._writes),
-            tags=tuple(self._tags),
-            metadata=dict(self._metadata),
-            retry_policy=tuple(self._retry),
-            cache_policy=self._cache,
-            timeout=self._timeout,
-        )
+        return replace(self._node, triggers=tuple(dict.fromkeys(self._node.triggers)))
 
 
 def _checked_entry(entry: Any) -> ChannelWriteEntry | Send:

@@ -1,11 +1,9 @@
-"""What a caller says about a run: checked, completed, and put into one record."""
+"""The options of a run: checked, completed, and put into one record."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import is_dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 from milepost._engine.context.config import merge_configs, unknown_interrupt_nodes
@@ -14,7 +12,7 @@ from milepost._engine.context.options import RunSettings
 from milepost._engine.context.task_context import RunControl, TaskContext, find_context
 from milepost._engine.run import GraphRun
 from milepost._engine.streaming.events import EventStream
-from milepost._internal.warn import Strictness
+from milepost._internal.warn import Strictness, warn_of
 from milepost._schema import is_pydantic
 from milepost.constants import CONF, CONFIG_KEY_CHECKPOINTER, START
 from milepost.types import Durability, OnConflict, RunOptions, StreamMode
@@ -28,17 +26,13 @@ if TYPE_CHECKING:
 _MODES = get_args(StreamMode)
 _DURABILITIES = get_args(Durability)
 _KNOWN = frozenset(RunOptions.__annotations__) - {"checkpoint_during"}
-_INHERITED = (
-    "configurable",
-    "metadata",
-    "tags",
-    "callbacks",
-    "recursion_limit",
-    "max_concurrency",
-    "run_id",
-)
-_AROUND = ("configurable", "metadata", "tags", "callbacks", "max_concurrency")
-"""Without the limit of steps: LangChain puts one of 25 into every config."""
+_FROM_LANGCHAIN = ("configurable", "metadata", "tags", "callbacks", "max_concurrency")
+"""What a run takes over from the LangChain runnable that calls its graph.
+
+Without the limit of steps: LangChain puts one of 25 into every config.
+"""
+_FROM_RUN = (*_FROM_LANGCHAIN, "recursion_limit", "run_id")
+"""What a run takes over from the run that calls its graph."""
 
 
 def new_run(
@@ -46,11 +40,9 @@ def new_run(
     stream: EventStream,
     config: RunnableConfig | None,
     options: RunOptions[Any],
-    *,
-    above: int = 0,
 ) -> GraphRun:
-    """A run that is ready to start; `above`: how much further up its caller is."""
-    options = _checked(options, above, graph.program.strictness)
+    """A run that is ready to start."""
+    options = _checked(options, graph.program.strictness)
     parent = find_context()
     if parent is not None and parent.run.events.stream.takes_from_children:
         stream.parent = parent.run.events.stream
@@ -63,7 +55,7 @@ def run_settings(
     options: RunOptions[Any],
     parent: TaskContext | None,
 ) -> RunSettings:
-    """What the caller says, completed by what the graph was compiled with."""
+    """The settings of a run: the options of the caller, completed by those of the graph."""
     strictness = graph.program.strictness
     before = options.get("interrupt_before")
     after = options.get("interrupt_after")
@@ -71,7 +63,7 @@ def run_settings(
         nodes = [name for name in graph.program.nodes if name != START]
         for names in (before, after):
             for error in unknown_interrupt_nodes(names, nodes):
-                strictness.check(str(error), partial(_same, error), "It is passed over.")
+                _refuse(strictness, str(error), error, "It is passed over.")
     keys = options.get("output_keys")
     for key in [keys] if isinstance(keys, str) else keys or ():
         if key not in graph.program.channels:
@@ -118,26 +110,25 @@ def event_stream(
     modes: StreamMode | Sequence[StreamMode] | None,
     subgraphs: bool,
     options: RunOptions[Any],
-) -> tuple[EventStream, bool]:
-    """Where the events of a run go, and whether each comes with its mode."""
-    wanted = graph.stream_mode if modes is None else modes
-    names = _mode_names(graph, "stream_mode", wanted)
-    eager, blocks = graph.program.starts_tasks, options.get("version") == "v3"
+) -> EventStream:
+    """Where the events of a run go."""
+    names = _mode_names(graph, "stream_mode", graph.stream_mode if modes is None else modes)
+    eager = graph.program.starts_tasks
     if printed := _printed(graph, options):
         from milepost._engine.streaming.printing import PrintingStream
 
         stream: EventStream = PrintingStream(names, printed, subgraphs, eager=eager)
     else:
         stream = EventStream(names, subgraphs, eager=eager)
-    stream.blocks = blocks
-    return stream, not isinstance(wanted, str)
+    stream.blocks = options.get("version") == "v3"
+    return stream
 
 
-def unheard_stream(graph: AnyGraph, options: RunOptions[Any]) -> EventStream:
-    """Where the events of a run go that has no consumer: nowhere, or to the console."""
+def unread_stream(graph: AnyGraph, options: RunOptions[Any]) -> EventStream:
+    """Where the events of a run without a consumer go: nowhere, or to the console."""
     if not (graph.debug or options.get("debug") or options.get("print_mode")):
         return EventStream()
-    return event_stream(graph, (), False, options)[0]
+    return event_stream(graph, (), False, options)
 
 
 def _printed(graph: AnyGraph, options: RunOptions[Any]) -> frozenset[StreamMode]:
@@ -156,23 +147,22 @@ def _mode_names(
     names = frozenset([modes] if isinstance(modes, str) else modes)
     for name in names.difference(_MODES):
         error = ValueError(f"Unknown {option} '{name}'. Use one of {', '.join(_MODES)}.")
-        graph.program.strictness.check((option, name), partial(_same, error), "It has no events.")
+        _refuse(graph.program.strictness, (option, name), error, "It has no events.")
     return names.intersection(_MODES)
 
 
-def _same(error: Exception) -> Exception:
-    return error
+def _refuse(strictness: Strictness, place: Hashable, error: Exception, instead: str) -> None:
+    strictness.check(place, lambda: error, instead)
 
 
-def _checked(options: RunOptions[Any], above: int, strictness: Strictness) -> RunOptions[Any]:
+def _checked(options: RunOptions[Any], strictness: Strictness) -> RunOptions[Any]:
     """The options of a run, if they are ones; older spellings are translated."""
     if "checkpoint_during" in options:
         options = options.copy()
         during = options.pop("checkpoint_during")
-        warnings.warn(
+        warn_of(
             "`checkpoint_during` is deprecated: pass durability='async' or durability='exit'",
-            LangGraphDeprecatedSinceV10,
-            stacklevel=4 + above,
+            category=LangGraphDeprecatedSinceV10,
         )
         if during is not None:
             if options.get("durability") is not None:
@@ -183,12 +173,12 @@ def _checked(options: RunOptions[Any], above: int, strictness: Strictness) -> Ru
             unknown = TypeError(
                 f"Unknown option '{name}'. Known ones are: {', '.join(sorted(_KNOWN))}."
             )
-            strictness.check(("option", name), partial(_same, unknown), "It is passed over.")
+            _refuse(strictness, ("option", name), unknown, "It is passed over.")
     durability = options.get("durability")
     if durability is not None and durability not in _DURABILITIES:
         error = ValueError(f"Unknown durability '{durability}'. Use 'sync', 'async' or 'exit'.")
         place = ("durability", repr(durability))
-        strictness.check(place, partial(_same, error), "It is taken for 'async'.")
+        _refuse(strictness, place, error, "It is taken for 'async'.")
         options = {**options, "durability": "async"}
     version = options.get("version")
     if version not in (None, "v1", "v2", "v3"):
@@ -222,9 +212,9 @@ def _inherited(parent: TaskContext | None) -> RunnableConfig | None:
     """What a graph takes over from the run, or from the LangChain runnable, that calls it."""
     if parent is None:
         around = config_around()
-        return None if around is None else {k: around[k] for k in _AROUND if around.get(k)}  # type: ignore[return-value]
+        return None if around is None else {k: around[k] for k in _FROM_LANGCHAIN if around.get(k)}  # type: ignore[return-value]
     outer: Mapping[str, Any] = parent.run.resources.config
-    config = {key: outer[key] for key in _INHERITED if key in outer}
+    config = {key: outer[key] for key in _FROM_RUN if key in outer}
     configurable = {
         key: value
         for key, value in (outer.get("configurable") or {}).items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,6 +13,7 @@ from milepost.constants import INTERRUPT, START
 if TYPE_CHECKING:
     from milepost._stream_parts import GraphOutput
     from milepost.graph._typing import AnyGraph
+    from milepost.types import StreamMode
 
 Build: TypeAlias = Callable[[dict[str, Any]], Any]
 """Makes a schema's own type out of a dict of values."""
@@ -28,24 +29,23 @@ _V1: dict[tuple[bool, bool], Callable[[Event], Any]] = {
 
 
 def form_of(
-    graph: AnyGraph, version: str | None, *, many_modes: bool, subgraphs: bool
+    graph: AnyGraph,
+    modes: StreamMode | Sequence[StreamMode] | None,
+    subgraphs: bool,
+    version: str | None,
 ) -> Callable[[Event], Any]:
     """How the events of a run are shown to its caller."""
     if version in (None, "v1"):
-        return _V1[many_modes, subgraphs]
-    output, state = _builders(graph)
-    return lambda event: part_of(event, output, state)
+        wanted = graph.stream_mode if modes is None else modes
+        return _V1[not isinstance(wanted, str), subgraphs]
+    output = state = None
+    if graph.builder is not None:
+        output = schema_of(graph.builder.output_schema).build
+        state = schema_of(graph.builder.state_schema).build
+    return lambda event: _part(event, output, state)
 
 
-def _builders(graph: AnyGraph) -> tuple[Build | None, Build | None]:
-    """What makes the output and the state, where their schemas are classes with fields."""
-    builder = getattr(graph, "builder", None)
-    if builder is None:
-        return None, None
-    return schema_of(builder.output_schema).build, schema_of(builder.state_schema).build
-
-
-def part_of(event: Event, output: Build | None, state: Build | None) -> dict[str, Any]:
+def _part(event: Event, output: Build | None, state: Build | None) -> dict[str, Any]:
     """An event as a part of a stream, with its mode, its graph and its data."""
     data = event.payload
     part: dict[str, Any] = {"type": event.mode, "ns": event.ns, "data": data}

@@ -1,13 +1,13 @@
-"""What a node's function reaches: graphs inside it, tasks that it starts, types that it holds.
+"""What a node's function reaches: graphs that it calls, tasks that it starts, types in its closure.
 
-It is read off the function, so that inner graphs can be shown, read and changed through the graph
-around them, the results of tasks be stored while the function still runs, and values of types
-that the function was given be stored at all.
+Its code and its closure show this. With it, inner graphs can be shown, read and changed through the
+graph around them, the results of tasks are stored while the function still runs, and values of
+types that the function was given can be stored at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, get_origin
 
@@ -44,39 +44,35 @@ def calls_tasks(action: Any) -> bool:
 
     The function itself may reach it, or other functions of its package that it can reach.
     """
-    if isinstance(action, TaskStarter):
-        return True
-    waiting: list[Any] = [called_by(action)]
-    package = _package(waiting[0])
-    seen: set[FunctionType] = set()
-    while waiting:
-        for thing in _reached(waiting.pop()):
-            if isinstance(thing, TaskStarter):
-                return True
-            if isinstance(thing, FunctionType) and thing not in seen and _package(thing) == package:
-                seen.add(thing)
-                waiting.append(thing)
-    return False
+    return isinstance(action, TaskStarter) or any(
+        isinstance(thing, TaskStarter) for thing in _through_functions(action, _reached)
+    )
 
 
-def types_held(action: Any) -> Iterator[Any]:
+def types_closed_over(action: Any) -> Iterator[Any]:
     """The types that a node's function closes over, directly or inside an object.
 
     A function that makes graphs hands types to its nodes in this way, such as the
     `response_format` of an agent, and the module of the node does not know them. Inner functions
     of the same package are followed.
     """
+    for held in _through_functions(action, _closed_over):
+        for thing in (held, *_contents(held)):
+            if isinstance(thing, type) or get_origin(thing) is not None:
+                yield thing
+
+
+def _through_functions(action: Any, reached: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+    """What an action's function reaches, and what functions of its package reach from there."""
     waiting: list[Any] = [called_by(action)]
     package = _package(waiting[0])
     seen: set[FunctionType] = set()
     while waiting:
-        for held in _closed_over(waiting.pop()):
-            for thing in (held, *_contents(held)):
-                if isinstance(thing, type) or get_origin(thing) is not None:
-                    yield thing
-            if isinstance(held, FunctionType) and held not in seen and _package(held) == package:
-                seen.add(held)
-                waiting.append(held)
+        for thing in reached(waiting.pop()):
+            yield thing
+            if isinstance(thing, FunctionType) and thing not in seen and _package(thing) == package:
+                seen.add(thing)
+                waiting.append(thing)
 
 
 def _package(function: Any) -> str:
@@ -133,12 +129,13 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _contents(thing: Any) -> tuple[Any, ...]:
-    if isinstance(thing, dict):
-        return (*thing.values(), *getattr(thing, "__dict__", {}).values())
-    if isinstance(thing, (list, tuple, set)):
-        return (*thing, *getattr(thing, "__dict__", {}).values())
     if isinstance(thing, MethodType):
         return (thing.__self__,)
     if isinstance(thing, (type, FunctionType)):
         return ()
-    return tuple(getattr(thing, "__dict__", {}).values())
+    attributes = getattr(thing, "__dict__", {}).values()
+    if isinstance(thing, dict):
+        return (*thing.values(), *attributes)
+    if isinstance(thing, (list, tuple, set)):
+        return (*thing, *attributes)
+    return tuple(attributes)

@@ -44,41 +44,47 @@ class Router:
     delta: Collection[str] = ()
     """Keys of delta channels."""
 
-    def target(self, target: Any, said_by: str, culprit: object = None) -> Write | None:
+    def target(self, target: Any, subject: str, culprit: object = None) -> Write | None:
         """The write that makes a target run; None for END, and for what is passed over."""
         if isinstance(target, Send):
-            if target.node in self.nodes and target.node != END:
+            if target.node in self.nodes:
                 return (TASKS, target)
-            self._unknown(target.node, f"{said_by} sent to", culprit)
+            self._unknown(target.node, f"{subject} sent to", culprit)
             return None
         if isinstance(target, str):
             if target == END:
                 return None
-            if target in self.nodes and target != START:
+            if target in self.nodes:
                 return (edge_channel(target), None)
-        self._unknown(target, f"{said_by} goes to", culprit)
+        self._unknown(target, f"{subject} goes to", culprit)
         return None
 
     def goto(self, target: Any) -> Write | None:
         """The write for a target of a Command from outside."""
         if target == END:
-            self.strictness.check(
+            self.refuse(
                 "command to END",
-                lambda: InvalidUpdateError("A command that starts a run cannot go to END."),
+                lambda: "A command that starts a run cannot go to END.",
                 "It goes nowhere.",
             )
         return self.target(target, "The command")
 
-    def _unknown(self, target: object, said_by: str, culprit: object) -> None:
-        self.strictness.check(
-            ("target", said_by, repr(target)),
-            lambda: InvalidUpdateError(
-                f"{said_by} {target!r}, which is not a node of graph '{self.graph}'. "
+    def _unknown(self, target: object, reference: str, culprit: object) -> None:
+        self.refuse(
+            ("target", reference, repr(target)),
+            lambda: (
+                f"{reference} {target!r}, which is not a node of graph '{self.graph}'. "
                 f"Its nodes are: {', '.join(sorted(self.nodes))}."
             ),
             "It is passed over.",
             culprit,
         )
+
+    def refuse(
+        self, place: Hashable, message: Callable[[], str], instead: str, culprit: object = None
+    ) -> None:
+        """Raise InvalidUpdateError, or warn and say what is done `instead`: see `Strictness`."""
+        self.strictness.check(place, lambda: InvalidUpdateError(message()), instead, culprit)
 
 
 def branch_route(
@@ -134,7 +140,7 @@ def branch_route(
 def update_writer(
     router: Router,
     node: str,
-    keys: Collection[str],
+    keys: Mapping[str, None],
     managed: Collection[str],
     *,
     lenient: bool = False,
@@ -142,26 +148,19 @@ def update_writer(
 ) -> Callable[[Any], list[Write]]:
     """What becomes of a node's return value; for INPUT, of the update of a Command as input.
 
-    `lenient` says nothing of keys that the state does not have: a graph and the graph that is its
-    node exchange the keys that both have. So does an input that comes from inside a node. `culprit`
-    is the node's function.
+    With `lenient`, keys that the state does not have are dropped without a report: a graph and the
+    graph that is its node exchange the keys that both have. The same holds for an input that comes
+    from inside a node. `culprit` is the node's function.
     """
-    # Keys come in the schema's order; looking one up must not cost more in a wide state.
-    known = keys if isinstance(keys, Mapping) else dict.fromkeys(keys)
-    is_root = ROOT in known
-    who = (
-        "The command that is the input"
-        if node == INPUT
-        else "The input"
-        if node == START
-        else f"Node '{node}'"
-    )
+    is_root = ROOT in keys
+    inputs = {INPUT: "The command that is the input", START: "The input"}
+    who = inputs.get(node, f"Node '{node}'")
 
     def writes_of(output: Any) -> list[Write]:
         if output is None:
             return []
         if type(output) is dict:
-            all_known = not is_root and output.keys() <= known.keys()
+            all_known = not is_root and output.keys() <= keys.keys()
             return list(output.items()) if all_known else from_mapping(output)
         if isinstance(output, Command):
             return from_command(output)
@@ -169,9 +168,6 @@ def update_writer(
             return [(TASKS, output)] if router.target(output, who, culprit) else []
         if isinstance(output, (list, tuple)) and any(isinstance(o, Command) for o in output):
             return [write for one in output for write in writes_of(one)]
-        return from_update(output)
-
-    def from_update(output: Any) -> list[Write]:
         writes = from_value(output)
         if writes is not None:
             return writes
@@ -179,7 +175,7 @@ def update_writer(
             raise ReturnedRunnable(output)
         if node == START:
             # Of a Command that begins a thread. Else it is more likely a list of messages.
-            if _is_pairs(output) and any(key in known for key, _ in output):
+            if _is_pairs(output) and any(key in keys for key, _ in output):
                 return from_pairs(output)
             raise InvalidUpdateError(
                 f"The input of graph '{router.graph}' is {output!r}: expected dict of state keys."
@@ -210,7 +206,7 @@ def update_writer(
     def from_mapping(output: Mapping[str, Any]) -> list[Write]:
         if is_root:
             return [(ROOT, output)]
-        writes = [(key, value) for key, value in output.items() if key in known]
+        writes = [(key, value) for key, value in output.items() if key in keys]
         if len(writes) < len(output):
             report(output)
         return writes
@@ -220,22 +216,18 @@ def update_writer(
         if lenient or (node == START and find_context() is not None):
             return
         for key in written:
-            if key not in known and key not in managed:
-                router.strictness.check(
-                    ("key", node, key),
-                    partial(unknown_key, key),
-                    "It is dropped.",
-                    culprit,
-                )
+            if key not in keys and key not in managed:
+                message = partial(unknown_key, key)
+                router.refuse(("key", node, key), message, "It is dropped.", culprit)
 
-    def unknown_key(key: object) -> InvalidUpdateError:
+    def unknown_key(key: object) -> str:
         names = ", ".join(sorted(keys))
         if node == START:
-            return InvalidUpdateError(
+            return (
                 f"The input has the key {key!r}, which is not in the input schema. "
                 f"The input of graph '{router.graph}' has: {names}."
             )
-        return InvalidUpdateError(
+        return (
             f"{who} wrote the key {key!r}, which is not in the state. "
             f"The state of graph '{router.graph}' has: {names}."
         )
@@ -244,9 +236,9 @@ def update_writer(
         if command.graph == Command.PARENT:
             raise ParentCommand(command)
         if command.graph is not None:
-            router.strictness.check(
+            router.refuse(
                 ("graph", node, command.graph),
-                lambda: InvalidUpdateError(
+                lambda: (
                     f"{who} returned a Command for graph '{command.graph}'; only None (this "
                     "graph) and Command.PARENT can be addressed."
                 ),
@@ -269,9 +261,9 @@ def update_writer(
         writes = from_value(update)
         if writes is not None:
             return writes
-        router.strictness.check(
+        router.refuse(
             ("update", node, type(update)),
-            lambda: InvalidUpdateError(
+            lambda: (
                 f"{who} has the update {update!r}: expected dict of state keys, or pairs of keys "
                 "and values."
             ),

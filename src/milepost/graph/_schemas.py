@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 from typing_extensions import is_typeddict
 
+from milepost._internal.warn import warn_of
 from milepost._schema import is_pydantic, schema_of
 from milepost.warnings import LangGraphDeprecatedSinceV10
 
@@ -21,49 +21,50 @@ if TYPE_CHECKING:
 
 
 class Schemas:
-    """What a graph tells of its input, its output, its context and its channels."""
+    """The name of a graph, its channels, and the schemas of its input, output and context."""
 
     program: ExecutableGraph
+    name: str
     context_schema: Any
     builder: Any = None
     """The StateGraph that the graph was compiled from, if it was."""
 
     def get_name(self, suffix: str | None = None, *, name: str | None = None) -> str:
-        """The name of the graph.
+        """The name of the graph: of its runs, and of a node that it is.
 
         Args:
             suffix: Added to the name.
             name: Taken in place of the graph's own.
         """
-        raise NotImplementedError
+        base = name or self.name
+        if not suffix:
+            return base
+        return base + suffix.title() if base[0].isupper() else f"{base}_{suffix.lower()}"
 
     # -- channels
 
     @property
-    def input_channels(self) -> str | Sequence[str]:
-        """The channel that takes the input."""
-        return self.program.input_channel
+    def input_channels(self) -> str | list[str]:
+        """Where the input goes: the name of a channel, or of several."""
+        return _listed(self.program.input_channel)
 
     @property
-    def output_channels(self) -> str | Sequence[str]:
-        """The channels that `invoke` returns."""
+    def output_channels(self) -> str | list[str]:
+        """What `invoke` returns: the value of this channel, or a dict of these."""
         return _listed(self.program.output_keys)
 
     @property
-    def stream_channels(self) -> str | Sequence[str] | None:
-        """The channels that the `values` stream shows."""
+    def stream_channels(self) -> str | list[str]:
+        """What the `values` stream and snapshots show."""
         return _listed(self.program.stream_keys)
 
-    @property
-    def stream_channels_list(self) -> Sequence[str]:
-        """The channels that the `values` stream shows, as a list."""
-        shown = self.stream_channels_asis
-        return [shown] if isinstance(shown, str) else shown
+    stream_channels_asis = stream_channels
 
     @property
-    def stream_channels_asis(self) -> str | Sequence[str]:
-        """The channels that the `values` stream shows: one name, or a list."""
-        return self.stream_channels or list(self.program.channels)
+    def stream_channels_list(self) -> list[str]:
+        """`stream_channels`, as a list even of one."""
+        shown = self.stream_channels
+        return [shown] if isinstance(shown, str) else shown
 
     # -- types
 
@@ -196,11 +197,8 @@ class Schemas:
 
 
 def _deprecated(name: str) -> None:
-    warnings.warn(
-        f"`{name}` is deprecated: use get_context_jsonschema",
-        LangGraphDeprecatedSinceV10,
-        stacklevel=3,
-    )
+    message = f"`{name}` is deprecated: use get_context_jsonschema"
+    warn_of(message, category=LangGraphDeprecatedSinceV10)
 
 
 def _listed(keys: str | tuple[str, ...]) -> str | list[str]:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-from milepost._engine.context.node_callable import hints_of
+from milepost._engine.context.node_callable import can_be_stopped, hints_of
 from milepost._internal.dataclass_tools import record
 from milepost._schema import has_fields
+from milepost.constants import TASKS
+from milepost.errors import GraphBuildError
 from milepost.types import CachePolicy, Command, RetryPolicy, TimeoutPolicy, TracePolicy
+
+if TYPE_CHECKING:
+    from milepost._engine.superstep.program import Node
+
+_INJECTED = ("config", "store", "writer", "runtime", "previous")
+"""Parameters that the runtime fills in by their names."""
 
 
 @record(kw_only=True)
@@ -40,18 +48,30 @@ class BranchSpec:
     input_schema: Any = None
 
 
+def check_timeout(node: str, timeout: TimeoutPolicy | None, *actions: Any) -> None:
+    """Raise GraphBuildError if a node with a timeout cannot be stopped."""
+    if timeout is not None and not all(map(can_be_stopped, actions)):
+        raise GraphBuildError(
+            f"Node '{node}' is a sync function, which nothing can stop: a timeout needs an "
+            "`async def` node."
+        )
+
+
+def nodes_by_trigger(nodes: Mapping[str, Node]) -> dict[str, tuple[str, ...]]:
+    """The nodes that a new value in a channel may start. No channel starts tasks of Sends."""
+    found: dict[str, tuple[str, ...]] = {TASKS: ()}
+    for name, node in nodes.items():
+        for channel in node.triggers:
+            found[channel] = (*found.get(channel, ()), name)
+    return found
+
+
 def first_parameter_schema(function: Any) -> Any:
     """The schema that a function's first parameter is annotated with, if it is one."""
-    hints = hints_of(function)
-    for name, hint in hints.items():
-        if name == "return":
-            continue
-        return hint if has_fields(hint) and not _is_injected(name) else None
+    for name, hint in hints_of(function).items():
+        if name != "return":
+            return hint if has_fields(hint) and name not in _INJECTED else None
     return None
-
-
-def _is_injected(name: str) -> bool:
-    return name in ("config", "store", "writer", "runtime", "previous")
 
 
 def literal_ends(function: Any) -> tuple[str, ...] | None:

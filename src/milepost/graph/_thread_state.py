@@ -1,4 +1,4 @@
-"""Looking at threads and changing them: what `get_state`, `update_state` and so on run."""
+"""Reads threads and changes them, for `get_state`, `update_state` and so on."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from milepost.graph._options import run_settings, without_saver
 
 if TYPE_CHECKING:
     from milepost._engine.drivers.effects import EffectGenerator
+    from milepost._engine.thread_writer import ThreadWriter
     from milepost.checkpoint._contract.records import Place
     from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.graph._typing import AnyGraph
@@ -63,28 +64,31 @@ def update(
 ) -> EffectGenerator[RunnableConfig]:
     """Write to a thread from outside."""
     view, config, _ = _view(graph, config)
-    context = find_context()
     settings = run_settings(graph, config, {"on_conflict": on_conflict}, None)
     settings = replace(settings, checkpointer=view.saver, durability="sync")
-    around = context.run.checkpoints.thread if context is not None else None
     run = GraphRun(view.program, settings, EventStream())
-    updating = update_thread(run, supersteps, around)
+    updating = update_thread(run, supersteps, _thread_around())
     return _followed("update_state", view, config, updating)
 
 
 def saver_of(graph: AnyGraph) -> BaseCheckpointSaver[Any]:
     """The saver that has the graph's threads: its own, or that of the run around the caller."""
     saver = graph.checkpointer
-    if saver is None or isinstance(saver, bool):
-        context = find_context()
-        thread = context.run.checkpoints.thread if context is not None else None
-        if saver is not False and thread is not None:
-            return thread.saver
+    if saver is not None and not isinstance(saver, bool):
+        return saver
+    thread = _thread_around()
+    if saver is False or thread is None:
         raise GraphBuildError(
             "No checkpointer set: threads need one. Compile the graph with "
             "`compile(checkpointer=InMemorySaver())` or another saver."
         )
-    return saver
+    return thread.saver
+
+
+def _thread_around() -> ThreadWriter | None:
+    """The writer of the run that the caller is part of, if the caller is inside a run."""
+    context = find_context()
+    return context.run.checkpoints.thread if context is not None else None
 
 
 def _view(graph: AnyGraph, config: RunnableConfig) -> tuple[View, RunnableConfig, Place]:
@@ -128,7 +132,6 @@ def _own_view(graph: AnyGraph, saver: BaseCheckpointSaver[Any]) -> View:
                 return _own_view(inner, saver if own is None or isinstance(own, bool) else own)
         return None
 
-    context = find_context()
-    thread = context.run.checkpoints.thread if context is not None else None
+    thread = _thread_around()
     writing = thread if thread is not None and thread.saver is saver else None
     return View(graph.program, saver, writing, inside)

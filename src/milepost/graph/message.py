@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, overload
@@ -12,6 +11,7 @@ from typing_extensions import TypedDict
 import milepost.messages as classes
 from milepost._internal.ids import random_uuid
 from milepost._internal.lazy_imports import on_demand
+from milepost._internal.warn import warn_of
 from milepost.errors import MissingDependencyError
 from milepost.graph.state import StateGraph
 from milepost.messages._kinds import is_removal, langchain_messages
@@ -150,10 +150,9 @@ class MessageGraph(StateGraph[Any, Any, Any, Any]):
     """
 
     def __init__(self) -> None:
-        warnings.warn(
+        warn_of(
             "MessageGraph is deprecated: use StateGraph(MessagesState)",
-            LangGraphDeprecatedSinceV10,
-            stacklevel=2,
+            category=LangGraphDeprecatedSinceV10,
         )
         super().__init__(Annotated[list[Any], add_messages])  # type: ignore[arg-type]
 
@@ -199,13 +198,13 @@ def push_message(message: Any, *, state_key: str | None = "messages") -> Any:
         >>> [message.content for message in builder.compile().invoke({"messages": []})["messages"]]
         ['Looking']
     """
-    from milepost.graph._pushing import Pushing
+    from milepost._engine.context.task_context import current_context
+    from milepost.graph._pushing import push
 
-    pushing = Pushing("push_message", state_key)
+    context = current_context("push_message")
     (pushed,) = classes.convert_to_messages([message])
     if pushed.id is None:
         raise ValueError("push_message needs a message with an id: AIMessage(..., id='...').")
-    context = pushing.context
+    push(context, "push_message", state_key, pushed)
     context.run.events.message(pushed, dict(context.config.get("metadata") or {}), once=False)
-    pushing.write(pushed)
     return pushed

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, Unpack
 from milepost._engine.context.config import check_interrupt_nodes, retry_policies
 from milepost._engine.context.node_callable import (
     callee_of,
-    can_be_stopped,
     function_of,
     is_generator,
     name_of,
@@ -23,6 +22,7 @@ from milepost.errors import GraphBuildError
 from milepost.graph._spec import (
     BranchSpec,
     NodeSpec,
+    check_timeout,
     command_ends,
     first_parameter_schema,
     literal_ends,
@@ -45,12 +45,14 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from milepost.cache.base import BaseCache
-    from milepost.graph._compiled import CompiledStateGraph
+    from milepost.graph._compiled_state import CompiledStateGraph
     from milepost.graph._typing import Node, NodeInputT, Path
     from milepost.store.base import BaseStore
     from milepost.stream._mux import TransformerFactory
 else:
-    __getattr__, __dir__ = on_demand(__name__, {"CompiledStateGraph": "milepost.graph._compiled"})
+    __getattr__, __dir__ = on_demand(
+        __name__, {"CompiledStateGraph": "milepost.graph._compiled_state"}
+    )
 
 
 class OlderGraphNames(TypedDict, total=False):
@@ -134,9 +136,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self.managed: dict[str, ManagedValueSpec] = {}
         self.defaults: dict[str, Any] = {}
         self.compiled = False
-        """Whether a graph was made of it; later changes are not part of that graph."""
+        """Whether a graph was compiled from it; later changes are not part of that graph."""
         self._schemas: dict[int, Any] = {}
-        """Those whose keys are part of the state, by identity."""
+        """Schemas whose keys are part of the state, by identity."""
         for schema in (self.state_schema, self.input_schema, self.output_schema):
             self.add_schema(schema)
 
@@ -170,14 +172,11 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
     @property
     def schemas(self) -> dict[Any, dict[str, Any]]:
         """Schema → its keys, with the channel or the managed value of each."""
-        known = {id(schema): schema_of(schema) for schema in self._schemas.values()}
-        return {
-            schema: {
-                **{key: self.channels[key] for key in known[id(schema)].channels},
-                **known[id(schema)].managed,
-            }
-            for schema in self._schemas.values()
-        }
+        found = {}
+        for schema in self._schemas.values():
+            read = schema_of(schema)
+            found[schema] = {**{key: self.channels[key] for key in read.channels}, **read.managed}
+        return found
 
     # -- nodes
 
@@ -265,7 +264,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         error_handler: Callable[..., Any] | None = None,
         timeout: float | timedelta | TimeoutPolicy | None = None,
     ) -> Self:
-        """What nodes get that do not say otherwise; what an earlier call said stays.
+        """Defaults for nodes that have no policy of their own; defaults of earlier calls stay.
 
         Graphs inside nodes have defaults of their own.
 
@@ -346,19 +345,18 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         """
         if end_key == START:
             raise GraphBuildError("START cannot be the end of an edge: nothing runs before it.")
+        starts = (start_key,) if isinstance(start_key, str) else tuple(start_key)
+        if END in starts:
+            raise GraphBuildError("END cannot be the start of an edge: nothing runs after it.")
         if isinstance(start_key, str):
-            if start_key == END:
-                raise GraphBuildError("END cannot be the start of an edge: nothing runs after it.")
             self.edges.add((start_key, end_key))
             return self
-        for start in start_key:
-            if start == END:
-                raise GraphBuildError("END cannot be the start of an edge: nothing runs after it.")
+        for start in starts:
             if start not in self.nodes:
                 raise GraphBuildError(f"Need to add_node('{start}') before an edge from it.")
         if end_key != END and end_key not in self.nodes:
             raise GraphBuildError(f"Need to add_node('{end_key}') before an edge to it.")
-        self.waiting_edges.add((tuple(start_key), end_key))
+        self.waiting_edges.add((starts, end_key))
         return self
 
     def add_conditional_edges(
@@ -372,8 +370,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         Args:
             source: The node before, or START.
             path: Returns a node's name, a list of names, a Send, or END.
-            path_map: Translates what `path` returns, and also tells which answers are possible, as
-                a `Literal` return type does.
+            path_map: Translates what `path` returns, and also lists the possible answers, as a
+                `Literal` return type does.
 
         Raises:
             GraphBuildError: The source has a branch of this name, or is END.
@@ -394,12 +392,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 "second function another name."
             )
         ends: Mapping[Hashable, str] | None = None
-        if isinstance(path_map, Mapping):
-            ends = dict(path_map)
-        elif path_map is not None:
-            ends = {name: name for name in path_map}
-        elif (literals := literal_ends(path)) is not None:
-            ends = {name: name for name in literals}
+        given = path_map if path_map is not None else literal_ends(path)
+        if given is not None:
+            ends = dict(given) if isinstance(given, Mapping) else {name: name for name in given}
         schema = first_parameter_schema(path)
         if schema is not None:
             self.add_schema(schema)
@@ -497,44 +492,30 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         sources |= {start for starts, _ in self.waiting_edges for start in starts}
         sources |= set(self.branches)
         for source in sorted(sources):
-            if source != START and source not in self.nodes:
-                raise GraphBuildError(
-                    f"An edge starts at '{source}', which is not a node: add_node('{source}', ...)."
-                )
+            self._check_known(source, START, f"An edge starts at '{source}'")
         if START not in sources:
             raise GraphBuildError(
                 "Graph must have an entrypoint: add at least one edge from START to another node, "
                 "for example add_edge(START, 'first_node')."
             )
-        targets = {end for _, end in self.edges} | {end for _, end in self.waiting_edges}
         for source, branches in self.branches.items():
             for branch in branches.values():
+                edge = f"The conditional edge '{branch.name}' of '{source}'"
                 for end in (branch.ends or {}).values():
-                    if end != END and end not in self.nodes:
-                        raise GraphBuildError(
-                            f"The conditional edge '{branch.name}' of '{source}' may go to "
-                            f"'{end}', which is not a node: add_node('{end}', ...)."
-                        )
+                    self._check_known(end, END, f"{edge} may go to '{end}'")
         for node in self.nodes.values():
-            limit = node.timeout or self.defaults.get("timeout")
-            if limit is not None and not can_be_stopped(node.action):
-                raise GraphBuildError(
-                    f"Node '{node.name}' is a sync function, which nothing can stop: a timeout "
-                    "needs an `async def` node."
-                )
+            check_timeout(node.name, node.timeout or self.defaults.get("timeout"), node.action)
             for end in node.ends:
-                if end != END and end not in self.nodes:
-                    raise GraphBuildError(
-                        f"Node '{node.name}' names the destination '{end}', which is not a node: "
-                        f"add_node('{end}', ...)."
-                    )
-        for target in sorted(targets):
-            if target != END and target not in self.nodes:
-                raise GraphBuildError(
-                    f"An edge ends at '{target}', which is not a node: add_node('{target}', ...)."
-                )
+                self._check_known(end, END, f"Node '{node.name}' names the destination '{end}'")
+        for end in sorted({end for _, end in (*self.edges, *self.waiting_edges)}):
+            self._check_known(end, END, f"An edge ends at '{end}'")
         check_interrupt_nodes(interrupt, self.nodes)
         return self
+
+    def _check_known(self, name: str, virtual: str, reference: str) -> None:
+        """Raise GraphBuildError if a name is neither a node nor the virtual one at its end."""
+        if name != virtual and name not in self.nodes:
+            raise GraphBuildError(f"{reference}, which is not a node: add_node('{name}', ...).")
 
     def compile(
         self,
@@ -580,7 +561,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         """
         # The runtime is loaded with the first graph that is to run.
         from milepost.graph._compile import compile_program
-        from milepost.graph._compiled import CompiledStateGraph
+        from milepost.graph._compiled_state import CompiledStateGraph
         from milepost.store._core.validation import ensure_valid_store
 
         ensure_valid_checkpointer(checkpointer)
@@ -588,10 +569,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self.validate()
         for names in (interrupt_before, interrupt_after):
             check_interrupt_nodes(names, self.nodes)
-        label = name or "graph"
         self.compiled = True
         return CompiledStateGraph(
-            program=compile_program(self, label, renamed_nodes, renamed_keys),
+            program=compile_program(self, name or "graph", renamed_nodes, renamed_keys),
             builder=self,
             checkpointer=checkpointer,
             store=store,

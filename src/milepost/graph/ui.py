@@ -6,8 +6,9 @@ from typing import Any, Literal, TypeAlias
 
 from typing_extensions import TypedDict
 
+from milepost._engine.context.task_context import current_context
 from milepost._internal.ids import random_uuid
-from milepost.graph._pushing import Pushing
+from milepost.graph._pushing import push
 
 __all__ = [
     "AnyUIMessage",
@@ -30,7 +31,7 @@ class UIMessage(TypedDict):
     """
 
     type: Literal["ui"]
-    """Tells it from a `RemoveUIMessage`."""
+    """Distinguishes it from a `RemoveUIMessage`."""
     id: str
     """A part with the same id takes its place."""
     name: str
@@ -50,7 +51,7 @@ class RemoveUIMessage(TypedDict):
     """
 
     type: Literal["remove-ui"]
-    """Tells it from a `UIMessage`."""
+    """Distinguishes it from a `UIMessage`."""
     id: str
     """The part that is taken away."""
 
@@ -95,8 +96,8 @@ def push_ui_message(
         >>> [(part["name"], part["props"]) for part in graph.invoke({"ui": []})["ui"]]
         [('chart', {'points': [1, 2]})]
     """
-    pushing = Pushing("push_ui_message", state_key)
-    config = pushing.context.config
+    context = current_context("push_ui_message")
+    config = context.config
     belongs_to = message.get("id") if isinstance(message, dict) else getattr(message, "id", None)
     part: UIMessage = {
         "type": "ui",
@@ -112,8 +113,8 @@ def push_ui_message(
             **({"message_id": belongs_to} if belongs_to else {}),
         },
     }
-    pushing.context.stream_writer(part)
-    pushing.write(part)
+    push(context, "push_ui_message", state_key, part)
+    context.stream_writer(part)
     return part
 
 
@@ -137,10 +138,10 @@ def delete_ui_message(id: str, *, state_key: str = "ui") -> RemoveUIMessage:
         >>> graph.invoke({"ui": [{"type": "ui", "id": "1", "name": "chart", "props": {}}]})
         {'ui': []}
     """
-    pushing = Pushing("delete_ui_message", state_key)
+    context = current_context("delete_ui_message")
     removal: RemoveUIMessage = {"type": "remove-ui", "id": id}
-    pushing.context.stream_writer(removal)
-    pushing.write(removal)
+    push(context, "delete_ui_message", state_key, removal)
+    context.stream_writer(removal)
     return removal
 
 

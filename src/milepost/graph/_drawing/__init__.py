@@ -1,6 +1,6 @@
 """Pictures of a graph: Mermaid text, ASCII for the terminal, JSON, and PNG.
 
-picture.py   what there is to draw: nodes and edges
+picture.py   the nodes and edges of a picture
 survey.py    finds them in a compiled graph
 mermaid.py   the picture as Mermaid text
 png.py       such text as PNG, by a local renderer or by LangChain

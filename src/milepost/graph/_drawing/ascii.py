@@ -6,11 +6,10 @@ Boxes are nodes. Lines of `|` and `-` are edges, lines of `:` and `.` conditiona
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from milepost.graph._drawing.layout import Link, Place, arrange, label_of, span
+from milepost.graph._drawing.layout import Link, Place, arrange
 
 if TYPE_CHECKING:
     from milepost.graph._drawing.picture import Graph, Node
@@ -69,15 +68,10 @@ class _Canvas:
             self.cells[row, column] = ")" if before in "-." else before if before == "+" else line
 
     def text(self) -> str:
-        rows: defaultdict[int, dict[int, str]] = defaultdict(dict)
-        for (row, column), character in self.cells.items():
-            rows[row][column] = character
-        lines = []
-        for row in range(max(rows, default=-1) + 1):
-            cells = rows[row]
-            line = "".join(cells.get(column, " ") for column in range(max(cells, default=-1) + 1))
-            lines.append(line.rstrip())
-        return "\n".join(lines)
+        columns = range(max((column for _, column in self.cells), default=-1) + 1)
+        rows = range(max((row for row, _ in self.cells), default=-1) + 1)
+        lines = ("".join(self.cells.get((row, at), " ") for at in columns) for row in rows)
+        return "\n".join(line.rstrip() for line in lines)
 
 
 def _draw_place(
@@ -93,32 +87,11 @@ def _draw_place(
         canvas.write(row + at, place.left, f"|{line.center(place.width - 2)}|")
     canvas.write(row + len(lines) + 1, place.left, border)
     for link in place.below:  # the box may be lower than others in its row
-        canvas.down(_exits(place)[link], row + len(lines) + 2, row + height, _line(link))
+        canvas.down(link.exit, row + len(lines) + 2, row + height, _line(link))
 
 
 def _line(link: Link) -> str:
     return ":" if link.edge.conditional else "|"
-
-
-def _exits(place: Place) -> dict[Link, int]:
-    return _ports(place, sorted(place.below, key=lambda link: link.lower.centre))
-
-
-def _entries(place: Place) -> dict[Link, int]:
-    return _ports(place, sorted(place.above, key=lambda link: link.upper.centre))
-
-
-def _ports(place: Place, links: Sequence[Link]) -> dict[Link, int]:
-    """The columns in which edges meet a place: in order, with room for their labels."""
-    if len(links) == 1:
-        return {links[0]: place.centre}
-    total = sum(span(link) for link in links)
-    column = place.left + 1 + max(0, (place.width - 1 - total) // 2)
-    ports: dict[Link, int] = {}
-    for link in links:
-        ports[link] = column
-        column += span(link)
-    return ports
 
 
 def _draw_links(canvas: _Canvas, layer: Sequence[Place], row: int) -> int:
@@ -126,12 +99,6 @@ def _draw_links(canvas: _Canvas, layer: Sequence[Place], row: int) -> int:
     links = [link for place in layer for link in place.below]
     if not links:
         return row
-    for place in layer:
-        for link, column in _exits(place).items():
-            link.exit = column
-    for place in dict.fromkeys(link.lower for link in links):
-        for link, column in _entries(place).items():
-            link.entry = column
     tracks = _tracks([link for link in links if link.exit != link.entry])
     top = row + 1
     bottom = top + max(len(tracks), 1)
@@ -144,9 +111,9 @@ def _draw_links(canvas: _Canvas, layer: Sequence[Place], row: int) -> int:
         canvas.across(top + track, link.exit, link.entry, "." if link.edge.conditional else "-")
     for link in links:
         if link.ends_above:
-            canvas.write(row, link.exit, f"^ {label_of(link)}".rstrip())
+            canvas.write(row, link.exit, f"^ {link.label}".rstrip())
         if link.ends_below:
-            canvas.write(bottom, link.entry, f"v {label_of(link)}".rstrip())
+            canvas.write(bottom, link.entry, f"v {link.label}".rstrip())
     return bottom + 1
 
 

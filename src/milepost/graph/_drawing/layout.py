@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -61,6 +62,16 @@ class Link:
         """Whether it is at the upper end."""
         return self.is_turned and self.upper.id is not None
 
+    @property
+    def label(self) -> str:
+        """The text beside the head of the arrow."""
+        return self.edge.data or ""
+
+    @property
+    def span(self) -> int:
+        """Columns that an end of the edge needs."""
+        return len(self.label) + 3 if self.ends_below or self.ends_above else 2
+
 
 def arrange(picture: Graph, widths: dict[str, int]) -> list[list[Place]]:
     """Layers of places from top to bottom, each from left to right."""
@@ -78,6 +89,9 @@ def arrange(picture: Graph, widths: dict[str, int]) -> list[list[Place]]:
             place.width = max(place.width, _room(place.above), _room(place.below)) | 1
     _sort(layers)
     _move(layers)
+    for layer in layers:
+        for place in layer:
+            _connect_ends(place)
     return layers
 
 
@@ -114,16 +128,12 @@ def _downwards(picture: Graph) -> list[tuple[Edge, str, str]]:
 
 def _depths(ids: list[str], pairs: list[tuple[str, str]]) -> dict[str, int]:
     """The length of the longest way to each node. The pairs form no cycle."""
-    waiting = {id: sum(lower == id for _, lower in pairs) for id in ids}
-    depth = dict.fromkeys(ids, 0)
-    ready = [id for id in ids if not waiting[id]]
-    for id in ready:  # grows while we walk
-        for upper, lower in pairs:
-            if upper == id:
-                depth[lower] = max(depth[lower], depth[id] + 1)
-                waiting[lower] -= 1
-                if not waiting[lower]:
-                    ready.append(lower)
+    above: dict[str, list[str]] = {id: [] for id in ids}
+    for upper, lower in pairs:
+        above[lower].append(upper)
+    depth: dict[str, int] = {}
+    for id in TopologicalSorter(above).static_order():
+        depth[id] = max((depth[upper] + 1 for upper in above[id]), default=0)
     return depth
 
 
@@ -141,19 +151,9 @@ def _connect(edge: Edge, upper: Place, lower: Place, layers: list[list[Place]]) 
         before = after
 
 
-def label_of(link: Link) -> str:
-    """The text beside the head of an arrow."""
-    return link.edge.data or ""
-
-
 def _room(links: Sequence[Link]) -> int:
     """Columns that the ends of some edges need beside each other, labels included."""
-    return sum(span(link) for link in links) + 1 if len(links) > 1 else 1
-
-
-def span(link: Link) -> int:
-    """Columns that the end of an edge needs."""
-    return len(label_of(link)) + 3 if link.ends_below or link.ends_above else 2
+    return sum(link.span for link in links) + 1 if len(links) > 1 else 1
 
 
 def _sort(layers: list[list[Place]]) -> None:
@@ -188,24 +188,24 @@ def _mean(values: Sequence[int], otherwise: float) -> float:
 def _move(layers: list[list[Place]]) -> None:
     """Find columns: near the neighbours, in order, without overlap."""
     for layer in layers:
-        _settle(layer, [0.0] * len(layer))
+        _assign_columns(layer, [0.0] * len(layer))
     for sweep in range(8):
         for layer in layers if sweep % 2 == 0 else reversed(layers):
-            wishes = []
+            wanted = []
             for place in layer:
                 near = [link.upper.centre for link in place.above]
                 if sweep % 2 or sweep > 5:
                     near += [link.lower.centre for link in place.below]
-                wishes.append(_mean(near, place.centre))
-            _settle(layer, wishes)
+                wanted.append(_mean(near, place.centre))
+            _assign_columns(layer, wanted)
     leftmost = min((place.left for layer in layers for place in layer), default=0)
     for layer in layers:
         for place in layer:
             place.centre -= leftmost
 
 
-def _settle(layer: Sequence[Place], wishes: Sequence[float]) -> None:
-    """Give each place the column it wishes for, as near as order and widths allow.
+def _assign_columns(layer: Sequence[Place], wanted: Sequence[float]) -> None:
+    """Give each place the column it wanted for, as near as order and widths allow.
 
     Counted from where a place would be if all were packed to the left, columns must only not
     decrease; the nearest such numbers come from pooling neighbours that are out of order.
@@ -215,9 +215,9 @@ def _settle(layer: Sequence[Place], wishes: Sequence[float]) -> None:
     for place in layer:
         packed.append(at + place.width // 2)
         at += place.width + GAP
-    pools: list[tuple[float, int]] = []  # mean wish, how many places
-    for wish, base in zip(wishes, packed, strict=True):
-        mean, count = wish - base, 1
+    pools: list[tuple[float, int]] = []  # mean shift, how many places
+    for column, base in zip(wanted, packed, strict=True):
+        mean, count = column - base, 1
         while pools and pools[-1][0] > mean:
             other, others = pools.pop()
             mean = (mean * count + other * others) / (count + others)
@@ -226,3 +226,26 @@ def _settle(layer: Sequence[Place], wishes: Sequence[float]) -> None:
     shifts = [mean for mean, count in pools for _ in range(count)]
     for place, base, shift in zip(layer, packed, shifts, strict=True):
         place.centre = base + round(shift)
+
+
+def _connect_ends(place: Place) -> None:
+    """Find the columns in which edges leave a place and meet it."""
+    below = sorted(place.below, key=lambda link: link.lower.centre)
+    for link, column in zip(below, _columns(place, below), strict=True):
+        link.exit = column
+    above = sorted(place.above, key=lambda link: link.upper.centre)
+    for link, column in zip(above, _columns(place, above), strict=True):
+        link.entry = column
+
+
+def _columns(place: Place, links: Sequence[Link]) -> list[int]:
+    """Columns for the ends of edges at a place: in order, with room for their labels."""
+    if len(links) == 1:
+        return [place.centre]
+    total = sum(link.span for link in links)
+    column = place.left + 1 + max(0, (place.width - 1 - total) // 2)
+    columns = []
+    for link in links:
+        columns.append(column)
+        column += link.span
+    return columns

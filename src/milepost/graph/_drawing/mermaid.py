@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from milepost.constants import END, START
@@ -23,40 +22,13 @@ _WORDS = {"call", "class", "click", "default", "end", "graph", "href", "style", 
 """Words of Mermaid's language, which cannot be ids."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What a picture looks like."""
-
-    curve_style: Any = "linear"
-    """How edges are bent: a name, or LangChain's `CurveStyle`."""
-    node_colors: Any = None
-    """How `default`, `first` and `last` nodes look: a dict, or LangChain's `NodeStyles`."""
-    words_in_a_line: int = 9
-    """Labels with more words are broken."""
-    settings: Mapping[str, Any] | None = None
-    """Mermaid's configuration."""
-
-    def head(self) -> str:
-        """The configuration at the top of the text."""
-        given = dict(self.settings or {})
-        config = dict(given.get("config") or {})
-        curve = getattr(self.curve_style, "value", self.curve_style)
-        config["flowchart"] = {**(config.get("flowchart") or {}), "curve": curve}
-        return f"---\n{_yaml({**given, 'config': config}, '')}---\n"
-
-    def styles(self) -> str:
-        """The classes of nodes."""
-        given = self.node_colors
-        styles = given if isinstance(given, Mapping) else getattr(given, "__dict__", None)
-        return "".join(
-            f"\tclassDef {name} {style}\n" for name, style in {**_STYLES, **(styles or {})}.items()
-        )
-
-    def label(self, text: str) -> str:
-        """The label of an edge, in lines that are short enough."""
-        words, most = text.split(), self.words_in_a_line
-        lines = (" ".join(words[at : at + most]) for at in range(0, len(words), most))
-        return "&nbsp<br>&nbsp".join(lines) if len(words) > most else text
+def head(curve_style: Any, settings: Mapping[str, Any] | None) -> str:
+    """The configuration at the top of the text."""
+    given = dict(settings or {})
+    config = dict(given.get("config") or {})
+    curve = getattr(curve_style, "value", curve_style)
+    config["flowchart"] = {**(config.get("flowchart") or {}), "curve": curve}
+    return f"---\n{_yaml({**given, 'config': config}, '')}---\n"
 
 
 def _yaml(settings: Mapping[str, Any], indent: str) -> str:
@@ -70,26 +42,33 @@ def _yaml(settings: Mapping[str, Any], indent: str) -> str:
     return text
 
 
-def mermaid(picture: Graph, look: Look | None = None, *, with_styles: bool = True) -> str:
-    """The picture in Mermaid's language."""
-    look = look or Look()
-    lines = [*_cluster(picture, "", look, with_nodes=with_styles)]
-    body = "".join(f"\t{line}\n" for line in lines)
-    if not with_styles:
-        return f"graph TD;\n{body}"
+def body(picture: Graph, words_in_a_line: int, *, with_nodes: bool) -> str:
+    """The nodes and edges; edges alone show nodes by their ids. Longer labels are broken."""
+    lines = _cluster(picture, "", words_in_a_line, with_nodes=with_nodes)
+    return "graph TD;\n" + "".join(f"\t{line}\n" for line in lines)
+
+
+def styles(picture: Graph, node_colors: Any) -> str:
+    """The classes of nodes: `default`, `first`, `last`, and what the caller adds."""
+    given = (
+        node_colors if isinstance(node_colors, Mapping) else getattr(node_colors, "__dict__", {})
+    )
+    named = {**_STYLES, **given}
     deferred = _DEFERRED if any(node.is_deferred for node in picture.nodes.values()) else ""
-    return f"{look.head()}graph TD;\n{body}{look.styles()}{deferred}"
+    return "".join(f"\tclassDef {name} {style}\n" for name, style in named.items()) + deferred
 
 
-def _cluster(picture: Graph, prefix: str, look: Look, *, with_nodes: bool) -> Iterator[str]:
+def _cluster(
+    picture: Graph, prefix: str, words_in_a_line: int, *, with_nodes: bool
+) -> Iterator[str]:
     """The nodes and edges of one level, then the levels inside it."""
     inside = [node for node in picture.nodes.values() if node.id.startswith(prefix)]
     own = [node for node in inside if _home(node.id) == prefix]
     if with_nodes:
         yield from (_node(node) for node in own)
     shared = [edge for edge in picture.edges if _shared_home(edge) == prefix]
-    yield from (_edge(edge, look) for edge in shared if edge.source != edge.target)
-    yield from (_edge(edge, look) for edge in shared if edge.source == edge.target)
+    for edge in sorted(shared, key=lambda edge: edge.source == edge.target):
+        yield _edge(edge, words_in_a_line)
     homes = dict.fromkeys(_home(node.id) for node in inside)
     deeper = [home for home in homes if home != prefix]
     for child in dict.fromkeys(prefix + home[len(prefix) :].split(":")[0] + ":" for home in deeper):
@@ -97,12 +76,12 @@ def _cluster(picture: Graph, prefix: str, look: Look, *, with_nodes: bool) -> It
         name = id.rsplit(":", 1)[-1]
         is_clear = _id(name) == name and _is_only_one(picture, name)
         yield f"subgraph {name}" if is_clear else f"subgraph {_id(id)}[{_text(name)}]"
-        yield from _cluster(picture, child, look, with_nodes=with_nodes)
+        yield from _cluster(picture, child, words_in_a_line, with_nodes=with_nodes)
         yield "end"
 
 
 def _is_only_one(picture: Graph, name: str) -> bool:
-    """Whether one inner graph alone has this name, and no node has it as its id."""
+    """Whether exactly one inner graph has this name, and no node has it as its id."""
     homes = {_home(id) for id in picture.nodes}
     called = {part for home in homes for part in _outwards(home) if part.split(":")[-2] == name}
     return len(called) == 1 and name not in picture.nodes
@@ -133,30 +112,37 @@ def _node(node: Node) -> str:
     if node.id == END:
         return f"{_id(node.id)}([<p>{END}</p>]):::last"
     text = f"<p>{node.name}</p>" if node.name in (START, END) else node.name
-    told = ((key, _told(value)) for key, value in (node.metadata or {}).items())
-    facts = "<br/>".join(f"{key} = {value}" for key, value in told if value is not None)
+    metadata = ((key, _shown(value)) for key, value in (node.metadata or {}).items())
+    facts = "<br/>".join(f"{key} = {value}" for key, value in metadata if value is not None)
     if facts:
         text = f"{text}<hr/><small><em>{facts}</em></small>"
     style = ":::deferred" if node.is_deferred else ""
     return f"{_id(node.id)}({_text(text)}){style}"
 
 
-def _told(value: Any) -> str | None:
+def _shown(value: Any) -> str | None:
     """A value in a picture: words and numbers, or several of them. Others have no short form."""
     if isinstance(value, (str, int, float)):
         return str(value)
-    if isinstance(value, (list, tuple, set)) and all(_told(one) is not None for one in value):
+    if isinstance(value, (list, tuple, set)) and all(_shown(one) is not None for one in value):
         items = [str(one) for one in value]
         return ", ".join(sorted(items) if isinstance(value, set) else items)
     return None
 
 
-def _edge(edge: Edge, look: Look) -> str:
+def _edge(edge: Edge, words_in_a_line: int) -> str:
     arrow = "-.->" if edge.conditional else "-->"
     if edge.data is not None:
-        label = _text(f"&nbsp;{look.label(edge.data)}&nbsp;")
+        label = _text(f"&nbsp;{_broken(edge.data, words_in_a_line)}&nbsp;")
         arrow = f"-. {label} .->" if edge.conditional else f"-- {label} -->"
     return f"{_id(edge.source)} {arrow} {_id(edge.target)};"
+
+
+def _broken(text: str, most: int) -> str:
+    """A label in lines of at most so many words."""
+    words = text.split()
+    lines = (" ".join(words[at : at + most]) for at in range(0, len(words), most))
+    return "&nbsp<br>&nbsp".join(lines) if len(words) > most else text
 
 
 def _id(id: str) -> str:

@@ -1,4 +1,4 @@
-"""What there is to draw of a graph."""
+"""The nodes and edges of a picture of a graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Node(NamedTuple):
     data: Any = None
     """What runs: the node's function or object."""
     metadata: dict[str, Any] | None = None
-    """What to know about it. `defer` and `__interrupt` are said by the graph itself."""
+    """The metadata of the node. `defer` and `__interrupt` come from the graph itself."""
 
     @property
     def is_deferred(self) -> bool:
@@ -68,10 +68,12 @@ class Graph:
         `curve_style` and `node_colors` are names, or LangChain's `CurveStyle` and `NodeStyles`;
         `frontmatter_config` is Mermaid's own configuration.
         """
-        from milepost.graph._drawing.mermaid import Look, mermaid
+        from milepost.graph._drawing.mermaid import body, head, styles
 
-        look = Look(curve_style, node_colors, wrap_label_n_words, frontmatter_config)
-        return mermaid(self, look, with_styles=with_styles)
+        text = body(self, wrap_label_n_words, with_nodes=with_styles)
+        if not with_styles:
+            return text
+        return head(curve_style, frontmatter_config) + text + styles(self, node_colors)
 
     def draw_mermaid_png(
         self,
@@ -88,7 +90,7 @@ class Graph:
 
         It is drawn by the program `mmdc` on this machine. Where that is not installed, or one of
         its options is given (`draw_method`, `padding`, `max_retries`, `retry_delay`, `base_url`,
-        `proxies`), LangChain draws it, which asks a service on the network unless told otherwise.
+        `proxies`), LangChain draws it, which asks a service on the network by default.
         """
         from milepost.graph._drawing.png import png
 

@@ -20,7 +20,7 @@ def png(
     text: str,
     path: str | PathLike[str] | None,
     background: str,
-    by_langchain: Mapping[str, Any] | None = None,
+    by_langchain: Mapping[str, Any],
 ) -> bytes:
     """The picture that a text in Mermaid's language describes; also written to `path`."""
     renderer = shutil.which("mmdc")
@@ -34,7 +34,7 @@ def png(
     from langchain_core.runnables.graph_mermaid import draw_mermaid_png
 
     where = None if path is None else str(path)
-    options: dict[str, Any] = {"background_color": background, **(by_langchain or {})}
+    options: dict[str, Any] = {"background_color": background, **by_langchain}
     return draw_mermaid_png(text, output_file_path=where, **options)
 
 

@@ -1,8 +1,8 @@
-"""Finds what there is to draw in a compiled graph."""
+"""Finds the nodes and edges to draw in a compiled graph."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from milepost.constants import END, START
@@ -11,23 +11,23 @@ from milepost.graph._drawing.picture import Edge, Graph, Node
 if TYPE_CHECKING:
     from milepost._engine.superstep.program import ExecutableGraph
     from milepost.graph._typing import AnyBuilder, AnyGraph
-    from milepost.types import All
 
 
 def survey(graph: AnyGraph, xray: int | bool = False, around: tuple[AnyGraph, ...] = ()) -> Graph:
-    """A picture of the graph; `xray` looks into inner graphs, as many levels deep as it says.
+    """A picture of the graph; `xray` shows inner graphs, so many levels deep.
 
     `around` are the graphs that this one is inside of: a function may call its own graph.
     """
     picture = Graph()
-    picture.nodes[START] = Node(START, START, START if _builder(graph) else None)
+    picture.nodes[START] = Node(START, START, START if graph.builder else None)
     for name in graph.program.nodes:
         if name != START:
             picture.nodes[name] = _node(graph, name)
     picture.nodes[END] = Node(END, END)
     picture.edges = sorted(dict.fromkeys(_edges(graph)), key=_order)
     if not any(edge.target == END for edge in picture.edges):
-        del picture.nodes[END]  # an endless loop, or one that is left by Commands that do not say
+        # An endless loop, or one that only Commands without declared targets leave.
+        del picture.nodes[END]
     if xray:
         for name in list(picture.nodes):
             inner = _inner_graph(graph, name)
@@ -40,8 +40,7 @@ def survey(graph: AnyGraph, xray: int | bool = False, around: tuple[AnyGraph, ..
 def _node(graph: AnyGraph, name: str) -> Node:
     node = graph.program.nodes[name]
     metadata = dict(node.metadata)
-    builder = _builder(graph)
-    if builder is not None and builder.nodes[name].defer:
+    if graph.builder is not None and graph.builder.nodes[name].defer:
         metadata["defer"] = True
     pauses = [
         when
@@ -49,7 +48,7 @@ def _node(graph: AnyGraph, name: str) -> Node:
             ("before", graph.interrupt_before_nodes),
             ("after", graph.interrupt_after_nodes),
         )
-        if _names(names, name)
+        if names == "*" or name in names
     ]
     if pauses:
         metadata["__interrupt"] = ",".join(pauses)
@@ -59,17 +58,8 @@ def _node(graph: AnyGraph, name: str) -> Node:
     return Node(name, name, node.callee.target, metadata or None)
 
 
-def _names(names: All | Sequence[str], name: str) -> bool:
-    return names == "*" or name in names
-
-
-def _builder(graph: AnyGraph) -> AnyBuilder | None:
-    builder: AnyBuilder | None = getattr(graph, "builder", None)
-    return builder
-
-
 def _edges(graph: AnyGraph) -> Iterator[Edge]:
-    builder = _builder(graph)
+    builder: AnyBuilder | None = graph.builder
     if builder is None:
         yield from _edges_by_channels(graph.program)
         return
@@ -103,8 +93,8 @@ def _edges_by_channels(program: ExecutableGraph) -> Iterator[Edge]:
         for name in program.triggers.get(channel, ()):
             yield Edge(START, name)
     for name, node in program.nodes.items():
-        heard = [t for c in node.channels_written for t in program.triggers.get(c, ())]
-        yield from (Edge(name, target) for target in heard or [END])
+        targets = [t for c in node.channels_written for t in program.triggers.get(c, ())]
+        yield from (Edge(name, target) for target in targets or [END])
 
 
 def _edges_from(builder: AnyBuilder, source: str) -> Iterator[Edge]:
@@ -116,7 +106,7 @@ def _edges_from(builder: AnyBuilder, source: str) -> Iterator[Edge]:
             yield Edge(source, end)
     for branch in builder.branches.get(source, {}).values():
         if branch.ends is None:
-            # Nothing says where it may go: a path map or a Literal return type would.
+            # The targets are unknown without a path map or a Literal return type.
             for name in (*builder.nodes, END):
                 if name != source:
                     yield Edge(source, name, conditional=True)
@@ -148,18 +138,16 @@ def _inner_graph(graph: AnyGraph, name: str) -> AnyGraph | None:
 
 def _open(picture: Graph, name: str, inner: Graph) -> None:
     """Put an inner graph's picture in the place of its node."""
-    trimmed = {id for id in (START, END) if _says_nothing(inner, id)}
+    entry = _only_neighbour(START, [(edge.source, edge.target) for edge in inner.edges])
+    exit = _only_neighbour(END, [(edge.target, edge.source) for edge in inner.edges])
+    trimmed = {id for id, node in ((START, entry), (END, exit)) if node is not None}
     inside = {
         f"{name}:{node.id}": node._replace(id=f"{name}:{node.id}")
         for node in inner.nodes.values()
         if node.id not in trimmed
     }
-    first, last = f"{name}:{START}", f"{name}:{END}"
-    if START in trimmed:
-        first = next(f"{name}:{edge.target}" for edge in inner.edges if edge.source == START)
-    if END in trimmed:
-        last = next(f"{name}:{edge.source}" for edge in inner.edges if edge.target == END)
-    elif last not in inside:  # the inner graph has no end that we know of
+    first, last = f"{name}:{entry or START}", f"{name}:{exit or END}"
+    if exit is None and last not in inside:  # the inner graph has no end that we know of
         last = next(reversed(inside))
     del picture.nodes[name]
     picture.nodes.update(inside)
@@ -177,13 +165,11 @@ def _open(picture: Graph, name: str, inner: Graph) -> None:
     )
 
 
-def _says_nothing(inner: Graph, id: str) -> bool:
-    """Whether the start or end of an inner graph has one edge, to a node that nothing else precedes
-    or follows: edges from outside then lead to that node."""
-    if id == START:
-        edges = [edge for edge in inner.edges if edge.source == START]
-        beside = [edge.target for edge in inner.edges if edge.source != START]
-        return len(edges) == 1 and edges[0].target not in beside
-    edges = [edge for edge in inner.edges if edge.target == END]
-    beside = [edge.source for edge in inner.edges if edge.target != END]
-    return len(edges) == 1 and edges[0].source not in beside
+def _only_neighbour(end: str, edges: list[tuple[str, str]]) -> str | None:
+    """The node at the only edge of START or END, if that node has no other edge on this side.
+
+    Edges from outside then lead to that node, and the picture does without START or END.
+    """
+    neighbours = [node for one, node in edges if one == end]
+    others = {node for one, node in edges if one != end}
+    return neighbours[0] if len(neighbours) == 1 and neighbours[0] not in others else None
