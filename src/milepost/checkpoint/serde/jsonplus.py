@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from milepost._internal.warn import strict_by_default, warn_of
 from milepost.checkpoint.serde._msgpack import engine
 from milepost.checkpoint.serde._msgpack.codec import Level, native_pack, native_unpack
-from milepost.checkpoint.serde._msgpack.signals import Refused
+from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._types import old_json
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
 from milepost.errors import DeserializationError, InvalidModuleError, SerializationError

@@ -16,7 +16,7 @@ from weakref import WeakSet
 from milepost._internal import fork_guard
 from milepost._internal.noted_types import hand_over
 from milepost._internal.warn import warn_of
-from milepost.checkpoint.serde._msgpack.signals import Refused
+from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._types import (
     families,
     models,

@@ -25,7 +25,7 @@ import ormsgpack
 from milepost._internal import native
 from milepost.checkpoint.serde._msgpack import depth
 from milepost.checkpoint.serde._msgpack.ext import RECORD
-from milepost.checkpoint.serde._msgpack.signals import NotExact, Refused
+from milepost.checkpoint.serde._msgpack.failures import NotExact, Refused
 from milepost.checkpoint.serde._msgpack.survey import holds_buffer, only_native
 
 if TYPE_CHECKING:

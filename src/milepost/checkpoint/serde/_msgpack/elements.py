@@ -17,7 +17,7 @@ from milepost.checkpoint.serde._msgpack.codec import (
     packb,
     take_interrupt,
 )
-from milepost.checkpoint.serde._msgpack.paths import Trail
+from milepost.checkpoint.serde._msgpack.failures import Trail
 from milepost.checkpoint.serde._msgpack.survey import NATIVE_KEYS, holds_buffer, suspects
 from milepost.checkpoint.serde._types.standard import array_head, map_head
 from milepost.errors import SerializationError

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from milepost._internal.native import Buffer
-    from milepost.checkpoint.serde._msgpack.paths import Trail
+    from milepost.checkpoint.serde._msgpack.failures import Trail
 
 
 def pack(level: Level, value: Any, trail: Trail | None = None) -> bytes:

@@ -14,8 +14,7 @@ from ormsgpack import Ext
 
 from milepost.checkpoint.serde._msgpack import depth, ext
 from milepost.checkpoint.serde._msgpack.codec import OTHER_KEYS, PASS_THROUGH, Level
-from milepost.checkpoint.serde._msgpack.paths import Trail
-from milepost.checkpoint.serde._msgpack.signals import Refused, TooDeep
+from milepost.checkpoint.serde._msgpack.failures import Refused, TooDeep, Trail
 from milepost.checkpoint.serde._msgpack.survey import NATIVE_KEYS
 from milepost.checkpoint.serde._types.standard import array_head, check_keys
 from milepost.errors import SerializationError

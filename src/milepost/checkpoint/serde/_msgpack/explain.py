@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.serde._msgpack import depth, ext
 from milepost.checkpoint.serde._msgpack.codec import Level
-from milepost.checkpoint.serde._msgpack.paths import Trail
-from milepost.checkpoint.serde._msgpack.signals import NotExact, TooDeep
+from milepost.checkpoint.serde._msgpack.failures import NotExact, TooDeep, Trail
 from milepost.checkpoint.serde._msgpack.skim import ARRAY, EXT, MAP, head
 from milepost.errors import DeserializationError
 

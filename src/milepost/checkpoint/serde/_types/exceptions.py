@@ -16,8 +16,8 @@ from ormsgpack import Ext
 
 from milepost import errors
 from milepost.checkpoint.serde._msgpack import ext
+from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._msgpack.shapes import ANY, FIELDS, LIST, TEXT, check
-from milepost.checkpoint.serde._msgpack.signals import Refused
 from milepost.errors import MilepostError
 
 if TYPE_CHECKING:

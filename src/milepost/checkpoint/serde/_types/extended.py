@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from milepost._internal import log
 from milepost._internal.warn import warn_of
-from milepost.checkpoint.serde._msgpack.signals import Refused
+from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._types.records import Tag, fields_of, is_data_type
 from milepost.checkpoint.serde.event_hooks import emit_serde_event
 from milepost.checkpoint.serde.registry import TypeRegistry

@@ -18,7 +18,7 @@ from types import (
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.serde._msgpack import ext
-from milepost.checkpoint.serde._msgpack.signals import Refused
+from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._types import exceptions, models, records
 from milepost.errors import DeserializationError
 

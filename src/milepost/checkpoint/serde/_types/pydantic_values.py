@@ -10,8 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._msgpack.shapes import TEXT, check
-from milepost.checkpoint.serde._msgpack.signals import Refused
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:

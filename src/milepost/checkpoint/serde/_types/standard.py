@@ -15,6 +15,7 @@ from ormsgpack import Ext
 
 from milepost._internal.warn import warn_of
 from milepost.checkpoint.serde._msgpack import ext
+from milepost.checkpoint.serde._msgpack.failures import NotExact, Refused
 from milepost.checkpoint.serde._msgpack.shapes import (
     ANY,
     LIST,
@@ -24,7 +25,6 @@ from milepost.checkpoint.serde._msgpack.shapes import (
     is_spread,
     listed,
 )
-from milepost.checkpoint.serde._msgpack.signals import NotExact, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

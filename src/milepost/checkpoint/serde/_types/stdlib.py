@@ -19,8 +19,8 @@ from ormsgpack import Ext
 
 from milepost._internal.warn import warn_of
 from milepost.checkpoint.serde._msgpack import ext
+from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._msgpack.shapes import BYTES, NUMBER, TEXT, check, fixed, is_quick
-from milepost.checkpoint.serde._msgpack.signals import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ormsgpack import Ext
 
 from milepost.checkpoint.serde._msgpack import ext
+from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._msgpack.shapes import BYTES, TEXT, fixed
-from milepost.checkpoint.serde._msgpack.signals import Refused
 from milepost.checkpoint.serde._types import arrow_streams
 from milepost.errors import DeserializationError
 

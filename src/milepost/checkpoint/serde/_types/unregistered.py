@@ -17,7 +17,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from milepost.checkpoint.serde._msgpack.signals import NotExact
+from milepost.checkpoint.serde._msgpack.failures import NotExact
 from milepost.checkpoint.serde._msgpack.survey import only_native
 from milepost.checkpoint.serde._types import exceptions, records
 

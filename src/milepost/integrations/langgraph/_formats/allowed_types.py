@@ -19,7 +19,7 @@ from langgraph.types import Send as TheirSend
 from langgraph.types import TimeoutPolicy as TheirTimeoutPolicy
 
 from milepost import types
-from milepost.checkpoint.serde._msgpack.signals import Refused
+from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._types import records
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
