@@ -24,12 +24,12 @@ from milepost._internal import native
 from milepost.checkpoint._delta.diff import Buffer, Parts
 from milepost.checkpoint.serde._msgpack.codec import packb
 from milepost.checkpoint.serde._msgpack.elements import (
-    elements_head,
     elements_kind,
     encode_elements,
     offers_elements,
     reads_elements,
 )
+from milepost.checkpoint.serde._msgpack.skim import elements_head
 from milepost.checkpoint.serde._rotation import is_sealed, rotates
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, is_two_step, loads_at
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -124,7 +124,7 @@ class Codec:
             shape = elements_kind(value)
             if shape is not None:
                 try:
-                    elements = encode_elements(value, self.serde)
+                    elements = encode_elements(value, self.serde.level)
                 except SerializationError:
                     pass  # perhaps as a whole: with pickle, if the user allows it
                 else:

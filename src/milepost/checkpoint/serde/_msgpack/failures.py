@@ -5,8 +5,14 @@ These exceptions never leave this package: the exact path turns them into typed 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
+Path: TypeAlias = list[Any]
+"""The keys and indexes from a value's root to where a walk is now.
+
+A walk pushes and pops them itself, and leaves them as they are when it fails: an error ends the
+walk, and the path then says where.
+"""
 _LONGEST = 24
 
 
@@ -22,28 +28,16 @@ class Refused(Exception):
     """A writer cannot write this object so that it could be read back; says why, and what to do."""
 
 
-class Trail:
-    """The steps from a value's root to where a walk is now.
-
-    A walk pushes and pops `steps` itself, and leaves them as they are when it fails: an error
-    ends the walk, and the trail then says where.
-    """
-
-    __slots__ = ("steps",)
-
-    def __init__(self, *keys: Any) -> None:
-        self.steps: list[Any] = list(keys)
-
-    def __str__(self) -> str:
-        steps = [step_of(key) for key in self.steps]
-        if len(steps) > _LONGEST:
-            half = _LONGEST // 2
-            steps = [*steps[:half], "…", *steps[-half:]]
-        return "".join(steps).removeprefix(".")
+def path_text(path: Path) -> str:
+    """How a path is written; of a long one, the beginning and the end."""
+    steps = list(map(_step_text, path))
+    if len(steps) > _LONGEST:
+        half = _LONGEST // 2
+        steps = [*steps[:half], "…", *steps[-half:]]
+    return "".join(steps).removeprefix(".")
 
 
-def step_of(key: Any) -> str:
-    """How a step to this key, or to this index of a list, is written."""
+def _step_text(key: Any) -> str:
     if type(key) is str and key.isidentifier():
         return f".{key}"
     try:

@@ -25,6 +25,7 @@ from milepost.checkpoint.serde._msgpack.shapes import (
     is_spread,
     listed,
 )
+from milepost.checkpoint.serde._msgpack.skim import elements_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -44,24 +45,6 @@ _DISTINCT: Final = frozenset({bool, bytes, float, frozenset, int, str, tuple})
 """Types of which two members of a set have different bytes, or are both read back."""
 
 _COMPLEX = struct.Struct("<dd")
-
-
-def array_head(size: int) -> bytes:
-    """The head of a msgpack array."""
-    if size < 16:
-        return bytes((0x90 | size,))
-    if size < 1 << 16:
-        return b"\xdc" + size.to_bytes(2, "big")
-    return b"\xdd" + size.to_bytes(4, "big")
-
-
-def map_head(size: int) -> bytes:
-    """The head of a msgpack map."""
-    if size < 16:
-        return bytes((0x80 | size,))
-    if size < 1 << 16:
-        return b"\xde" + size.to_bytes(2, "big")
-    return b"\xdf" + size.to_bytes(4, "big")
 
 
 def check_keys(keys: Collection[Any], level: Level) -> None:
@@ -85,7 +68,7 @@ def _unordered(code: int, members: Collection[Any], level: Level) -> Ext:
             "two of its members are the same as plain values, so one would be lost; call"
             " register_type on their type"
         )
-    return Ext(code, array_head(len(packed)) + b"".join(packed))
+    return Ext(code, elements_head("list", len(packed)) + b"".join(packed))
 
 
 def _flat(value: dict[Any, Any], level: Level) -> list[Any]:
