@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from milepost.checkpoint.serde._msgpack.codec import Level
-    from milepost.checkpoint.serde._types.records import Decode, Encode, Migration, RecordType
+    from milepost.checkpoint.serde._types.fields import Decode, Encode
+    from milepost.checkpoint.serde._types.records import Migration, RecordType
 
 T = TypeVar("T")
 _REMEMBERED = 10_000
@@ -160,8 +161,8 @@ class TypeRegistry:
         self._changed()
         self.writers[record.cls] = record.write
         self.models.pop(record.cls, None)
-        if record.model is not None:
-            self.models[record.cls] = record.model
+        if record.brief is not None:
+            self.models[record.cls] = record.brief.form
 
     def find_writer(self, cls: type) -> Writer:
         """The writer of a class that has not been met yet; Refused if it is not allowed."""
@@ -236,7 +237,7 @@ class TypeRegistry:
         Raises:
             UnregisteredTypeError: There is none.
         """
-        name, version, given = records.Tag.of(tag)
+        name, version, given = records.split_tag(tag)
         with self._lock:
             record = self._find(name)
             if record is None:
@@ -270,7 +271,7 @@ class TypeRegistry:
         """
         decode = self.by_tag.get(tag)
         if decode is None:
-            name = records.Tag.of(tag).name
+            name, _, _ = records.split_tag(tag)
             families.allow_error(name, self)
             if self._find(name) is None:
                 _tell(name)

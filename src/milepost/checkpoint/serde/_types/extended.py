@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from milepost._internal import log
 from milepost._internal.warn import warn_of
 from milepost.checkpoint.serde._msgpack.failures import Refused
-from milepost.checkpoint.serde._types.records import Tag, fields_of, is_data_type
+from milepost.checkpoint.serde._types.records import fields_of, is_data_type, split_tag
 from milepost.checkpoint.serde.event_hooks import emit_serde_event
 from milepost.checkpoint.serde.registry import TypeRegistry
 
 if TYPE_CHECKING:
-    from milepost.checkpoint.serde._types.records import Decode, RecordType
+    from milepost.checkpoint.serde._types.fields import Decode
+    from milepost.checkpoint.serde._types.records import RecordType
     from milepost.checkpoint.serde.registry import Writer
 
 
@@ -59,7 +60,7 @@ class ExtendedRegistry(TypeRegistry):
 
     def decoder(self, tag: str) -> Decode:
         """The decoder for a stored tag. The base keeps its own: migrations may be added to it."""
-        if self._of_base(Tag.of(tag).name) is not None:
+        if self._of_base(split_tag(tag)[0]) is not None:
             return self.base.by_tag.get(tag) or self.base.decoder(tag)
         return super().decoder(tag)
 

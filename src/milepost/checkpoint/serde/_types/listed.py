@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from milepost.checkpoint.serde._msgpack.codec import Level
-    from milepost.checkpoint.serde._types.records import Decode, Encode
+    from milepost.checkpoint.serde._types.fields import Decode, Encode
     from milepost.checkpoint.serde.registry import TypeRegistry, Writer
 
 
