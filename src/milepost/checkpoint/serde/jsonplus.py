@@ -188,11 +188,9 @@ class JsonPlusSerializer:
         )
 
     def _allowed_class(self, module: str, name: str) -> type:
-        root = module.partition(".")[0]
-        stored = f"{module}:{name}"
-        if root in _HOMES:
-            stored = f"{_HOMES[root]}:{name}"
-        found = self.registry.class_named(stored) or self.registry.class_named(f"{module}:{name}")
+        known = self.registry.class_named
+        home = _HOMES.get(module.partition(".")[0], module)
+        found = known(f"{home}:{name}") or known(f"{module}:{name}")
         if found is None:
             raise InvalidModuleError(
                 f"the stored type {module}.{name} is not allowed; if you trust it, use"

@@ -217,7 +217,7 @@ class TypeRegistry:
 
     def _is_allowed(self, cls: type) -> bool:
         try:
-            return self.find_writer(cls) is not None
+            return cls in self.writers or self.find_writer(cls) is not None
         except Refused:
             return False
 
@@ -241,7 +241,7 @@ class TypeRegistry:
         with self._lock:
             record = self._find(name)
             if record is None:
-                _tell(name)
+                _emit("msgpack_blocked", name)
                 return self.stand_in_decoder(name)
             decode = record.decoder(version, given)
             if len(self.by_tag) < _REMEMBERED:
@@ -274,7 +274,7 @@ class TypeRegistry:
             name, _, _ = records.split_tag(tag)
             families.allow_error(name, self)
             if self._find(name) is None:
-                _tell(name)
+                _emit("msgpack_blocked", name)
                 return None
             decode = self.decoder(tag)
         return decode
@@ -320,16 +320,11 @@ class TypeRegistry:
     def _import_named(self, module: str, name: str) -> None:
         # The program itself has named it, so this is no import on the word of stored bytes.
         if (module, name) in self._named:
-            self._walk_named(import_module(module), name)
-            return
+            import_module(module)
         for home, other in self._named:  # a field of one that is loaded may mention it
-            if (loaded := sys.modules.get(home)) is not None:
-                self._walk_named(loaded, other)
-
-    def _walk_named(self, module: ModuleType, name: str) -> None:
-        cls = getattr(module, name, None)
-        if isinstance(cls, type):
-            self.register_schema_types(cls)
+            cls = getattr(sys.modules.get(home), other, None)
+            if isinstance(cls, type):
+                self.register_schema_types(cls)
 
     def register_data_types(self, *things: Any) -> None:
         """Allow classes, the types that schemas mention, and those visible in modules.
@@ -375,11 +370,12 @@ class TypeRegistry:
             return  # needs encode and decode, or a name of its own: refused when it is written
 
 
-def _tell(name: str) -> None:
+def _emit(kind: str, stored: str) -> None:
+    """Tell listeners about the type that is stored under this name."""
     from milepost.checkpoint.serde.event_hooks import emit_serde_event
 
-    module, _, short = name.partition(":")
-    emit_serde_event({"kind": "msgpack_blocked", "module": module, "name": short})
+    module, _, name = stored.partition(":")
+    emit_serde_event({"kind": kind, "module": module, "name": name})
 
 
 def _same_place(one: type, other: type) -> bool:

@@ -65,7 +65,9 @@ class Discovery:
             if origin is None and isinstance(current, type):
                 if current.__module__ != "builtins" and current not in self._walked:
                     self._walked.add(current)
-                    self._show_one(current)
+                    if _is_data(current):
+                        self._homes.add(current.__module__)
+                        self._allow(current)
                     stack.extend(_hints(current))
             elif current is not None:
                 stack.extend(_inside(current))
@@ -93,13 +95,7 @@ class Discovery:
 
     def _show(self, cls: type) -> None:
         if _is_data(cls):
-            self._homes.add(cls.__module__)
             self.walk(cls)
-
-    def _show_one(self, cls: type) -> None:
-        if _is_data(cls):
-            self._homes.add(cls.__module__)
-            self._allow(cls)
 
 
 def _is_data(cls: type) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -10,8 +9,7 @@ from milepost._internal import log
 from milepost._internal.warn import warn_of
 from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._types.records import fields_of, is_data_type, split_tag
-from milepost.checkpoint.serde.event_hooks import emit_serde_event
-from milepost.checkpoint.serde.registry import TypeRegistry
+from milepost.checkpoint.serde.registry import TypeRegistry, _emit
 
 if TYPE_CHECKING:
     from milepost.checkpoint.serde._types.fields import Decode
@@ -91,20 +89,15 @@ class ExtendedRegistry(TypeRegistry):
             self._import(module, qualname)
             found = self.types.get(name)
         elif found is not None and self.everything and name in self.types:
-            _tell(name)
+            _emit("msgpack_unregistered_allowed", name)
         return found
 
     def _import(self, module: str, qualname: str) -> None:
         try:
-            found: object = sys.modules.get(module) or import_module(module)
+            found: object = import_module(module)
             for part in qualname.split("."):
                 found = getattr(found, part)
         except (ImportError, AttributeError, ValueError):
             return
         if isinstance(found, type) and is_data_type(found):
             self._allow(found)
-
-
-def _tell(name: str) -> None:
-    module, _, short = name.partition(":")
-    emit_serde_event({"kind": "msgpack_unregistered_allowed", "module": module, "name": short})

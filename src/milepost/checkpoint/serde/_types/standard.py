@@ -124,9 +124,10 @@ def _range(start: int, stop: int, step: int) -> range:
     return range(start, stop, step)
 
 
-def _counter(members: list[Any]) -> Counter[Any]:
+def counter_of(counts: Iterable[tuple[Any, Any]]) -> Counter[Any]:
+    """A Counter with these counts. Its own constructor would count the pairs."""
     counter: Counter[Any] = Counter()
-    dict.update(counter, _paired(members))
+    dict.update(counter, counts)
     return counter
 
 
@@ -154,7 +155,7 @@ READERS: Final[dict[int, Callable[[bytes, Level], Any]]] = {
     ext.DEQUE: fixed(lambda size, members: deque(members, size), _SIZE, LIST),
     ext.PAIRS: listed(lambda members: dict(_paired(members))),
     ext.ORDERED_DICT: listed(lambda members: OrderedDict(_paired(members))),
-    ext.COUNTER: listed(_counter),
+    ext.COUNTER: listed(lambda members: counter_of(_paired(members))),
     ext.DEFAULT_DICT: fixed(_default_dict, _NAME, LIST),
     ext.SURROGATES: lambda data, _: data.decode("utf-8", "surrogatepass"),
     ext.BYTEARRAY: lambda data, _: bytearray(data),

@@ -18,8 +18,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost.checkpoint.serde._msgpack.failures import NotExact
-from milepost.checkpoint.serde._msgpack.survey import only_native
+from milepost.checkpoint.serde._msgpack.survey import NATIVE_KEYS, only_native
 from milepost.checkpoint.serde._types import exceptions, records
+from milepost.checkpoint.serde._types.standard import counter_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from milepost.checkpoint.serde.registry import TypeRegistry, Writer
 
 _ALL: Final = slice(None)
-_PLAIN: Final = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 class Way(NamedTuple):
@@ -51,7 +51,7 @@ def way_of(cls: type, registry: TypeRegistry) -> Way | None:
     if issubclass(cls, BaseException):
         return Way(exceptions.stand_in_writer(registry), _stored_as_remote(cls))
     if registry.only_registered and issubclass(cls, Enum):
-        plain = all(type(member.value) in _PLAIN for member in cls)
+        plain = all(type(member.value) in NATIVE_KEYS for member in cls)
         return Way(_value_of, _read_as_fields(cls)) if plain else as_base
     if records.name_of(cls) in registry.types:
         return as_base  # the name of another class
@@ -62,12 +62,6 @@ def way_of(cls: type, registry: TypeRegistry) -> Way | None:
     if registry.only_registered:
         return Way(record.write, _read_as_fields(cls), as_fields=True)
     return Way(record.write, _stored_for_this_process(cls), record)
-
-
-def _counter(value: Counter[Any]) -> Counter[Any]:
-    plain: Counter[Any] = Counter()
-    dict.update(plain, dict.items(value))
-    return plain
 
 
 _TO_BASE: Final[dict[type, Callable[[Any], Any]]] = {
@@ -85,7 +79,7 @@ _TO_BASE: Final[dict[type, Callable[[Any], Any]]] = {
     deque: lambda value: deque(deque.__iter__(value), value.maxlen),
     OrderedDict: lambda value: OrderedDict(OrderedDict.items(value)),
     defaultdict: lambda value: defaultdict(value.default_factory, dict.items(value)),
-    Counter: _counter,
+    Counter: lambda value: counter_of(dict.items(value)),
 }
 _STANDARD: Final = frozenset({"datetime", "decimal", "uuid"})
 """Where the other types are defined whose subclasses are stored so: see `stdlib.TO_BASE`."""
