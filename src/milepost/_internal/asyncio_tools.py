@@ -46,13 +46,13 @@ def _steps_of(awaitable: Any) -> Generator[Any, Any, Any]:
 def setter(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:
     """A function that sets an event of a loop from any thread."""
 
-    def tell() -> None:
+    def set_event() -> None:
         if asyncio._get_running_loop() is loop:
             event.set()
         else:
             loop.call_soon_threadsafe(event.set)
 
-    return tell
+    return set_event
 
 
 def in_thread(

@@ -61,7 +61,7 @@ class LazyTuple(Sequence[Any]):
             self._maker = made.__getitem__  # what it was made from is needed no more
         return value
 
-    def _whole(self) -> Any:
+    def _plain_tuple(self) -> Any:
         """An ordinary named tuple with the same fields."""
         return self._plain._make(self)
 
@@ -70,7 +70,7 @@ class LazyTuple(Sequence[Any]):
         return cls._plain._make(iterable)
 
     def _replace(self, **changes: Any) -> Any:
-        return self._whole()._replace(**changes)
+        return self._plain_tuple()._replace(**changes)
 
     __replace__ = _replace
 
@@ -86,22 +86,12 @@ class LazyTuple(Sequence[Any]):
     def __getitem__(self, at: Any) -> Any:
         return tuple(self)[at] if isinstance(at, slice) else self._get(self._fields[index(at)])
 
-    def __contains__(self, item: object) -> bool:
-        return item in self._whole()
-
     def index(self, *args: Any) -> int:
-        found: int = self._whole().index(*args)
-        return found
-
-    def count(self, item: object) -> int:
-        found: int = self._whole().count(item)
+        found: int = self._plain_tuple().index(*args)
         return found
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, tuple) and tuple(self) == tuple(other)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
 
     def __lt__(self, other: Any) -> bool:
         return tuple(self) < tuple(other)
@@ -130,16 +120,10 @@ class LazyTuple(Sequence[Any]):
     __rmul__ = __mul__
 
     def __repr__(self) -> str:
-        return repr(self._whole())
-
-    def __reduce__(self) -> Any:
-        return self._plain, tuple(self)
+        return repr(self._plain_tuple())
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return self.__reduce__()
-
-    def __getnewargs__(self) -> Any:
-        return tuple(self)
+        return self._plain, tuple(self)
 
 
 def _field(name: str) -> property:

@@ -38,10 +38,6 @@ def older_names(
             warn_of(f"`{name}` of {callee} is deprecated: it is `{today}` now", category=since)
             found[today] = value
         else:
-            error = TypeError(f"{callee} has no keyword '{name}'.")
-            strictness.check((callee, name), partial(_same, error), "It is passed over.")
+            unknown = partial(TypeError, f"{callee} has no keyword '{name}'.")
+            strictness.check((callee, name), unknown, "It is passed over.")
     return found
-
-
-def _same(error: Exception) -> Exception:
-    return error

@@ -191,7 +191,7 @@ class TypeRegistry:
         """
         with self._lock:
             writer = self.bases.get(cls)
-            if writer is None and (found := unregistered.way_of(cls, self)) is not None:
+            if writer is None and (found := unregistered.fallback_of(cls, self)) is not None:
                 if cls not in self._warned:
                     warn_of(found.warning)
                     self._warned.add(cls)
@@ -207,8 +207,8 @@ class TypeRegistry:
             keys: Members of a set, or keys of a dict.
         """
         for cls in set(map(type, keys)):
-            way = None if cls in self.writers else unregistered.way_of(cls, self)
-            if way is not None and way.as_fields and not self._is_allowed(cls):
+            fallback = None if cls in self.writers else unregistered.fallback_of(cls, self)
+            if fallback is not None and fallback.as_fields and not self._is_allowed(cls):
                 raise Refused(
                     f"the type {cls.__module__}.{cls.__qualname__} is not in the list that the"
                     " serializer was given, so it would be read as a dict, which cannot be in a"
@@ -384,7 +384,7 @@ def _same_place(one: type, other: type) -> bool:
 
 default_registry = TypeRegistry()
 """What every serializer uses unless it is given a registry of its own."""
-hand_over(default_registry.register_schema_types, default_registry.register_module_types)
+hand_over(default_registry.register_data_types)
 
 
 @overload
