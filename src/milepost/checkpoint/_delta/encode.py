@@ -92,7 +92,7 @@ class Codec:
         self._pieces = getattr(serde, "decode_pieces", None) if self.splices else None
         self.reads_elements = self._pieces is not None
         """Whether the elements of a list can be decoded by themselves."""
-        self._reads_plain: Callable[[bytes], bool] = getattr(serde, "reads_plain", _never)
+        self._reads_plain: Callable[[bytes], bool] = getattr(serde, "reads_plain", lambda _: False)
         copying = self._elements and native.copies is not None and reads_elements(serde)
         self._copies = copies if copying else None
 
@@ -270,10 +270,6 @@ _NAMES = {
     "write": "stored write",
     "led": "writes that led to checkpoint",
 }
-
-
-def _never(data: bytes) -> bool:  # noqa: ARG001
-    return False
 
 
 def _bound(place: tuple[str, ...], columns: Columns) -> str:

@@ -30,13 +30,13 @@ def failure(level: Level, data: bytes) -> DeserializationError:
     except MemoryError:
         return reader.failed("the stored value is too large")
     except Exception as error:
-        made = reader.failed(f"the stored value does not decode: {_said(error)}")
+        made = reader.failed(f"the stored value does not decode: {_text_of(error)}")
         made.__cause__ = error
         return made
     return DeserializationError("the stored value is not in a form that this program writes")
 
 
-def _said(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     text = str(error)
     if isinstance(error, KeyError):
         text = f"unknown name {text}"

@@ -40,7 +40,7 @@ class Discovery:
         """Allow `cls` if a noted module shows it."""
         self._scan()
         if self._is_home(cls.__module__) and _look_up(cls.__module__, cls.__qualname__) is cls:
-            self._show(cls)
+            self._walk_data_type(cls)
 
     def find_name(self, name: str) -> None:
         """Allow the type stored as `name` if a noted module shows it. Imports nothing."""
@@ -49,7 +49,7 @@ class Discovery:
         if self._is_home(module):
             cls = _look_up(module, qualname)
             if cls is not None:
-                self._show(cls)
+                self._walk_data_type(cls)
 
     def _is_home(self, module: str) -> bool:
         return module in self._homes or module.partition(".")[0] in self._packages
@@ -87,13 +87,13 @@ class Discovery:
             for value in list(names.values()):
                 if isinstance(value, type):
                     if value not in self._walked:
-                        self._show(value)
+                        self._walk_data_type(value)
                 elif isinstance(value, ModuleType):
                     self._homes.add(value.__name__)
                 elif isinstance(value, FunctionType) and value.__module__ is not None:
                     self._homes.add(value.__module__)
 
-    def _show(self, cls: type) -> None:
+    def _walk_data_type(self, cls: type) -> None:
         if _is_data(cls):
             self.walk(cls)
 

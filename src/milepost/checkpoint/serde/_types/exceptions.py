@@ -122,8 +122,8 @@ def _attributes(error: BaseException, base: type) -> dict[str, Any]:
         kept = {name: getattr(error, name) for name in _KEPT}
     elif issubclass(base, (NameError, AttributeError)):
         kept = {"name": error.name}  # type: ignore[attr-defined]
-    told = {name: value for name, value in kept.items() if value is not None}
-    return {**error.__dict__, **told}
+    given = {name: value for name, value in kept.items() if value is not None}
+    return {**error.__dict__, **given}
 
 
 def message_of(error: BaseException) -> str:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _ALL: Final = slice(None)
 
 
-class Way(NamedTuple):
-    """How the values of a class are written that is not registered."""
+class Fallback(NamedTuple):
+    """How the values of a class that is not registered are written."""
 
     writer: Writer
     warning: str
@@ -42,17 +42,19 @@ class Way(NamedTuple):
     """Whether they are read back as a dict of their fields."""
 
 
-def way_of(cls: type, registry: TypeRegistry) -> Way | None:
-    """The way that the values of `cls` are written; None if they are refused."""
+def fallback_of(cls: type, registry: TypeRegistry) -> Fallback | None:
+    """How the values of `cls` are written; None if they are refused."""
     found = _base_of(cls)
-    as_base = None if found is None else Way(_base_writer(*found), _stored_as_base(cls, found[0]))
+    as_base = None
+    if found is not None:
+        as_base = Fallback(_base_writer(*found), _stored_as_base(cls, found[0]))
     if not records.is_data_type(cls):
         return as_base
     if issubclass(cls, BaseException):
-        return Way(exceptions.stand_in_writer(registry), _stored_as_remote(cls))
+        return Fallback(exceptions.stand_in_writer(registry), _stored_as_remote(cls))
     if registry.only_registered and issubclass(cls, Enum):
         plain = all(type(member.value) in NATIVE_KEYS for member in cls)
-        return Way(_value_of, _read_as_fields(cls)) if plain else as_base
+        return Fallback(_value_of, _read_as_fields(cls)) if plain else as_base
     if records.name_of(cls) in registry.types:
         return as_base  # the name of another class
     try:
@@ -60,8 +62,8 @@ def way_of(cls: type, registry: TypeRegistry) -> Way | None:
     except (TypeError, ValueError):
         return as_base  # it needs encode and decode functions, or a name of its own
     if registry.only_registered:
-        return Way(record.write, _read_as_fields(cls), as_fields=True)
-    return Way(record.write, _stored_for_this_process(cls), record)
+        return Fallback(record.write, _read_as_fields(cls), as_fields=True)
+    return Fallback(record.write, _stored_for_this_process(cls), record)
 
 
 _TO_BASE: Final[dict[type, Callable[[Any], Any]]] = {
