@@ -72,26 +72,19 @@ class Display:
         self, stream: TextIO, label: str, unit: str, clock: Callable[[], float] = monotonic
     ) -> None:
         self._stream, self._label, self._unit, self._clock = stream, label, unit, clock
-        self._start()
-
-    def _start(self) -> None:
-        raise NotImplementedError
+        self._last = clock()
 
     def tell(self, done: int, total: int | None) -> None:
         """Show this, unless something was shown just now."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """The operation has ended, or has failed."""
-        raise NotImplementedError
 
 
 class Lines(Display):
     """A line now and then, and one at the end."""
 
-    def _start(self) -> None:
-        self._last = self._clock()
-        self._pending: str | None = None
+    _pending: str | None = None
 
     def tell(self, done: int, total: int | None) -> None:
         """Print a line if the last one is some time ago."""
@@ -109,15 +102,14 @@ class Lines(Display):
 class Bar(Display):
     """A bar of plain characters, which is gone at the end."""
 
-    def _start(self) -> None:
-        self._last: float | None = None
+    _drawn = False
 
     def tell(self, done: int, total: int | None) -> None:
         """Draw the bar, unless it was drawn just now."""
         now = self._clock()
-        if self._last is not None and now - self._last < BARS_EVERY and done != total:
+        if self._drawn and now - self._last < BARS_EVERY and done != total:
             return
-        self._last = now
+        self._drawn, self._last = True, now
         bar = ""
         if total:
             filled = _WIDTH * min(done, total) // total
@@ -125,30 +117,32 @@ class Bar(Display):
         self._draw(f"{self._label} {bar}{amount(done, total, self._unit)}")
 
     def _draw(self, text: str) -> None:
-        print(f"{_CLEAR}{text[:78]}" if text else _CLEAR, end="", file=self._stream, flush=True)
+        print(f"{_CLEAR}{text[:78]}", end="", file=self._stream, flush=True)
 
     def close(self) -> None:
         """Leave an empty line for what comes."""
-        if self._last is not None:
+        if self._drawn:
             self._draw("")
 
 
 class RichBar(Display):
     """A bar that rich draws, with the time that has passed; it is gone at the end."""
 
-    def _start(self) -> None:
+    _task: TaskID | None = None
+
+    def __init__(self, stream: TextIO, label: str, unit: str) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+        super().__init__(stream, label, unit)
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.fields[amount]}", markup=False),
             TimeElapsedColumn(),
-            console=Console(file=self._stream),
+            console=Console(file=stream),
             transient=True,
         )
-        self._task: TaskID | None = None
 
     def tell(self, done: int, total: int | None) -> None:
         """Move the bar; it appears with the first call."""
