@@ -24,7 +24,7 @@ _QUALIFIERS = (Required, NotRequired, ReadOnly)
 
 @record
 class Schema:
-    """What a schema says."""
+    """A schema as channels."""
 
     type: Any
     channels: Mapping[str, Channel]

@@ -2,7 +2,7 @@
 
 No reader sees a half-made tuple: reading a field by name, by index or by iterating gives the whole
 value. A field that cannot be made raises its error at every attempt. What a field is made from was
-fetched before, so that looking never waits for a database.
+fetched before, so that reading a field never waits for a database.
 
 They count as instances of the named tuple, but are no tuples: code in C reads the members of a
 tuple without asking, `"%s" % record` and `json.dumps(record)` among others, and would take what
@@ -55,7 +55,7 @@ class LazyTuple(Sequence[Any]):
         made = self._made
         if name in made:
             return made[name]
-        # If two threads look at once, both get what the first has made.
+        # If two threads read at once, both get what the first has made.
         value = made.setdefault(name, self._maker(name))
         if len(made) == len(self._fields):
             self._maker = made.__getitem__  # what it was made from is needed no more

@@ -78,7 +78,7 @@ def size_of(value: Value) -> int:
 
 
 class Codec:
-    """A serializer, with the questions answered that a saver has about it."""
+    """A serializer, and what it can do for a saver."""
 
     def __init__(self, serde: SerializerProtocol, copies: Copies | None = None) -> None:
         self.serde: Any = serde
@@ -174,13 +174,13 @@ class Codec:
         )
 
     def read_again(self, owner: object, size: int, read: Callable[[], Any]) -> Any:
-        """What `read` decodes of so many bytes of an owner, which are read again now."""
+        """What `read` decodes of the `size` bytes of an owner, which are read again now."""
         if self._copies is None:
             return read()
         return self._copies.read(owner, size, self.serde.level, read)
 
     def decode_elements(self, count: int, pieces: Sequence[Buffer]) -> list[Any]:
-        """Some elements of a list, of their bytes alone."""
+        """Some elements of a list, from the bytes of these elements."""
         assert self._pieces is not None
         elements: list[Any] = self._pieces("msgpack", (elements_head("list", count), *pieces))
         return elements

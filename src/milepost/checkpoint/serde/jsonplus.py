@@ -86,7 +86,7 @@ class JsonPlusSerializer:
         self._tuples, self._hooks = self.level.tuples, self.level.hooks
 
     def _extend(self, named: Allowed, *, everything: bool, only_registered: bool) -> None:
-        """Allow more types, to this serializer alone."""
+        """Allow more types, to this serializer only."""
         from milepost.checkpoint.serde._types.extended import ExtendedRegistry
 
         extended = ExtendedRegistry(

@@ -1,6 +1,6 @@
 """Finds the data types that a program's modules and schemas show.
 
-A schema is walked when a graph is compiled. A module is only noted then, and looked through when
+A schema is walked when a graph is compiled. A module is only noted then, and scanned when
 a type is first missing, so that compiling stays cheap however large the module is.
 """
 

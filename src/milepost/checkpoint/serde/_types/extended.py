@@ -1,4 +1,4 @@
-"""A registry that allows more than another one, for one serializer alone."""
+"""A registry that allows more than another one, for one serializer only."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class ExtendedRegistry(TypeRegistry):
-    """What `base` allows, now or later, and what this registry is told of beside that.
+    """What `base` allows, now or later, and the types that are allowed to this registry besides.
 
     With `everything` it allows every data type: one that is written is registered here, and one
-    that stored bytes name is imported. A program has to ask for that: whoever can write to the
-    database then chooses which modules a reader imports.
+    that stored bytes name is imported. A program has to ask for that: anyone who can write to
+    the database then chooses which modules a reader imports.
 
     With `only_registered` the types are all that the program allows: a value of another one is
     stored as it is and read as its fields, with a warning, or refused by a `strict` registry.

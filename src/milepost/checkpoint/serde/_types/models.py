@@ -1,5 +1,5 @@
 """Pydantic models, of both versions, as plain values: what pydantic itself keeps of an instance, so
-that no validator needs to run again. Pydantic is looked at only if the program has imported it."""
+that no validator needs to run again. Pydantic is used only if the program has imported it."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ _REMEMBERED = 100
 
 
 def split_tag(tag: str) -> tuple[str, int, str | None]:
-    """The name, the version and the given fields that a tag says.
+    """The name, the version and the given fields in a tag.
 
     A tag comes before a stored instance: `name`, `name@version`, either with `!given`.
     """
@@ -194,7 +194,7 @@ def is_dataclass_or_attrs(cls: type) -> bool:
 
 
 def is_data_type(cls: type) -> bool:
-    """Whether a class can be saved without being told how."""
+    """Whether a class can be saved without encode and decode functions."""
     return (
         is_dataclass_or_attrs(cls)
         or issubclass(cls, (enum.Enum, BaseException))
@@ -230,7 +230,7 @@ def make(
 
 
 def _checked(cls: type, decode: Decode) -> Decode:
-    """A decode function of the user's, held to its word."""
+    """A decode function of the user's, with a check of what it returns."""
 
     def checked(payload: Any) -> Any:
         obj = decode(payload)

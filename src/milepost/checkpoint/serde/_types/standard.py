@@ -36,7 +36,7 @@ _FACTORIES: Final = {
     cls.__name__: cls
     for cls in (bool, bytes, bytearray, complex, dict, float, frozenset, int, list, set, str, tuple)
 }
-"""Default factories that can be told by name. Any other callable could not be read back."""
+"""Default factories that can be found by name. Any other callable could not be read back."""
 
 _NAME: Final[frozenset[type]] = frozenset({str, type(None)})
 _SIZE: Final[frozenset[type]] = frozenset({int, type(None)})
