@@ -4,7 +4,7 @@ A child has a copy of its parent's memory and shares its open files, but has non
 So a lock that another thread held is held for ever, and a connection to a database is used by two
 processes that know nothing of each other. These are prepared for a fork:
 
-    held_at_fork      a lock that is taken before the fork: what it guards is consistent in the child
+    held_at_fork      a lock that is taken before the fork: what it guards is whole in the child
     fresh_in_child    a lock that is free in the child, even if the parent held it
     renewed_in_child  an object whose `renew` is called in the child
 

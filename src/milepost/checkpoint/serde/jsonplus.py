@@ -139,7 +139,12 @@ class JsonPlusSerializer:
         except SerializationError:
             if not self.pickle_fallback:
                 raise
-            return "pickle", _pickled(obj)
+        import pickle
+
+        try:
+            return "pickle", pickle.dumps(obj)
+        except Exception as error:
+            raise SerializationError(f"neither msgpack nor pickle can write it: {error}") from error
 
     def why_refused(self, cls: type) -> str | None:
         """Why no value of this very type is written; None if values of it are.
@@ -271,12 +276,3 @@ _HOMES = {
 """Packages whose classes are stored under other names here."""
 _WRITTEN = frozenset({type(None), bool, int, float, str, bytes, list, dict, tuple})
 """Types that need no writer."""
-
-
-def _pickled(obj: Any) -> bytes:
-    import pickle
-
-    try:
-        return pickle.dumps(obj)
-    except Exception as error:
-        raise SerializationError(f"neither msgpack nor pickle can write it: {error}") from error

@@ -74,7 +74,10 @@ class ExactLevel(Level):
         if cls in _ATOMS:
             return value
         if cls is str:
-            return value if _is_utf8(value) else _surrogates(value)
+            if _is_utf8(value):
+                return value
+            # It has half of a surrogate pair, which UTF-8 has no bytes for.
+            return Ext(ext.SURROGATES, value.encode("utf-8", "surrogatepass"))
         if cls is int and -(1 << 63) <= value < 1 << 64:
             return value
         if id(value) in self._open:
@@ -178,11 +181,6 @@ def _is_utf8(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _surrogates(value: str) -> Ext:
-    """Text with half of a surrogate pair, which UTF-8 has no bytes for."""
-    return Ext(ext.SURROGATES, value.encode("utf-8", "surrogatepass"))
 
 
 def _is_native(key: Any) -> bool:

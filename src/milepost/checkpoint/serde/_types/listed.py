@@ -19,7 +19,6 @@ from milepost.errors import DeserializationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from milepost.checkpoint.serde._msgpack.codec import Level
     from milepost.checkpoint.serde._types.fields import Decode, Encode
     from milepost.checkpoint.serde.registry import TypeRegistry, Writer
 
@@ -116,15 +115,11 @@ PREFIXES: Final = frozenset(name.partition(":")[0] for name in _BY_NAME)
 """What comes before the colon in the stored names of listed classes."""
 
 
-def _write_text(value: str, _: Level) -> str:
-    return str.__str__(value)
-
-
 def writer_for(cls: type, root: str, registry: TypeRegistry) -> Writer | None:
     """The writer of a listed class, whose package is `root`; None for any other class."""
     name = cls.__name__
     if name == "TextAccessor" and root == "langchain_core" and issubclass(cls, str):
-        return _write_text
+        return lambda value, _: str.__str__(value)
     for listed in _LISTS:
         home = listed.homes.get(name, "")
         if home.partition(".")[0] == root and getattr(import_module(home), name, None) is cls:

@@ -54,7 +54,7 @@ def fallback_of(cls: type, registry: TypeRegistry) -> Fallback | None:
         return Fallback(exceptions.stand_in_writer(registry), _stored_as_remote(cls))
     if registry.only_registered and issubclass(cls, Enum):
         plain = all(type(member.value) in NATIVE_KEYS for member in cls)
-        return Fallback(_value_of, _read_as_fields(cls)) if plain else as_base
+        return Fallback(lambda member, _: member.value, _read_as_fields(cls)) if plain else as_base
     if records.name_of(cls) in registry.types:
         return as_base  # the name of another class
     try:
@@ -103,10 +103,6 @@ def _base_of(cls: type) -> tuple[type, Callable[[Any], Any]] | None:
         if to_base is not None:
             return base, to_base
     return None
-
-
-def _value_of(member: Any, _: Level) -> Any:
-    return member.value
 
 
 def _base_writer(base: type, to_base: Callable[[Any], Any]) -> Writer:
