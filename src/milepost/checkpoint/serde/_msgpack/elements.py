@@ -80,13 +80,12 @@ def elements_kind(value: Any) -> Kind | None:
 
 
 def encode_elements(value: list[Any] | dict[Any, Any], level: Level) -> list[bytes]:
-    """The bytes of each element: of a dict, of each key and its value together.
+    """The bytes of each element of a value that `elements_kind` says can be cut into them: of a
+    dict, of each key and its value together.
 
-    TypeError if `elements_kind` says that the value has none; SerializationError as for the
-    whole value, and for keys that are text but not UTF-8: such a dict is stored as one piece.
+    SerializationError as for the whole value, and for keys that are text but not UTF-8: such a
+    dict is stored as one piece.
     """
-    if elements_kind(value) is None:
-        raise TypeError(f"a {type(value).__qualname__} like this one is stored as one piece")
     if isinstance(value, dict):
         values = _encode(level, list(value.values()), value)
         return list(map(add, _encode_keys(value), values))
