@@ -21,17 +21,15 @@ if TYPE_CHECKING:
     from milepost.checkpoint.serde.registry import Reader, TypeRegistry, Writer
 
 _PACKAGE: Final = "milepost.checkpoint.serde._types"
+_STANDARD: Final = (
+    "datetime", "decimal", "fractions", "ipaddress", "pathlib", "re", "uuid", "zoneinfo"
+)  # fmt: skip
 _BY_ROOT: Final = {
     "numpy": "arrays",
-    "pandas": "tables",
-    "polars": "tables",
-    "pyarrow": "tables",
+    **dict.fromkeys(("pandas", "polars", "pyarrow"), "tables"),
+    **dict.fromkeys(_STANDARD, "stdlib"),
 }
-"""Which of our modules knows the classes of which package."""
-_STANDARD: Final = frozenset(
-    {"datetime", "decimal", "fractions", "ipaddress", "pathlib", "re", "uuid", "zoneinfo"}
-)
-"""Where the classes that `stdlib` knows are defined. It imports all of these, so not for others."""
+"""Which of our modules knows the classes of which package. It imports all of its packages."""
 _BY_CODE: Final = {
     ext.NDARRAY: "arrays",
     ext.NDSCALAR: "arrays",
@@ -83,10 +81,6 @@ def writer_for(cls: type, registry: TypeRegistry) -> Writer | None:
         return writer
     if issubclass(cls, BaseException):
         return exceptions.writer_for(cls, registry)
-    if root in _STANDARD:
-        from milepost.checkpoint.serde._types import stdlib
-
-        return stdlib.WRITERS.get(cls)
     return _generic(cls, registry)
 
 

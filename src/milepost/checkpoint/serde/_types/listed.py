@@ -121,8 +121,10 @@ def writer_for(cls: type, root: str, registry: TypeRegistry) -> Writer | None:
     if name == "TextAccessor" and root == "langchain_core" and issubclass(cls, str):
         return lambda value, _: str.__str__(value)
     for listed in _LISTS:
-        home = listed.homes.get(name, "")
-        if home.partition(".")[0] == root and getattr(import_module(home), name, None) is cls:
+        home = listed.homes.get(name)
+        if home is None or home.partition(".")[0] != root:
+            continue
+        if getattr(import_module(home), name, None) is cls:
             listed.register(cls, registry)
             return registry.writers[cls]
     return None

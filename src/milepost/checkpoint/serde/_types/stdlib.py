@@ -189,6 +189,8 @@ WRITERS: Final[dict[type, Callable[[Any, Level], Ext]]] = {
     },
 }
 
+writer_for = WRITERS.get
+
 READERS: Final[dict[int, Callable[[bytes, Level], Any]]] = {
     ext.DATETIME: _read_moment(datetime),
     ext.TIME: _read_moment(time),
