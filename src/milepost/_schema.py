@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import sys
+import typing
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, NotRequired, Required, get_args, get_origin
 
 from typing_extensions import ReadOnly, is_typeddict
 
@@ -23,7 +24,7 @@ _QUALIFIERS = (Required, NotRequired, ReadOnly)
 
 @record
 class Schema:
-    """What a schema says."""
+    """A schema as channels."""
 
     type: Any
     channels: Mapping[str, Channel]
@@ -54,12 +55,12 @@ def schema_of(schema: Any) -> Schema:
 
 @lru_cache(maxsize=512)
 def _read(schema: Any) -> Schema:
-    if not _has_fields(schema):
+    if not has_fields(schema):
         return Schema(schema, {ROOT: _channel(ROOT, schema)}, {}, None)
     channels: dict[str, Channel] = {}
     managed: dict[str, ManagedValueSpec] = {}
     for name, hint in _hints(schema).items():
-        if name == "__slots__" or _is_class_var(hint):
+        if name == "__slots__" or hint is ClassVar or get_origin(hint) is ClassVar:
             continue
         manager = _manager(hint)
         if manager is not None:
@@ -67,9 +68,12 @@ def _read(schema: Any) -> Schema:
         else:
             channels[name] = _channel(name, hint)
     plain = get_origin(schema) or schema
+
+    def build(values: dict[str, Any]) -> Any:
+        return schema(**values)
+
     makes = dataclasses.is_dataclass(plain) or is_pydantic(plain)
-    build = _builder(schema) if makes else None
-    return Schema(schema, channels, managed, build)
+    return Schema(schema, channels, managed, build if makes else None)
 
 
 def is_pydantic(schema: Any) -> bool:
@@ -95,10 +99,6 @@ def _annotated_keys(cls: type) -> frozenset[str]:
 
 def has_fields(schema: Any) -> bool:
     """Whether a type hint is a class that can serve as a schema with keys."""
-    return _has_fields(schema)
-
-
-def _has_fields(schema: Any) -> bool:
     plain = get_origin(schema) or schema
     return inspect.isclass(plain) and (
         is_typeddict(plain)
@@ -111,19 +111,13 @@ def _has_fields(schema: Any) -> bool:
 def _hints(schema: Any) -> dict[str, Any]:
     plain = get_origin(schema) or schema
     try:
-        return get_type_hints(plain, include_extras=True)
+        return typing.get_type_hints(plain, include_extras=True)
     except NameError as error:
         raise GraphBuildError(
             f"The annotations of {plain.__name__} cannot be resolved: {error}. Define the types "
             "that it uses at the top of its module, or drop `from __future__ import annotations` "
             "there."
         ) from error
-
-
-def _is_class_var(hint: Any) -> bool:
-    from typing import ClassVar
-
-    return hint is ClassVar or get_origin(hint) is ClassVar
 
 
 def _unqualified(hint: Any) -> Any:
@@ -182,22 +176,11 @@ def _check_reducer(name: str, reducer: Callable[..., Any]) -> None:
         parameters = inspect.signature(reducer).parameters.values()
     except (TypeError, ValueError):
         return  # a builtin that does not tell
-    required = [
-        p
-        for p in parameters
-        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
-    ]
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in positional if p.default is p.empty]
     takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     if len(required) > 2 or (len(positional) < 2 and not takes_any):
         raise GraphBuildError(
             f"The reducer of '{name}' must take two arguments, the value so far and the write: "
             f"(old, new) -> value. {reducer!r} takes {len(required)}."
         )
-
-
-def _builder(schema: Any) -> Callable[[dict[str, Any]], Any]:
-    def build(values: dict[str, Any]) -> Any:
-        return schema(**values)
-
-    return build

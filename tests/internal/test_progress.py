@@ -6,8 +6,7 @@ import sys
 import pytest
 
 from milepost._internal import progress
-from milepost._internal.progress import Bar, Lines, display_for, shown
-from milepost._internal.progress_rich import RichBar
+from milepost._internal.progress import Bar, Lines, RichBar, display_for, shown
 from milepost.observe import progress as public
 
 
@@ -99,7 +98,7 @@ def test_rich_draws_the_bar_of_a_terminal():
 )
 def test_the_display_suits_the_stream(stream, rich, kind, monkeypatch):
     if not rich:
-        monkeypatch.setitem(sys.modules, "milepost._internal.progress_rich", None)
+        monkeypatch.setitem(sys.modules, "rich.progress", None)
     assert type(display_for(stream, "verify", "")) is kind
 
 

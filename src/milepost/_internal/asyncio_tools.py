@@ -46,13 +46,13 @@ def _steps_of(awaitable: Any) -> Generator[Any, Any, Any]:
 def setter(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:
     """A function that sets an event of a loop from any thread."""
 
-    def tell() -> None:
+    def set_event() -> None:
         if asyncio._get_running_loop() is loop:
             event.set()
         else:
             loop.call_soon_threadsafe(event.set)
 
-    return tell
+    return set_event
 
 
 def in_thread(
@@ -63,10 +63,10 @@ def in_thread(
     Not with `asyncio.to_thread`: that has a few threads for the whole program, and if all of them
     wait for something that has to be called this way, they wait for ever.
     """
-    return apart(contextvars.copy_context(), partial(function, *arguments, **keywords))
+    return call_in_thread(contextvars.copy_context(), partial(function, *arguments, **keywords))
 
 
-async def apart(context: contextvars.Context, call: Callable[[], T]) -> T:
+async def call_in_thread(context: contextvars.Context, call: Callable[[], T]) -> T:
     """Call something on a worker thread, in a context."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()

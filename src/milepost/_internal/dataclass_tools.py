@@ -66,8 +66,8 @@ def _hash(self: Any) -> int:
 
 @recursive_repr()
 def _repr(self: Any) -> str:
-    said = [f"{known.name}={getattr(self, known.name)!r}" for known in fields(self) if known.repr]
-    return f"{type(self).__qualname__}({', '.join(said)})"
+    shown = [f"{known.name}={getattr(self, known.name)!r}" for known in fields(self) if known.repr]
+    return f"{type(self).__qualname__}({', '.join(shown)})"
 
 
 _SHARED = {"__eq__": _eq, "__hash__": _hash, "__repr__": _repr}

@@ -4,7 +4,7 @@ A child has a copy of its parent's memory and shares its open files, but has non
 So a lock that another thread held is held for ever, and a connection to a database is used by two
 processes that know nothing of each other. These are prepared for a fork:
 
-    held_at_fork      a lock that is taken before the fork: the child gets what it guards whole
+    held_at_fork      a lock that is taken before the fork: what it guards is whole in the child
     fresh_in_child    a lock that is free in the child, even if the parent held it
     renewed_in_child  an object whose `renew` is called in the child
 
@@ -93,8 +93,8 @@ def was_held(lock: object) -> bool:
 def keep_for_ever(*things: object) -> None:
     """Never finalize these, not even when the interpreter ends.
 
-    To be finalized, a parent's connection or pool would say goodbye to the server, or wait for
-    threads that are not there.
+    The finalizer of a parent's connection or pool would end the parent's session on the server, or
+    wait for threads that the child does not have.
     """
     _kept.extend(things)
     try:

@@ -2,7 +2,7 @@
 
 No reader sees a half-made tuple: reading a field by name, by index or by iterating gives the whole
 value. A field that cannot be made raises its error at every attempt. What a field is made from was
-fetched before, so that looking never waits for a database.
+fetched before, so that reading a field never waits for a database.
 
 They count as instances of the named tuple, but are no tuples: code in C reads the members of a
 tuple without asking, `"%s" % record` and `json.dumps(record)` among others, and would take what
@@ -55,13 +55,13 @@ class LazyTuple(Sequence[Any]):
         made = self._made
         if name in made:
             return made[name]
-        # If two threads look at once, both get what the first has made.
+        # If two threads read at once, both get what the first has made.
         value = made.setdefault(name, self._maker(name))
         if len(made) == len(self._fields):
             self._maker = made.__getitem__  # what it was made from is needed no more
         return value
 
-    def _whole(self) -> Any:
+    def _plain_tuple(self) -> Any:
         """An ordinary named tuple with the same fields."""
         return self._plain._make(self)
 
@@ -70,7 +70,7 @@ class LazyTuple(Sequence[Any]):
         return cls._plain._make(iterable)
 
     def _replace(self, **changes: Any) -> Any:
-        return self._whole()._replace(**changes)
+        return self._plain_tuple()._replace(**changes)
 
     __replace__ = _replace
 
@@ -86,22 +86,12 @@ class LazyTuple(Sequence[Any]):
     def __getitem__(self, at: Any) -> Any:
         return tuple(self)[at] if isinstance(at, slice) else self._get(self._fields[index(at)])
 
-    def __contains__(self, item: object) -> bool:
-        return item in self._whole()
-
     def index(self, *args: Any) -> int:
-        found: int = self._whole().index(*args)
-        return found
-
-    def count(self, item: object) -> int:
-        found: int = self._whole().count(item)
+        found: int = self._plain_tuple().index(*args)
         return found
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, tuple) and tuple(self) == tuple(other)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
 
     def __lt__(self, other: Any) -> bool:
         return tuple(self) < tuple(other)
@@ -130,16 +120,10 @@ class LazyTuple(Sequence[Any]):
     __rmul__ = __mul__
 
     def __repr__(self) -> str:
-        return repr(self._whole())
-
-    def __reduce__(self) -> Any:
-        return self._plain, tuple(self)
+        return repr(self._plain_tuple())
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return self.__reduce__()
-
-    def __getnewargs__(self) -> Any:
-        return tuple(self)
+        return self._plain, tuple(self)
 
 
 def _field(name: str) -> property:

@@ -26,7 +26,7 @@ _RENAMED: Final[Mapping[str, tuple[str, type[LangGraphDeprecationWarning]]]] = {
 def older_names(
     callee: str, given: Mapping[str, Any], known: frozenset[str], strictness: Strictness
 ) -> dict[str, Any]:
-    """What keywords that `callee` does not have say, under today's names.
+    """The values of keywords that `callee` does not have any more, under today's names.
 
     `known` are the older names that it has had. Any other keyword is passed over with a warning,
     as LangGraph passes over it in silence.
@@ -38,10 +38,6 @@ def older_names(
             warn_of(f"`{name}` of {callee} is deprecated: it is `{today}` now", category=since)
             found[today] = value
         else:
-            error = TypeError(f"{callee} has no keyword '{name}'.")
-            strictness.check((callee, name), partial(_same, error), "It is passed over.")
+            unknown = partial(TypeError, f"{callee} has no keyword '{name}'.")
+            strictness.check((callee, name), unknown, "It is passed over.")
     return found
-
-
-def _same(error: Exception) -> Exception:
-    return error

@@ -11,7 +11,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
-from typing import Final, Protocol, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Final, TextIO, TypeAlias
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
 
 Progress: TypeAlias = Callable[[int, int | None], object]
 """Called with what is done, and with how much there is; with None if that is not known."""
@@ -22,16 +25,6 @@ BARS_EVERY: Final = 0.1
 """Seconds between pictures of a bar."""
 _WIDTH: Final = 30
 _CLEAR: Final = "\r\x1b[K"
-
-
-class Display(Protocol):
-    """Shows how far something has come."""
-
-    def tell(self, done: int, total: int | None) -> None:
-        """Show this, unless something was shown just now."""
-
-    def close(self) -> None:
-        """The operation has ended, or has failed."""
 
 
 @contextmanager
@@ -57,10 +50,9 @@ def display_for(stream: TextIO, label: str, unit: str) -> Display:
     if not stream.isatty():
         return Lines(stream, label, unit)
     try:
-        from milepost._internal.progress_rich import RichBar
+        return RichBar(stream, label, unit)
     except ImportError:
         return Bar(stream, label, unit)
-    return RichBar(stream, label, unit)
 
 
 def _unseen(_done: int, _total: int | None) -> None:
@@ -73,52 +65,51 @@ def amount(done: int, total: int | None, unit: str) -> str:
     return f"{text} {unit}" if unit else text
 
 
-class Lines:
-    """A line now and then, and one at the end."""
+class Display:
+    """Shows how far something has come."""
 
     def __init__(
-        self,
-        stream: TextIO,
-        label: str,
-        unit: str,
-        clock: Callable[[], float] = monotonic,
+        self, stream: TextIO, label: str, unit: str, clock: Callable[[], float] = monotonic
     ) -> None:
         self._stream, self._label, self._unit, self._clock = stream, label, unit, clock
         self._last = clock()
-        self._unsaid: str | None = None
+
+    def tell(self, done: int, total: int | None) -> None:
+        """Show this, unless something was shown just now."""
+
+    def close(self) -> None:
+        """The operation has ended, or has failed."""
+
+
+class Lines(Display):
+    """A line now and then, and one at the end."""
+
+    _pending: str | None = None
 
     def tell(self, done: int, total: int | None) -> None:
         """Print a line if the last one is some time ago."""
-        self._unsaid = f"{self._label}: {amount(done, total, self._unit)}"
+        self._pending = f"{self._label}: {amount(done, total, self._unit)}"
         if self._clock() - self._last >= LINES_EVERY:
             self.close()
 
     def close(self) -> None:
         """Print what was not printed so far."""
-        if self._unsaid is not None:
-            print(self._unsaid, file=self._stream, flush=True)
-            self._unsaid, self._last = None, self._clock()
+        if self._pending is not None:
+            print(self._pending, file=self._stream, flush=True)
+            self._pending, self._last = None, self._clock()
 
 
-class Bar:
+class Bar(Display):
     """A bar of plain characters, which is gone at the end."""
 
-    def __init__(
-        self,
-        stream: TextIO,
-        label: str,
-        unit: str,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self._stream, self._label, self._unit, self._clock = stream, label, unit, clock
-        self._last: float | None = None
+    _drawn = False
 
     def tell(self, done: int, total: int | None) -> None:
         """Draw the bar, unless it was drawn just now."""
         now = self._clock()
-        if self._last is not None and now - self._last < BARS_EVERY and done != total:
+        if self._drawn and now - self._last < BARS_EVERY and done != total:
             return
-        self._last = now
+        self._drawn, self._last = True, now
         bar = ""
         if total:
             filled = _WIDTH * min(done, total) // total
@@ -126,9 +117,43 @@ class Bar:
         self._draw(f"{self._label} {bar}{amount(done, total, self._unit)}")
 
     def _draw(self, text: str) -> None:
-        print(f"{_CLEAR}{text[:78]}" if text else _CLEAR, end="", file=self._stream, flush=True)
+        print(f"{_CLEAR}{text[:78]}", end="", file=self._stream, flush=True)
 
     def close(self) -> None:
         """Leave an empty line for what comes."""
-        if self._last is not None:
+        if self._drawn:
             self._draw("")
+
+
+class RichBar(Display):
+    """A bar that rich draws, with the time that has passed; it is gone at the end."""
+
+    _task: TaskID | None = None
+
+    def __init__(self, stream: TextIO, label: str, unit: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        super().__init__(stream, label, unit)
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("{task.fields[amount]}", markup=False),
+            TimeElapsedColumn(),
+            console=Console(file=stream),
+            transient=True,
+        )
+
+    def tell(self, done: int, total: int | None) -> None:
+        """Move the bar; it appears with the first call."""
+        text = amount(done, total, self._unit)
+        if self._task is None:
+            self._task = self._bar.add_task(self._label, total=total, completed=done, amount=text)
+            self._bar.start()
+        else:
+            self._bar.update(self._task, total=total, completed=done, amount=text)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._task is not None:
+            self._bar.stop()

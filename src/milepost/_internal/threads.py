@@ -81,7 +81,7 @@ def submit(job: Callable[[], None]) -> None:
         worker.jobs.put(job)
 
 
-def elsewhere(call: Callable[[], T]) -> T:
+def call_on_another_thread(call: Callable[[], T]) -> T:
     """Call something on another thread, which has a stack of its own, and wait for it."""
     ended: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
 

@@ -19,7 +19,7 @@ from milepost._internal import fork_guard
 from milepost.warnings import MilepostWarning
 
 VARIABLE: Final = "MILEPOST_STRICT"
-"""The environment variable that makes graphs strict which do not say what they are."""
+"""The environment variable that makes graphs strict whose `strict` is not set."""
 REMEMBERED: Final = 1000
 """How many places a graph remembers that it has warned of; of more, the oldest is forgotten."""
 
@@ -28,7 +28,7 @@ _lock = fork_guard.fresh_in_child(Lock())
 
 
 def strict_by_default() -> bool:
-    """What the environment says."""
+    """Whether the environment asks for strict graphs."""
     return os.environ.get(VARIABLE, "").strip().lower() not in ("", "0", "false", "no")
 
 

@@ -45,6 +45,13 @@ def overwrite_of(write: Any) -> Any:
     return MISSING
 
 
+def _overwritten_twice(key: str) -> InvalidUpdateError:
+    return InvalidUpdateError(
+        f"Key '{key}' was overwritten twice in one step. "
+        "Only one node of a step may send an Overwrite for it."
+    )
+
+
 def neutral_element(typ: Any) -> Any:
     """What a reducer starts from: `typ()`, or MISSING where that cannot be made.
 
@@ -116,10 +123,7 @@ class BinaryOperatorAggregate(ValueChannel[Value, Value, Value], Generic[Value])
             replacement = overwrite_of(write)
             if replacement is not MISSING:
                 if overwritten:
-                    raise InvalidUpdateError(
-                        f"Key '{self.key}' was overwritten twice in one step. "
-                        "Only one node of a step may send an Overwrite for it."
-                    )
+                    raise _overwritten_twice(self.key)
                 value = replacement
                 overwritten = True
             elif not overwritten:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from milepost.channels.base import Value, ValueChannel
-from milepost.channels.binop import neutral_element, overwrite_of
-from milepost.errors import InvalidUpdateError
+from milepost.channels.binop import _overwritten_twice, neutral_element, overwrite_of
 from milepost.types import MISSING, _DeltaSnapshot
 
 if TYPE_CHECKING:
@@ -111,10 +110,7 @@ class DeltaChannel(ValueChannel[Value, Any, Any], Generic[Value]):
             return False
         replacements = [r for w in values if (r := overwrite_of(w)) is not MISSING]
         if len(replacements) > 1:
-            raise InvalidUpdateError(
-                f"Key '{self.key}' was overwritten twice in one step. "
-                "Only one node of a step may send an Overwrite for it."
-            )
+            raise _overwritten_twice(self.key)
         if replacements:
             self.value = replacements[0]
         else:

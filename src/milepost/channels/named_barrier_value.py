@@ -126,11 +126,10 @@ class NamedBarrierValueAfterFinish(NamedBarrierValue[Value], Generic[Value]):
         return self.finished and self.seen == self.names
 
     def consume(self) -> bool:
-        if not self.is_available():
-            return False
-        self.finished = False
-        self.seen = set()
-        return True
+        consumed = super().consume()
+        if consumed:
+            self.finished = False
+        return consumed
 
     def finish(self) -> bool:
         if self.finished or self.seen != self.names:

@@ -71,12 +71,10 @@ class Topic(BaseChannel["Sequence[Value]", "Value | list[Value]", "list[Value]"]
         return bool(self.values)
 
     def update(self, values: Sequence[Value | list[Value]]) -> bool:
-        before = len(self.values)
-        changed = False
-        if not self.accumulate:
-            changed = bool(self.values)
+        changed = bool(self.values) and not self.accumulate
+        if changed:
             self.values = []
-            before = 0
+        before = len(self.values)
         for write in values:
             if isinstance(write, list):
                 self.values.extend(write)

@@ -12,7 +12,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from milepost._internal.import_hooks import after_import
+from milepost._internal.lazy_imports import after_import
 
 _BASE = "langchain_core.runnables.base"
 

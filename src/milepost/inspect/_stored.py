@@ -20,7 +20,7 @@ from milepost.checkpoint.serde.registry import TypeRegistry
 if TYPE_CHECKING:
     from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.checkpoint.serde._msgpack.codec import Level
-    from milepost.checkpoint.serde._types.records import Decode
+    from milepost.checkpoint.serde._types.fields import Decode
     from milepost.checkpoint.serde.registry import Reader
 
 _FOREIGN: Final = {
@@ -91,14 +91,14 @@ class DataRegistry(TypeRegistry):
 
     def decoder(self, tag: str) -> Decode:
         """The decoder of a record of ours, or one that keeps what is stored."""
-        name, version, _ = records.Tag.of(tag)
+        name, version, _ = records.split_tag(tag)
         if name in self._own and version == 1:
             return super().decoder(tag)
         return lambda payload: StoredObject(name, payload)
 
     def error_decoder(self, tag: str) -> Decode | None:
         """The decoder of a built-in exception or one of ours; others are shown by name."""
-        name = records.Tag.of(tag).name
+        name = records.split_tag(tag)[0]
         if exceptions.fixed_class(name) is None:
             return None
         families.allow_error(name, self)

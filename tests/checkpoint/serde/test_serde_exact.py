@@ -18,7 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.checkpoint.serde._msgpack.elements import elements_head, encode_elements
+from milepost.checkpoint.serde._msgpack.elements import encode_elements
+from milepost.checkpoint.serde._msgpack.skim import elements_head
 from milepost.checkpoint.serde.base import decode_pieces
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
@@ -248,7 +249,7 @@ def test_a_buffer_among_many_plain_elements_is_found(wrap: Any) -> None:
             back = SERDE.loads_typed(SERDE.dumps_typed(value))
             assert back == value
             assert repr(back[count // 2]) == repr(value[count // 2])
-            elements = encode_elements(value, SERDE)
+            elements = encode_elements(value, SERDE.level)
             whole = elements_head("list", count) + b"".join(elements)
             assert whole == SERDE.dumps_typed(value)[1]
 

@@ -12,7 +12,8 @@ import pytest
 
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde import register_type
-from milepost.checkpoint.serde._msgpack.elements import elements_head, encode_elements
+from milepost.checkpoint.serde._msgpack.elements import encode_elements
+from milepost.checkpoint.serde._msgpack.skim import elements_head
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.errors import SerializationError
@@ -189,7 +190,7 @@ def test_one_that_contains_itself_is_refused() -> None:
 def test_elements_are_the_bytes_of_the_whole() -> None:
     for value in ([Name("a"), [Name("b")]], {"a": Name("b"), 1: Mood.GOOD}, ["\ud800"]):
         kind = "list" if isinstance(value, list) else "dict"
-        elements = encode_elements(value)  # type: ignore[arg-type]
+        elements = encode_elements(value, JsonPlusSerializer().level)  # type: ignore[arg-type]
         whole = JsonPlusSerializer().dumps_typed(value)[1]
         assert elements_head(kind, len(value)) + b"".join(elements) == whole  # type: ignore[arg-type]
 

@@ -14,7 +14,7 @@ from milepost.checkpoint._delta.diff import difference
 from milepost.checkpoint._delta.encode import Codec
 from milepost.checkpoint._delta.rope import Rope
 from milepost.checkpoint._sql.shared_list import ListVersion, copier, whole
-from milepost.checkpoint.serde._msgpack.elements import elements_head
+from milepost.checkpoint.serde._msgpack.skim import elements_head
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.errors import DeserializationError

@@ -52,7 +52,7 @@ from milepost._engine.superstep.task import outcome_of, raise_own_cancellation
 from milepost._engine.write_behind import QUEUE_LIMIT, WriteBehindQueue
 from milepost._internal.asyncio_tools import (
     InContext,
-    apart,
+    call_in_thread,
     in_thread,
     on_its_own_stack,
     see_through,
@@ -421,7 +421,7 @@ class AsyncDriver:
             if callee.aio is None:
                 assert callee.sync is not None
                 call = partial(callee.sync, effect.argument, **arguments)
-                result = await apart(variables, call)
+                result = await call_in_thread(variables, call)
                 if type(result) is not CoroutineType:
                     return result
                 work: Any = result

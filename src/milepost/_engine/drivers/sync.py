@@ -321,7 +321,7 @@ class SyncDriver:
             arguments = callee.arguments(context) if callee.inject else {}
             if context.run.depth and is_deep(context.run.depth):
                 call = partial(variables.run, callee.sync, effect.argument, **arguments)
-                result = threads.elsewhere(call)
+                result = threads.call_on_another_thread(call)
             else:
                 result = variables.run(callee.sync, effect.argument, **arguments)
             if type(result) is CoroutineType:

@@ -27,7 +27,7 @@ _FEW: Final = 4
 _ELEMENT: Final = 50
 """Bytes that an element takes besides those of its stored form and of its copy."""
 _SAMPLE: Final = 16
-"""Elements that are looked at to tell what all of them take."""
+"""Elements that are weighed to estimate what all of them take."""
 
 
 class CopiedList:
@@ -37,8 +37,7 @@ class CopiedList:
 
     def __init__(self, registry: TypeRegistry) -> None:
         self.elements: list[Any] = []
-        """Only copied from, and brought up to date by the accelerator. Empty until that was asked
-        to."""
+        """Only copied from. The accelerator fills it and brings it up to date."""
         self._registered = registry.changes
         self._owner: object = None
         self._bytes = self._counted = 0
@@ -54,8 +53,10 @@ class CopiedList:
         return self._bytes + int(self._each * len(self.elements))
 
     def belongs_to(self, owner: object, size: int) -> None:
-        """These are the copies of what an owner has the bytes of, so many. It stays alive as long
-        as they do: what has its id is that owner, then."""
+        """Bind the copies to the owner of the encoded list, which has `size` bytes.
+
+        The owner stays alive as long as the copies do, so that no other object gets its id.
+        """
         self._owner, self._bytes = owner, size
         count = len(self.elements)
         if count and not self._counted <= count < 2 * self._counted:
@@ -79,13 +80,13 @@ class Copies:
         self._lock = threading.Lock()
 
     def take(self, owner: object, registry: TypeRegistry) -> CopiedList | None:
-        """The copies of an owner, for the version that follows it; they are its own no more."""
+        """Remove and return the copies of an owner, for the version that follows it."""
         with self._lock:
             found = self._pop(id(owner))
         return found if found is not None and found.is_valid(registry) else None
 
     def keep(self, owner: object, size: int, copied: CopiedList) -> None:
-        """Keep copies of what an owner has the bytes of, so many."""
+        """Keep copies of the list whose `size` bytes an owner has."""
         copied.belongs_to(owner, size)
         with self._lock:
             self._pop(id(owner))
@@ -95,7 +96,7 @@ class Copies:
                 self._pop(next(iter(self._copies)))
 
     def read(self, owner: object, size: int, level: Level, decode: Callable[[], Any]) -> Any:
-        """What an owner has the bytes of, so many, for this caller alone."""
+        """The list whose `size` bytes an owner has, in objects that only this caller gets."""
         registry = level.registry
         assert native.copies is not None
         assert native.elements is not None

@@ -218,7 +218,11 @@ class _Writer:
 def _same(before: Sequence[bytes], after: Sequence[bytes]) -> tuple[int, int]:
     """How many elements are the same from the start, and how many of the others from the end."""
     first = _same_from_start(before, after)
-    return first, _same_from_end(before, after, first)
+    most = min(len(before), len(after)) - first
+    last = 0
+    while last < most and before[-1 - last] == after[-1 - last]:
+        last += 1
+    return first, last
 
 
 def _same_from_start(a: Sequence[bytes], b: Sequence[bytes]) -> int:
@@ -228,14 +232,6 @@ def _same_from_start(a: Sequence[bytes], b: Sequence[bytes]) -> int:
         if left != right:
             return at
     return min(len(a), len(b))
-
-
-def _same_from_end(a: Sequence[bytes], b: Sequence[bytes], first: int) -> int:
-    most = min(len(a), len(b)) - first
-    for at in range(most):
-        if a[-1 - at] != b[-1 - at]:
-            return at
-    return most
 
 
 def _middle(writer: _Writer, at: int, before: Sequence[bytes], after: Sequence[bytes]) -> None:

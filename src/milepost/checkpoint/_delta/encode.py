@@ -24,12 +24,12 @@ from milepost._internal import native
 from milepost.checkpoint._delta.diff import Buffer, Parts
 from milepost.checkpoint.serde._msgpack.codec import packb
 from milepost.checkpoint.serde._msgpack.elements import (
-    elements_head,
     elements_kind,
     encode_elements,
     offers_elements,
     reads_elements,
 )
+from milepost.checkpoint.serde._msgpack.skim import elements_head
 from milepost.checkpoint.serde._rotation import is_sealed, rotates
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, is_two_step, loads_at
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -78,7 +78,7 @@ def size_of(value: Value) -> int:
 
 
 class Codec:
-    """A serializer, with the questions answered that a saver has about it."""
+    """A serializer, and what it can do for a saver."""
 
     def __init__(self, serde: SerializerProtocol, copies: Copies | None = None) -> None:
         self.serde: Any = serde
@@ -92,7 +92,7 @@ class Codec:
         self._pieces = getattr(serde, "decode_pieces", None) if self.splices else None
         self.reads_elements = self._pieces is not None
         """Whether the elements of a list can be decoded by themselves."""
-        self._reads_plain: Callable[[bytes], bool] = getattr(serde, "reads_plain", _never)
+        self._reads_plain: Callable[[bytes], bool] = getattr(serde, "reads_plain", lambda _: False)
         copying = self._elements and native.copies is not None and reads_elements(serde)
         self._copies = copies if copying else None
 
@@ -124,7 +124,7 @@ class Codec:
             shape = elements_kind(value)
             if shape is not None:
                 try:
-                    elements = encode_elements(value, self.serde)
+                    elements = encode_elements(value, self.serde.level)
                 except SerializationError:
                     pass  # perhaps as a whole: with pickle, if the user allows it
                 else:
@@ -174,13 +174,13 @@ class Codec:
         )
 
     def read_again(self, owner: object, size: int, read: Callable[[], Any]) -> Any:
-        """What `read` decodes of so many bytes of an owner, which are read again now."""
+        """What `read` decodes of the `size` bytes of an owner, which are read again now."""
         if self._copies is None:
             return read()
         return self._copies.read(owner, size, self.serde.level, read)
 
     def decode_elements(self, count: int, pieces: Sequence[Buffer]) -> list[Any]:
-        """Some elements of a list, of their bytes alone."""
+        """Some elements of a list, from the bytes of these elements."""
         assert self._pieces is not None
         elements: list[Any] = self._pieces("msgpack", (elements_head("list", count), *pieces))
         return elements
@@ -270,10 +270,6 @@ _NAMES = {
     "write": "stored write",
     "led": "writes that led to checkpoint",
 }
-
-
-def _never(data: bytes) -> bool:  # noqa: ARG001
-    return False
 
 
 def _bound(place: tuple[str, ...], columns: Columns) -> str:

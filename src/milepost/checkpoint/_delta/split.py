@@ -32,8 +32,7 @@ def split_like(data: bytes, new: Parts) -> Parts:
     head = container_head(data)
     if head is None:
         return Parts(b"", [data])
-    at = len(head)
-    size = skim.head(data, 0)[1]
+    kind, size, at = skim.head(data, 0)
     if size <= len(new.elements):
         same = new.elements[:size]
         joined = b"".join(same)
@@ -45,7 +44,7 @@ def split_like(data: bytes, new: Parts) -> Parts:
             break
         elements.append(element)
         at += len(element)
-    pair = 2 if skim.head(data, 0)[0] == skim.MAP else 1
+    pair = 2 if kind == skim.MAP else 1
     while at < len(data):
         end = skim.skip(data, at, pair)
         if end <= at:
@@ -87,7 +86,7 @@ def place_in(value: Encoded, write: Encoded) -> Delta | None:
         return [parts.head, (value.size - size, size)]
     wanted = list(parts.elements)
     near = value.parts.elements[-_NEAR - count :]
-    after = 0  # the bytes behind the place that is looked at
+    after = 0  # the bytes behind the place that is compared
     for end in range(len(near), max(count, len(near) - _NEAR) - 1, -1):
         if near[end - count : end] == wanted:
             return [parts.head, (value.size - after - size, size)]

@@ -1,4 +1,4 @@
-"""What comes of sealing everything again with the newest key."""
+"""The result of sealing everything again with the newest key."""
 
 from __future__ import annotations
 

@@ -136,10 +136,7 @@ class EncryptedSerializer:
             obj: The value.
             place: Where it is stored.
         """
-        kind, data = self.encode(obj)
-        # The kind is outside; bound like the place, it cannot be exchanged either.
-        sealed = self.seal(data, f"{place}\0{kind}")
-        return f"{kind}+{_cipher_name(sealed).partition(':')[0]}", sealed
+        return self._seal_typed(*self.encode(obj), place)
 
     def loads_typed_at(self, data: tuple[str, bytes], place: str) -> Any:
         """What `dumps_typed_at` wrote at this place.
@@ -264,9 +261,12 @@ class EncryptedSerializer:
             inner, plain = kind, sealed
         else:
             raise _plaintext()
-        target = place if new_place is None else new_place
-        again = self.seal(plain, f"{target}\0{inner}")
-        return f"{inner}+{_cipher_name(again).partition(':')[0]}", again
+        return self._seal_typed(inner, plain, place if new_place is None else new_place)
+
+    def _seal_typed(self, kind: str, data: bytes, place: str) -> tuple[str, bytes]:
+        # The kind is outside; bound like the place, it cannot be exchanged either.
+        sealed = self.seal(data, f"{place}\0{kind}")
+        return f"{kind}+{_cipher_name(sealed).partition(':')[0]}", sealed
 
     def _open(self, data: bytes, place: str) -> bytes:
         if not data.startswith(SEALED):

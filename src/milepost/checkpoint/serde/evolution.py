@@ -100,19 +100,19 @@ def dry_run(saver: Any, *, threads: Iterable[str] | None = None, graph: Any = No
         >>> dry_run(InMemorySaver()).failures
         []
     """
-    looking = _Looking(saver, threads)
-    for thread, config in looking.scopes:
+    findings = _Findings(saver, threads)
+    for thread, config in findings.scopes:
         try:
-            for saved in looking.probe.list(config):
-                looking.look(saved)
+            for saved in findings.probe.list(config):
+                findings.add(saved)
         except Exception as error:
-            looking.gave_up(thread, error)
+            findings.add_error(thread, error)
     if graph is not None:
         reading = graph.copy({"checkpointer": saver})
-        for config in looking.roots():
-            with looking.going_on(config):
+        for config in findings.roots():
+            with findings.checking_nodes(config):
                 reading.get_state(config, subgraphs=True)
-    return looking.report()
+    return findings.report()
 
 
 async def adry_run(
@@ -132,23 +132,23 @@ async def adry_run(
         >>> asyncio.run(adry_run(InMemorySaver())).failures
         []
     """
-    looking = _Looking(saver, threads)
-    for thread, config in looking.scopes:
+    findings = _Findings(saver, threads)
+    for thread, config in findings.scopes:
         try:
-            async for saved in looking.probe.alist(config):
-                looking.look(saved)
+            async for saved in findings.probe.alist(config):
+                findings.add(saved)
         except Exception as error:
-            looking.gave_up(thread, error)
+            findings.add_error(thread, error)
     if graph is not None:
         reading = graph.copy({"checkpointer": saver})
-        for config in looking.roots():
-            with looking.going_on(config):
+        for config in findings.roots():
+            with findings.checking_nodes(config):
                 await reading.aget_state(config, subgraphs=True)
-    return looking.report()
+    return findings.report()
 
 
-class _Looking:
-    """A dry run, but for waiting."""
+class _Findings:
+    """What a dry run has found so far. Reading, which may wait, is left to its user."""
 
     def __init__(self, saver: Any, threads: Iterable[str] | None) -> None:
         self.probe = _with_probe(saver)
@@ -162,14 +162,14 @@ class _Looking:
         self._failures: list[Failure] = []
         self._roots: dict[str, None] = {}
 
-    def look(self, saved: Any) -> None:
+    def add(self, saved: Any) -> None:
         self._checked += 1
         place = saved.config["configurable"]
         if not place.get("checkpoint_ns"):
             self._roots[place["thread_id"]] = None
         self._failures.extend(_failures(saved))
 
-    def gave_up(self, thread: str | None, error: Exception) -> None:
+    def add_error(self, thread: str | None, error: Exception) -> None:
         self._complete = self._complete and thread is not None
         known, channel = getattr(error, "thread", None), getattr(error, "channel", None)
         self._failures.append(Failure(thread or known, "", None, channel, error))
@@ -179,7 +179,7 @@ class _Looking:
         return ({"configurable": {"thread_id": thread}} for thread in self._roots)
 
     @contextmanager
-    def going_on(self, config: Mapping[str, Any]) -> Iterator[None]:
+    def checking_nodes(self, config: Mapping[str, Any]) -> Iterator[None]:
         """Note a node that the graph does not have; values that do not read are noted already."""
         try:
             yield
@@ -214,20 +214,19 @@ class _Probe:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._serde, name)
-        return _caught(found) if name in _READING else found
+        if name not in _READING:
+            return found
+
+        def read(*args: Any) -> Any:
+            try:
+                return found(*args)
+            except SerdeError as error:
+                return Unreadable(error)
+
+        return read
 
 
 _READING = frozenset({"loads_typed", "loads_typed_at", "decode", "decode_pieces"})
-
-
-def _caught(read: Any) -> Any:
-    def reading(*args: Any) -> Any:
-        try:
-            return read(*args)
-        except SerdeError as error:
-            return Unreadable(error)
-
-    return reading
 
 
 def _failures(saved: Any) -> Iterator[Failure]:

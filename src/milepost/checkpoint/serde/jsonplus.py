@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from milepost._internal.warn import strict_by_default, warn_of
 from milepost.checkpoint.serde._msgpack import engine
 from milepost.checkpoint.serde._msgpack.codec import Level, native_pack, native_unpack
-from milepost.checkpoint.serde._msgpack.signals import Refused
+from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._types import old_json
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
 from milepost.errors import DeserializationError, InvalidModuleError, SerializationError
@@ -86,7 +86,7 @@ class JsonPlusSerializer:
         self._tuples, self._hooks = self.level.tuples, self.level.hooks
 
     def _extend(self, named: Allowed, *, everything: bool, only_registered: bool) -> None:
-        """Allow more types, to this serializer alone."""
+        """Allow more types, to this serializer only."""
         from milepost.checkpoint.serde._types.extended import ExtendedRegistry
 
         extended = ExtendedRegistry(
@@ -139,7 +139,12 @@ class JsonPlusSerializer:
         except SerializationError:
             if not self.pickle_fallback:
                 raise
-            return "pickle", _pickled(obj)
+        import pickle
+
+        try:
+            return "pickle", pickle.dumps(obj)
+        except Exception as error:
+            raise SerializationError(f"neither msgpack nor pickle can write it: {error}") from error
 
     def why_refused(self, cls: type) -> str | None:
         """Why no value of this very type is written; None if values of it are.
@@ -188,11 +193,9 @@ class JsonPlusSerializer:
         )
 
     def _allowed_class(self, module: str, name: str) -> type:
-        root = module.partition(".")[0]
-        stored = f"{module}:{name}"
-        if root in _HOMES:
-            stored = f"{_HOMES[root]}:{name}"
-        found = self.registry.class_named(stored) or self.registry.class_named(f"{module}:{name}")
+        known = self.registry.class_named
+        home = _HOMES.get(module.partition(".")[0], module)
+        found = known(f"{home}:{name}") or known(f"{module}:{name}")
         if found is None:
             raise InvalidModuleError(
                 f"the stored type {module}.{name} is not allowed; if you trust it, use"
@@ -273,12 +276,3 @@ _HOMES = {
 """Packages whose classes are stored under other names here."""
 _WRITTEN = frozenset({type(None), bool, int, float, str, bytes, list, dict, tuple})
 """Types that need no writer."""
-
-
-def _pickled(obj: Any) -> bytes:
-    import pickle
-
-    try:
-        return pickle.dumps(obj)
-    except Exception as error:
-        raise SerializationError(f"neither msgpack nor pickle can write it: {error}") from error

@@ -141,20 +141,15 @@ class AesKeyRing:
 
 
 def _aes(key: bytes, nonce: bytes, name: str) -> Any:
-    aes = _pycryptodome()
-    cipher = aes.new(key, aes.MODE_EAX, nonce=nonce, mac_len=_TAG)
-    cipher.update(name.encode())
-    return cipher
-
-
-def _pycryptodome() -> Any:
     try:
         from Crypto.Cipher import AES  # type: ignore[import-untyped,unused-ignore]
     except ImportError as error:
         raise MissingDependencyError(
             'Encryption needs pycryptodome: pip install "milepost[crypto]"'
         ) from error
-    return AES
+    cipher = AES.new(key, AES.MODE_EAX, nonce=nonce, mac_len=_TAG)
+    cipher.update(name.encode())
+    return cipher
 
 
 def check_key(key: object) -> bytes:

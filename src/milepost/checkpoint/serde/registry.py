@@ -16,7 +16,7 @@ from weakref import WeakSet
 from milepost._internal import fork_guard
 from milepost._internal.noted_types import hand_over
 from milepost._internal.warn import warn_of
-from milepost.checkpoint.serde._msgpack.signals import Refused
+from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._types import (
     families,
     models,
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from milepost.checkpoint.serde._msgpack.codec import Level
-    from milepost.checkpoint.serde._types.records import Decode, Encode, Migration, RecordType
+    from milepost.checkpoint.serde._types.fields import Decode, Encode
+    from milepost.checkpoint.serde._types.records import Migration, RecordType
 
 T = TypeVar("T")
 _REMEMBERED = 10_000
@@ -160,8 +161,8 @@ class TypeRegistry:
         self._changed()
         self.writers[record.cls] = record.write
         self.models.pop(record.cls, None)
-        if record.model is not None:
-            self.models[record.cls] = record.model
+        if record.brief is not None:
+            self.models[record.cls] = record.brief.form
 
     def find_writer(self, cls: type) -> Writer:
         """The writer of a class that has not been met yet; Refused if it is not allowed."""
@@ -190,7 +191,7 @@ class TypeRegistry:
         """
         with self._lock:
             writer = self.bases.get(cls)
-            if writer is None and (found := unregistered.way_of(cls, self)) is not None:
+            if writer is None and (found := unregistered.fallback_of(cls, self)) is not None:
                 if cls not in self._warned:
                     warn_of(found.warning)
                     self._warned.add(cls)
@@ -206,8 +207,8 @@ class TypeRegistry:
             keys: Members of a set, or keys of a dict.
         """
         for cls in set(map(type, keys)):
-            way = None if cls in self.writers else unregistered.way_of(cls, self)
-            if way is not None and way.as_fields and not self._is_allowed(cls):
+            fallback = None if cls in self.writers else unregistered.fallback_of(cls, self)
+            if fallback is not None and fallback.as_fields and not self._is_allowed(cls):
                 raise Refused(
                     f"the type {cls.__module__}.{cls.__qualname__} is not in the list that the"
                     " serializer was given, so it would be read as a dict, which cannot be in a"
@@ -216,7 +217,7 @@ class TypeRegistry:
 
     def _is_allowed(self, cls: type) -> bool:
         try:
-            return self.find_writer(cls) is not None
+            return cls in self.writers or self.find_writer(cls) is not None
         except Refused:
             return False
 
@@ -236,11 +237,11 @@ class TypeRegistry:
         Raises:
             UnregisteredTypeError: There is none.
         """
-        name, version, given = records.Tag.of(tag)
+        name, version, given = records.split_tag(tag)
         with self._lock:
             record = self._find(name)
             if record is None:
-                _tell(name)
+                _emit("msgpack_blocked", name)
                 return self.stand_in_decoder(name)
             decode = record.decoder(version, given)
             if len(self.by_tag) < _REMEMBERED:
@@ -270,10 +271,10 @@ class TypeRegistry:
         """
         decode = self.by_tag.get(tag)
         if decode is None:
-            name = records.Tag.of(tag).name
+            name, _, _ = records.split_tag(tag)
             families.allow_error(name, self)
             if self._find(name) is None:
-                _tell(name)
+                _emit("msgpack_blocked", name)
                 return None
             decode = self.decoder(tag)
         return decode
@@ -319,16 +320,11 @@ class TypeRegistry:
     def _import_named(self, module: str, name: str) -> None:
         # The program itself has named it, so this is no import on the word of stored bytes.
         if (module, name) in self._named:
-            self._walk_named(import_module(module), name)
-            return
+            import_module(module)
         for home, other in self._named:  # a field of one that is loaded may mention it
-            if (loaded := sys.modules.get(home)) is not None:
-                self._walk_named(loaded, other)
-
-    def _walk_named(self, module: ModuleType, name: str) -> None:
-        cls = getattr(module, name, None)
-        if isinstance(cls, type):
-            self.register_schema_types(cls)
+            cls = getattr(sys.modules.get(home), other, None)
+            if isinstance(cls, type):
+                self.register_schema_types(cls)
 
     def register_data_types(self, *things: Any) -> None:
         """Allow classes, the types that schemas mention, and those visible in modules.
@@ -374,11 +370,12 @@ class TypeRegistry:
             return  # needs encode and decode, or a name of its own: refused when it is written
 
 
-def _tell(name: str) -> None:
+def _emit(kind: str, stored: str) -> None:
+    """Tell listeners about the type that is stored under this name."""
     from milepost.checkpoint.serde.event_hooks import emit_serde_event
 
-    module, _, short = name.partition(":")
-    emit_serde_event({"kind": "msgpack_blocked", "module": module, "name": short})
+    module, _, name = stored.partition(":")
+    emit_serde_event({"kind": kind, "module": module, "name": name})
 
 
 def _same_place(one: type, other: type) -> bool:
@@ -387,7 +384,7 @@ def _same_place(one: type, other: type) -> bool:
 
 default_registry = TypeRegistry()
 """What every serializer uses unless it is given a registry of its own."""
-hand_over(default_registry.register_schema_types, default_registry.register_module_types)
+hand_over(default_registry.register_data_types)
 
 
 @overload

@@ -4,10 +4,10 @@ ormsgpack walks dicts, lists and scalars in native code and calls back for every
 payload of an extension is packed by another call, one `Level` deeper. Levels are made once and
 shared by all threads: they carry the depth, so that no call has to.
 
-Two things ormsgpack does not tell us, and both would lose a type in silence: it writes bytearray
+Two things ormsgpack does not report, and both would lose a type in silence: it writes bytearray
 as bytes, and with non-string keys allowed it writes an enum key as its value. So keys other than
-str are allowed only after a look at them, and a payload in which a bytes header may occur is
-looked through for buffers. Whatever this path cannot write exactly, it leaves to `exact`, which
+str are allowed only after a check of their types, and a payload in which a bytes header may occur
+is searched for buffers. Whatever this path cannot write exactly, it leaves to `exact`, which
 walks the value in Python, knows where it is, and has the last word.
 
 Where the accelerator is there (`milepost._internal.native`), it comes first: it writes plain
@@ -25,7 +25,7 @@ import ormsgpack
 from milepost._internal import native
 from milepost.checkpoint.serde._msgpack import depth
 from milepost.checkpoint.serde._msgpack.ext import RECORD
-from milepost.checkpoint.serde._msgpack.signals import NotExact, Refused
+from milepost.checkpoint.serde._msgpack.failures import NotExact, Refused
 from milepost.checkpoint.serde._msgpack.survey import holds_buffer, only_native
 
 if TYPE_CHECKING:

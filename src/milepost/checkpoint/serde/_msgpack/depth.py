@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from milepost.checkpoint.serde._msgpack import ext
-from milepost.checkpoint.serde._msgpack.signals import TooDeep
+from milepost.checkpoint.serde._msgpack.failures import TooDeep
 from milepost.checkpoint.serde._msgpack.skim import ARRAY, EXT, MAP, head
 
 MAX_LISTS: Final = 255

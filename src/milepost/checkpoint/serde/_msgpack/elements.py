@@ -7,7 +7,7 @@ elements joined are exactly what encoding the whole value gives.
 from __future__ import annotations
 
 from operator import add
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.serde._msgpack import engine
 from milepost.checkpoint.serde._msgpack.codec import (
@@ -17,24 +17,13 @@ from milepost.checkpoint.serde._msgpack.codec import (
     packb,
     take_interrupt,
 )
-from milepost.checkpoint.serde._msgpack.paths import Trail
 from milepost.checkpoint.serde._msgpack.survey import NATIVE_KEYS, holds_buffer, suspects
-from milepost.checkpoint.serde._types.standard import array_head, map_head
 from milepost.errors import SerializationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-
-Kind: TypeAlias = Literal["list", "dict"]
-
-
-class Layered(Protocol):
-    """Our serializers, encrypted or not."""
-
-    @property
-    def level(self) -> Level: ...
-
+    from milepost.checkpoint.serde._msgpack.skim import Kind
 
 _KEYS = PASS_THROUGH | OTHER_KEYS
 _HERE = "milepost.checkpoint.serde."
@@ -90,34 +79,17 @@ def elements_kind(value: Any) -> Kind | None:
     return "dict"
 
 
-def encode_elements(value: list[Any] | dict[Any, Any], serde: Layered | None = None) -> list[bytes]:
-    """The bytes of each element: of a dict, of each key and its value together.
+def encode_elements(value: list[Any] | dict[Any, Any], level: Level) -> list[bytes]:
+    """The bytes of each element of a value that `elements_kind` says can be cut into them: of a
+    dict, of each key and its value together.
 
-    TypeError if `elements_kind` says that the value has none; SerializationError as for the
-    whole value, and for keys that are text but not UTF-8: such a dict is stored as one piece.
+    SerializationError as for the whole value, and for keys that are text but not UTF-8: such a
+    dict is stored as one piece.
     """
-    level = _level_of(serde)
-    kind = elements_kind(value)
-    if kind is None:
-        raise TypeError(f"a {type(value).__qualname__} like this one is stored as one piece")
     if isinstance(value, dict):
         values = _encode(level, list(value.values()), value)
-        keys = _encode_keys(value)
-        return list(map(add, keys, values))
+        return list(map(add, _encode_keys(value), values))
     return _encode(level, value, range(len(value)))
-
-
-def elements_head(kind: Kind, count: int) -> bytes:
-    """The bytes that come before so many elements."""
-    return (array_head if kind == "list" else map_head)(count)
-
-
-def _level_of(serde: Layered | None) -> Level:
-    if serde is None:
-        from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-
-        serde = JsonPlusSerializer()
-    return serde.level
 
 
 def _encode(level: Level, members: list[Any], places: Iterable[Any]) -> list[bytes]:
@@ -130,12 +102,8 @@ def _encode(level: Level, members: list[Any], places: Iterable[Any]) -> list[byt
     except Exception:
         take_interrupt()
     return [
-        _encode_one(level, member, place) for member, place in zip(members, places, strict=True)
+        engine.pack(level, member, [place]) for member, place in zip(members, places, strict=True)
     ]
-
-
-def _encode_one(level: Level, member: Any, place: Any) -> bytes:
-    return engine.pack(level, member, Trail(place))
 
 
 def _encode_keys(value: dict[Any, Any]) -> list[bytes]:

@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from milepost._internal.native import Buffer
-    from milepost.checkpoint.serde._msgpack.paths import Trail
+    from milepost.checkpoint.serde._msgpack.failures import Path
 
 
-def pack(level: Level, value: Any, trail: Trail | None = None) -> bytes:
+def pack(level: Level, value: Any, path: Path | None = None) -> bytes:
     """`value` as msgpack; SerializationError if it could not be read back exactly."""
     try:
         return level.pack(value)
     except Exception:
-        return pack_exactly(level, value, trail)
+        return pack_exactly(level, value, path)
 
 
-def pack_exactly(level: Level, value: Any, trail: Trail | None = None) -> bytes:
+def pack_exactly(level: Level, value: Any, path: Path | None = None) -> bytes:
     """The same, for a value that the fast path did not write."""
     take_interrupt()
-    return exact.pack(level, value, trail)
+    return exact.pack(level, value, path)
 
 
 def unpack(level: Level, data: Buffer) -> Any:

@@ -14,10 +14,10 @@ from ormsgpack import Ext
 
 from milepost.checkpoint.serde._msgpack import depth, ext
 from milepost.checkpoint.serde._msgpack.codec import OTHER_KEYS, PASS_THROUGH, Level
-from milepost.checkpoint.serde._msgpack.paths import Trail
-from milepost.checkpoint.serde._msgpack.signals import Refused, TooDeep
+from milepost.checkpoint.serde._msgpack.failures import Path, Refused, TooDeep, path_text
+from milepost.checkpoint.serde._msgpack.skim import elements_head
 from milepost.checkpoint.serde._msgpack.survey import NATIVE_KEYS
-from milepost.checkpoint.serde._types.standard import array_head, check_keys
+from milepost.checkpoint.serde._types.standard import check_keys
 from milepost.errors import SerializationError
 from milepost.warnings import MilepostWarning
 
@@ -25,27 +25,31 @@ if TYPE_CHECKING:
     from milepost.checkpoint.serde.registry import Writer
 
 _ATOMS = frozenset({type(None), bool, float, bytes})
+_TOO_DEEP = (
+    f"the value nests too deep to be read back safely (more than {depth.MAX_OBJECTS} objects"
+    f" or {depth.MAX_LISTS} lists inside each other)"
+)
 
 
-def pack(level: Level, value: Any, trail: Trail | None = None) -> bytes:
+def pack(level: Level, value: Any, path: Path | None = None) -> bytes:
     """`value` as msgpack; SerializationError with the path if it cannot be written exactly."""
-    exact = ExactLevel(level, level.depth, trail or Trail(), set())
+    exact = ExactLevel(level, level.depth, [] if path is None else path, set())
     try:
         return exact.pack(value)
     except RecursionError:
-        raise _too_deep(exact.trail) from None
+        exact.refuse(_TOO_DEEP)
 
 
 class ExactLevel(Level):
     """A level that packs with `lower` instead of ormsgpack's own walk."""
 
-    __slots__ = ("_open", "trail")
+    __slots__ = ("_open", "path")
 
     exact = True
 
-    def __init__(self, level: Level, at: int, trail: Trail, open: set[int]) -> None:
+    def __init__(self, level: Level, at: int, path: Path, open: set[int]) -> None:
         super().__init__(level.registry, at, strict=level.strict)
-        self.trail = trail
+        self.path = path
         self._open = open
 
     def pack(self, value: Any) -> bytes:
@@ -54,7 +58,7 @@ class ExactLevel(Level):
             try:
                 depth.check(data)
             except TooDeep:
-                raise _too_deep(self.trail) from None
+                self.refuse(_TOO_DEEP)
         return data
 
     def pack_fields(self, payload: Any) -> bytes:
@@ -62,7 +66,7 @@ class ExactLevel(Level):
             return self.pack(payload)
         # The fields and what goes beside them: the user never saw this list, so no index.
         parts = [self.pack(part) for part in payload]
-        return array_head(len(parts)) + b"".join(parts)
+        return elements_head("list", len(parts)) + b"".join(parts)
 
     def _lower(self, value: Any, lists: int) -> Any:
         """`value` with everything that ormsgpack must not see replaced by extensions."""
@@ -70,58 +74,59 @@ class ExactLevel(Level):
         if cls in _ATOMS:
             return value
         if cls is str:
-            return value if _is_utf8(value) else _surrogates(value)
+            if _is_utf8(value):
+                return value
+            # It has half of a surrogate pair, which UTF-8 has no bytes for.
+            return Ext(ext.SURROGATES, value.encode("utf-8", "surrogatepass"))
         if cls is int and -(1 << 63) <= value < 1 << 64:
             return value
         if id(value) in self._open:
-            self._refuse("the value contains itself")
+            self.refuse("the value contains itself")
         self._open.add(id(value))
         try:
             if cls is not list and cls is not dict:
                 return self._object(value, cls, lists)
             if lists >= depth.MAX_LISTS:
-                raise _too_deep(self.trail)
+                self.refuse(_TOO_DEEP)
             return self._list(value, lists + 1) if cls is list else self._dict(value, lists + 1)
         finally:
             self._open.discard(id(value))
 
     def _list(self, value: list[Any], lists: int) -> list[Any]:
         members = []
-        steps = self.trail.steps
         for index, member in enumerate(value):
-            steps.append(index)
+            self.path.append(index)
             members.append(self._lower(member, lists))
-            steps.pop()
+            self.path.pop()
         return members
 
     def _dict(self, value: dict[Any, Any], lists: int) -> Any:
-        steps = self.trail.steps
         if not NATIVE_KEYS.issuperset(map(type, value)):
             value = self._plain_keys(value)
         if all(map(_is_native, value)):
             members = {}
             for key, member in value.items():
-                steps.append(key)
+                self.path.append(key)
                 members[self._lower(key, lists)] = self._lower(member, lists)
-                steps.pop()
+                self.path.pop()
             return members
         try:
             check_keys(value, self)
         except Refused as refusal:
-            self._refuse(str(refusal))
+            self.refuse(str(refusal))
         inner = self._inner()
         packed = []
         for key, member in value.items():
-            steps.append(key)
+            self.path.append(key)
             packed += [inner.pack(key), inner.pack(member)]
-            steps.pop()
-        return Ext(ext.PAIRS, array_head(len(packed)) + b"".join(packed))
+            self.path.pop()
+        return Ext(ext.PAIRS, elements_head("list", len(packed)) + b"".join(packed))
 
     def _plain_keys(self, value: dict[Any, Any]) -> dict[Any, Any]:
         """The dict with the keys that are read back: of a built-in type instead of a subclass."""
         plain = {self._plain_key(key): member for key, member in value.items()}
         if len(plain) != len(value):
-            self._refuse(
+            self.refuse(
                 "two keys of the dict are the same as plain values, so one would be lost; call"
                 " register_type on their type"
             )
@@ -141,32 +146,33 @@ class ExactLevel(Level):
         try:
             return super().find_writer(cls)
         except (Refused, MilepostWarning) as refusal:  # a warning, where it is made an error
-            self._refuse(str(refusal))
+            self.refuse(str(refusal))
 
     def _object(self, value: Any, cls: type, lists: int) -> Any:
         if cls is memoryview and self.strict:
-            self._refuse("a memoryview would come back as bytes; save bytes(value) instead")
+            self.refuse("a memoryview would come back as bytes; save bytes(value) instead")
         try:
             writer = self.registry.writers.get(cls) or self.find_writer(cls)
             written = writer(value, self._inner())
             return written if type(written) is Ext else self._lower(written, lists)
         except Refused as refusal:
-            raise SerializationError(str(refusal), path=str(self.trail)) from None
+            self.refuse(str(refusal))
         except (SerializationError, RecursionError):
             raise
         except Exception as error:
             name = f"{cls.__module__}.{cls.__qualname__}"
             raise SerializationError(
-                f"writing a {name} failed: {error!r}", path=str(self.trail)
+                f"writing a {name} failed: {error!r}", path=path_text(self.path)
             ) from error
 
     def _inner(self) -> ExactLevel:
         if self.depth >= depth.MAX_OBJECTS:
-            raise _too_deep(self.trail)
-        return ExactLevel(self, self.depth + 1, self.trail, self._open)
+            self.refuse(_TOO_DEEP)
+        return ExactLevel(self, self.depth + 1, self.path, self._open)
 
-    def _refuse(self, reason: str) -> NoReturn:
-        raise SerializationError(reason, path=str(self.trail))
+    def refuse(self, reason: str) -> NoReturn:
+        """Say what cannot be written, and where in the value it is."""
+        raise SerializationError(reason, path=path_text(self.path)) from None
 
 
 def _is_utf8(value: str) -> bool:
@@ -177,22 +183,9 @@ def _is_utf8(value: str) -> bool:
     return True
 
 
-def _surrogates(value: str) -> Ext:
-    """Text with half of a surrogate pair, which UTF-8 has no bytes for."""
-    return Ext(ext.SURROGATES, value.encode("utf-8", "surrogatepass"))
-
-
 def _is_native(key: Any) -> bool:
     """Whether msgpack holds this dict key as it is."""
     cls = type(key)
     if cls is str:
         return _is_utf8(key)
     return cls in NATIVE_KEYS and (cls is not int or -(1 << 63) <= key < 1 << 64)
-
-
-def _too_deep(trail: Trail) -> SerializationError:
-    return SerializationError(
-        f"the value nests too deep to be read back safely (more than {depth.MAX_OBJECTS} objects"
-        f" or {depth.MAX_LISTS} lists inside each other)",
-        path=str(trail),
-    )

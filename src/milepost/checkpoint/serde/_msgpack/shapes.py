@@ -3,7 +3,7 @@
 Stored bytes may hold any value where a writer would have put a certain one, and some are far
 larger than their bytes: a range of a billion numbers takes twelve of them, and a copy of its
 members takes gigabytes. So each reader says which types belong where, and gets nothing else. They
-are exact: a subclass may do as it likes when it is looked at.
+are exact: a subclass may run code of its own when it is used.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ def listed(make: Callable[[list[Any]], Any]) -> Reader:
 
 
 def is_quick(*numbers: int) -> bool:
-    """Whether these can be divided by each other in a time that is no matter: it is the product of
-    their sizes. What divides refuses others, written or read."""
+    """Whether dividing these numbers by each other takes little time: it grows with the product of
+    their sizes. What divides them refuses others, in writing and in reading."""
     return all(number.bit_length() <= _MOST_BITS for number in numbers)
 
 
 def is_spread(keys: Collection[Any]) -> bool:
-    """Whether these can be put into a set or dict in a time that is no matter: not if many have the
-    same hash, which cannot be foreseen for texts, but can for numbers."""
+    """Whether putting these into a set or dict takes little time: not if many have the same hash,
+    which an attacker cannot choose for texts, but can for numbers."""
     return len(keys) <= _MOST_ALIKE or max(Counter(map(hash, keys)).values()) <= _MOST_ALIKE

@@ -1,8 +1,10 @@
-"""Reads the heads of msgpack values, to step over bytes without decoding them."""
+"""The heads of msgpack values: read to step over bytes without decoding them, and written."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal, TypeAlias
+
+Kind: TypeAlias = Literal["list", "dict"]
 
 SCALAR: Final = 0
 """The size is that of the bytes that follow the head."""
@@ -22,6 +24,16 @@ def head(data: bytes, position: int) -> tuple[int, int, int]:
         size = int.from_bytes(data[position : position + width], "big")
         position += width
     return kind, size, position
+
+
+def elements_head(kind: Kind, count: int) -> bytes:
+    """The head of a list or dict of so many elements."""
+    short, long = (0x90, 0xDC) if kind == "list" else (0x80, 0xDE)
+    if count < 16:
+        return bytes((short | count,))
+    if count < 1 << 16:
+        return bytes((long,)) + count.to_bytes(2, "big")
+    return bytes((long + 1,)) + count.to_bytes(4, "big")
 
 
 def skip(data: bytes, position: int, count: int = 1) -> int:

@@ -1,4 +1,4 @@
-"""Quick looks at a value's lists and dicts, a level of nesting at a time.
+"""Quick checks of a value's lists and dicts, a level of nesting at a time.
 
 They work in C loops (`map`, and the collector's own listing of what a container refers to), not
 element by element, and stop at the depth at which ormsgpack stops, so a cycle ends too.

@@ -9,6 +9,7 @@ from numpy.lib import format as npy
 from ormsgpack import Ext
 
 from milepost.checkpoint.serde._msgpack import ext
+from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._msgpack.shapes import (
     BYTES,
     LIST,
@@ -18,7 +19,6 @@ from milepost.checkpoint.serde._msgpack.shapes import (
     check_all,
     fixed,
 )
-from milepost.checkpoint.serde._msgpack.signals import Refused
 
 if TYPE_CHECKING:
     from milepost.checkpoint.serde._msgpack.codec import Level

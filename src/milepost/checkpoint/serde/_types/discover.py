@@ -1,6 +1,6 @@
 """Finds the data types that a program's modules and schemas show.
 
-A schema is walked when a graph is compiled. A module is only noted then, and looked through when
+A schema is walked when a graph is compiled. A module is only noted then, and scanned when
 a type is first missing, so that compiling stays cheap however large the module is.
 """
 
@@ -40,7 +40,7 @@ class Discovery:
         """Allow `cls` if a noted module shows it."""
         self._scan()
         if self._is_home(cls.__module__) and _look_up(cls.__module__, cls.__qualname__) is cls:
-            self._show(cls)
+            self._walk_data_type(cls)
 
     def find_name(self, name: str) -> None:
         """Allow the type stored as `name` if a noted module shows it. Imports nothing."""
@@ -49,7 +49,7 @@ class Discovery:
         if self._is_home(module):
             cls = _look_up(module, qualname)
             if cls is not None:
-                self._show(cls)
+                self._walk_data_type(cls)
 
     def _is_home(self, module: str) -> bool:
         return module in self._homes or module.partition(".")[0] in self._packages
@@ -65,7 +65,9 @@ class Discovery:
             if origin is None and isinstance(current, type):
                 if current.__module__ != "builtins" and current not in self._walked:
                     self._walked.add(current)
-                    self._show_one(current)
+                    if _is_data(current):
+                        self._homes.add(current.__module__)
+                        self._allow(current)
                     stack.extend(_hints(current))
             elif current is not None:
                 stack.extend(_inside(current))
@@ -85,21 +87,15 @@ class Discovery:
             for value in list(names.values()):
                 if isinstance(value, type):
                     if value not in self._walked:
-                        self._show(value)
+                        self._walk_data_type(value)
                 elif isinstance(value, ModuleType):
                     self._homes.add(value.__name__)
                 elif isinstance(value, FunctionType) and value.__module__ is not None:
                     self._homes.add(value.__module__)
 
-    def _show(self, cls: type) -> None:
+    def _walk_data_type(self, cls: type) -> None:
         if _is_data(cls):
-            self._homes.add(cls.__module__)
             self.walk(cls)
-
-    def _show_one(self, cls: type) -> None:
-        if _is_data(cls):
-            self._homes.add(cls.__module__)
-            self._allow(cls)
 
 
 def _is_data(cls: type) -> bool:

@@ -16,14 +16,15 @@ from ormsgpack import Ext
 
 from milepost import errors
 from milepost.checkpoint.serde._msgpack import ext
+from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._msgpack.shapes import ANY, FIELDS, LIST, TEXT, check
-from milepost.checkpoint.serde._msgpack.signals import Refused
 from milepost.errors import MilepostError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from milepost.checkpoint.serde._msgpack.codec import Level
+    from milepost.checkpoint.serde._types.fields import Codec
     from milepost.checkpoint.serde.registry import TypeRegistry, Writer
 
 _MARK = frozenset({bool})
@@ -57,7 +58,7 @@ def fixed_class(name: str) -> type[BaseException] | None:
     return None
 
 
-def of_exception(cls: type[BaseException]) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+def of_exception(cls: type[BaseException]) -> Codec:
     """How the instances of an exception class become values and back, without `__init__`."""
     base: Any = next(c for c in cls.__mro__ if c.__module__ == "builtins")
 
@@ -121,8 +122,8 @@ def _attributes(error: BaseException, base: type) -> dict[str, Any]:
         kept = {name: getattr(error, name) for name in _KEPT}
     elif issubclass(base, (NameError, AttributeError)):
         kept = {"name": error.name}  # type: ignore[attr-defined]
-    told = {name: value for name, value in kept.items() if value is not None}
-    return {**error.__dict__, **told}
+    given = {name: value for name, value in kept.items() if value is not None}
+    return {**error.__dict__, **given}
 
 
 def message_of(error: BaseException) -> str:
@@ -161,16 +162,9 @@ def storable_error(error: BaseException, registry: TypeRegistry | None = None) -
         from milepost.checkpoint.serde.registry import default_registry
 
         registry = default_registry
-    if _is_known(type(error), registry) and _packs(error, registry):
+    if registry._is_allowed(type(error)) and _packs(error, registry):
         return error
     return _stand_in(error, registry)
-
-
-def _is_known(cls: type, registry: TypeRegistry) -> bool:
-    try:
-        return cls in registry.writers or registry.find_writer(cls) is not None
-    except Refused:
-        return False
 
 
 def stand_in_writer(registry: TypeRegistry) -> Writer:

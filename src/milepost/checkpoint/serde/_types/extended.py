@@ -1,29 +1,28 @@
-"""A registry that allows more than another one, for one serializer alone."""
+"""A registry that allows more than another one, for one serializer only."""
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from milepost._internal import log
 from milepost._internal.warn import warn_of
-from milepost.checkpoint.serde._msgpack.signals import Refused
-from milepost.checkpoint.serde._types.records import Tag, fields_of, is_data_type
-from milepost.checkpoint.serde.event_hooks import emit_serde_event
-from milepost.checkpoint.serde.registry import TypeRegistry
+from milepost.checkpoint.serde._msgpack.failures import Refused
+from milepost.checkpoint.serde._types.records import fields_of, is_data_type, split_tag
+from milepost.checkpoint.serde.registry import TypeRegistry, _emit
 
 if TYPE_CHECKING:
-    from milepost.checkpoint.serde._types.records import Decode, RecordType
+    from milepost.checkpoint.serde._types.fields import Decode
+    from milepost.checkpoint.serde._types.records import RecordType
     from milepost.checkpoint.serde.registry import Writer
 
 
 class ExtendedRegistry(TypeRegistry):
-    """What `base` allows, now or later, and what this registry is told of beside that.
+    """What `base` allows, now or later, and the types that are allowed to this registry besides.
 
     With `everything` it allows every data type: one that is written is registered here, and one
-    that stored bytes name is imported. A program has to ask for that: whoever can write to the
-    database then chooses which modules a reader imports.
+    that stored bytes name is imported. A program has to ask for that: anyone who can write to
+    the database then chooses which modules a reader imports.
 
     With `only_registered` the types are all that the program allows: a value of another one is
     stored as it is and read as its fields, with a warning, or refused by a `strict` registry.
@@ -59,7 +58,7 @@ class ExtendedRegistry(TypeRegistry):
 
     def decoder(self, tag: str) -> Decode:
         """The decoder for a stored tag. The base keeps its own: migrations may be added to it."""
-        if self._of_base(Tag.of(tag).name) is not None:
+        if self._of_base(split_tag(tag)[0]) is not None:
             return self.base.by_tag.get(tag) or self.base.decoder(tag)
         return super().decoder(tag)
 
@@ -90,20 +89,15 @@ class ExtendedRegistry(TypeRegistry):
             self._import(module, qualname)
             found = self.types.get(name)
         elif found is not None and self.everything and name in self.types:
-            _tell(name)
+            _emit("msgpack_unregistered_allowed", name)
         return found
 
     def _import(self, module: str, qualname: str) -> None:
         try:
-            found: object = sys.modules.get(module) or import_module(module)
+            found: object = import_module(module)
             for part in qualname.split("."):
                 found = getattr(found, part)
         except (ImportError, AttributeError, ValueError):
             return
         if isinstance(found, type) and is_data_type(found):
             self._allow(found)
-
-
-def _tell(name: str) -> None:
-    module, _, short = name.partition(":")
-    emit_serde_event({"kind": "msgpack_unregistered_allowed", "module": module, "name": short})

@@ -6,20 +6,13 @@ imported in milliseconds does not load the fractions module, let alone numpy.
 
 from __future__ import annotations
 
+import types
 from importlib import import_module
-from types import (
-    BuiltinFunctionType,
-    CoroutineType,
-    FunctionType,
-    GeneratorType,
-    MethodType,
-    ModuleType,
-)
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from milepost.checkpoint.serde._msgpack import ext
-from milepost.checkpoint.serde._msgpack.signals import Refused
-from milepost.checkpoint.serde._types import exceptions, models, records
+from milepost.checkpoint.serde._msgpack.failures import Refused
+from milepost.checkpoint.serde._types import exceptions, listed, models, records
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
@@ -28,18 +21,15 @@ if TYPE_CHECKING:
     from milepost.checkpoint.serde.registry import Reader, TypeRegistry, Writer
 
 _PACKAGE: Final = "milepost.checkpoint.serde._types"
+_STANDARD: Final = (
+    "datetime", "decimal", "fractions", "ipaddress", "pathlib", "re", "uuid", "zoneinfo"
+)  # fmt: skip
 _BY_ROOT: Final = {
     "numpy": "arrays",
-    "pandas": "tables",
-    "polars": "tables",
-    "pyarrow": "tables",
+    **dict.fromkeys(("pandas", "polars", "pyarrow"), "tables"),
+    **dict.fromkeys(_STANDARD, "stdlib"),
 }
-"""Which of our modules knows the classes of which package."""
-_STANDARD: Final = frozenset(
-    {"datetime", "decimal", "fractions", "ipaddress", "pathlib", "re", "uuid", "zoneinfo"}
-)
-"""Where the classes that `stdlib` knows are defined. It imports all of these, so not for others."""
-_PYDANTIC: Final = frozenset({"pydantic", "pydantic_core"})
+"""Which of our modules knows the classes of which package. It imports all of its packages."""
 _BY_CODE: Final = {
     ext.NDARRAY: "arrays",
     ext.NDSCALAR: "arrays",
@@ -67,17 +57,15 @@ class Readers(dict[int, "Reader"]):
                 " read it"
             ) from error
         known: dict[int, Reader] = module.READERS
-        if code not in known:
-            raise ValueError(_unknown_code(code))
-        self.update(known)
-        return known[code]
-
-
-def _unknown_code(code: int) -> str:
-    hint = ""
-    if 0 <= code < ext.TUPLE:
-        hint = "; LangGraph writes such codes: import its threads instead of reading them directly"
-    return f"no type has the extension code {code}{hint}"
+        if code in known:
+            self.update(known)
+            return known[code]
+        hint = ""
+        if 0 <= code < ext.TUPLE:
+            hint = (
+                "; LangGraph writes such codes: import its threads instead of reading them directly"
+            )
+        raise ValueError(f"no type has the extension code {code}{hint}")
 
 
 def writer_for(cls: type, registry: TypeRegistry) -> Writer | None:
@@ -88,21 +76,11 @@ def writer_for(cls: type, registry: TypeRegistry) -> Writer | None:
             f"{_PACKAGE}.{_BY_ROOT[root]}"
         ).writer_for
         return known(cls)
-    if root == "langchain_core":
-        message: Writer | None = _langchain().writer_for(cls, registry)
-        return message
-    if root == "milepost" and (late := _own().writer_for(cls, registry)) is not None:
-        own: Writer = late
-        return own
-    if root in _PYDANTIC and (value := _pydantic().writer_for(cls, registry)) is not None:
-        found: Writer = value
-        return found
+    writer = listed.writer_for(cls, root, registry)
+    if writer is not None or root == "langchain_core":
+        return writer
     if issubclass(cls, BaseException):
         return exceptions.writer_for(cls, registry)
-    if root in _STANDARD:
-        from milepost.checkpoint.serde._types import stdlib
-
-        return stdlib.WRITERS.get(cls)
     return _generic(cls, registry)
 
 
@@ -118,12 +96,8 @@ def _generic(cls: type, registry: TypeRegistry) -> Writer | None:
 
 def allow_name(name: str, registry: TypeRegistry) -> None:
     """Register the type stored as `name` if it is one that needs no registration."""
-    if name.startswith("langchain_core:"):
-        _langchain().allow_name(name, registry)
-    elif name.startswith(("milepost:", "milepost.messages._light:")):
-        _own().allow_name(name, registry)
-    elif name.startswith("pydantic:"):
-        _pydantic().allow_name(name, registry)
+    if name.partition(":")[0] in listed.PREFIXES:
+        listed.allow_name(name, registry)
     elif name.endswith("]") and len(name) < _LONGEST_NAME and registry.generics < _MOST_GENERICS:
         cls = models.resolve_name(name, registry.class_named)
         if cls is not None and models.is_model(cls):
@@ -138,25 +112,13 @@ def allow_error(name: str, registry: TypeRegistry) -> None:
         registry.register(cls)
 
 
-def _langchain() -> Any:
-    return import_module(f"{_PACKAGE}.langchain")
-
-
-def _own() -> Any:
-    return import_module(f"{_PACKAGE}.own")
-
-
-def _pydantic() -> Any:
-    return import_module(f"{_PACKAGE}.pydantic_values")
-
-
 _NOT_DATA = (
-    BuiltinFunctionType,
-    CoroutineType,
-    FunctionType,
-    GeneratorType,
-    MethodType,
-    ModuleType,
+    types.BuiltinFunctionType,
+    types.CoroutineType,
+    types.FunctionType,
+    types.GeneratorType,
+    types.MethodType,
+    types.ModuleType,
     type,
 )
 

@@ -11,7 +11,9 @@ from milepost.checkpoint.serde._msgpack import shapes
 from milepost.checkpoint.serde._msgpack.shapes import LIST, check
 from milepost.errors import DeserializationError
 
-Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
+Encode = Callable[[Any], Any]
+Decode = Callable[[Any], Any]
+Codec = tuple[Encode, Decode]
 
 
 class Migrated(dict[str, Any]):

@@ -1,4 +1,5 @@
-"""Pydantic models as plain values. Pydantic is looked at only if the program has imported it."""
+"""Pydantic models, of both versions, as plain values: what pydantic itself keeps of an instance, so
+that no validator needs to run again. Pydantic is used only if the program has imported it."""
 
 from __future__ import annotations
 
@@ -7,9 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from milepost.checkpoint.serde._msgpack.shapes import LIST, check
-from milepost.checkpoint.serde._types.fields import FIELDS, complete
-
-Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
+from milepost.checkpoint.serde._types.fields import FIELDS, Codec, complete
 
 _REMEMBERED = 32
 _OTHERS: frozenset[type] = frozenset({dict, type(None)})
@@ -33,11 +32,8 @@ class Brief(NamedTuple):
     """The names of the fields that were given, for the tag; None for an unusual instance."""
     decode: Callable[[str], Callable[[Any], Any]]
     """What decodes the fields that are stored with such a tag."""
-    takes_extra: bool
-    """Whether instances have a dict of other fields, which is empty in a usual one."""
-    way: Way | None
-    """How instances are copied; None if their class does something when they are looked at or
-    freed."""
+    form: Form
+    """What the accelerator is told; its list is filled as instances are written."""
 
 
 class FieldsDecoder(NamedTuple):
@@ -61,15 +57,14 @@ SLOTS = ("__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"
 Way = tuple[tuple[Any, ...], tuple[str, ...]]
 """What gets and sets SLOTS, and the names of the fields."""
 Form = tuple[tuple[str, str, str, str], bool, list[tuple[set[str], bytes]], Way | None]
-"""SLOTS, `takes_extra`, what instances begin with, by the fields that were given, and how they are
-copied, if that is the same as writing and reading them."""
-
-
+"""SLOTS, whether instances have a dict of other fields (empty in a usual one), what instances begin
+with, by the fields that were given, and how they are copied, if that is the same as writing and
+reading them."""
 _Given = tuple[set[str], str | None]
 
 
 def of_model(cls: Any) -> tuple[Codec, Brief]:
-    """What pydantic itself keeps of an instance, so that no validator needs to run again."""
+    """How instances become values and back, and the shorter form."""
     specs = cls.model_fields
     names = specs.keys()
     in_order = list(names)
@@ -135,10 +130,12 @@ def of_model(cls: Any) -> tuple[Codec, Brief]:
         decoder: Any = FieldsDecoder(cls, fields, given, extra_allowed, slots, rebuilt)
         return decoder  # type: ignore[no-any-return]
 
+    # No copies of instances whose class does something when they are looked at or freed.
     way = None
     if cls.__getattribute__ is object.__getattribute__ and not hasattr(cls, "__del__"):
         way = (slots, tuple(in_order))
-    return (encode, decode), Brief(given_of, decode_given, extra_allowed, way)
+    form: Form = (SLOTS, extra_allowed, [], way)
+    return (encode, decode), Brief(given_of, decode_given, form)
 
 
 def _listed(given: set[str], before: list[_Given]) -> _Given:
@@ -156,6 +153,51 @@ def _listed(given: set[str], before: list[_Given]) -> _Given:
 def _set_only(private: dict[str, Any]) -> dict[str, Any]:
     undefined = sys.modules["pydantic_core"].PydanticUndefined
     return {name: value for name, value in private.items() if value is not undefined}
+
+
+def is_model_v1(cls: type) -> bool:
+    """Whether `cls` is a model of pydantic v1, or of `pydantic.v1`."""
+    for home in ("pydantic.v1.main", "pydantic.main"):
+        base = getattr(sys.modules.get(home), "BaseModel", None)
+        if base is None or hasattr(base, "model_fields") or cls is base:
+            continue
+        if issubclass(cls, base):
+            return True
+    return False
+
+
+def of_model_v1(cls: Any) -> Codec:
+    """How instances of such a model become values and back."""
+    specs = cls.__fields__
+    names = specs.keys()
+
+    def default(name: str) -> Any:
+        if specs[name].required:
+            raise KeyError(name)
+        return specs[name].get_default()
+
+    def encode(model: Any) -> Any:
+        stored = {key: value for key, value in model.__dict__.items() if key in names}
+        extra = {key: value for key, value in model.__dict__.items() if key not in names}
+        private = {
+            name: getattr(model, name)
+            for name in model.__private_attributes__
+            if hasattr(model, name)
+        }
+        return [stored, sorted(model.__fields_set__), extra or None, private or None]
+
+    def decode(payload: Any) -> Any:
+        stored, given, extra, private = check(payload, FIELDS, LIST, _OTHERS, _OTHERS)
+        if stored.keys() != names:
+            stored = complete(cls, stored, names, default)
+        model = cls.__new__(cls)
+        object.__setattr__(model, "__dict__", {**stored, **(extra or {})})
+        object.__setattr__(model, "__fields_set__", set(given))
+        for name, value in (private or {}).items():
+            object.__setattr__(model, name, value)
+        return model
+
+    return encode, decode
 
 
 _NAMED = {

@@ -1,8 +1,7 @@
 """Values of pydantic that are no models: secrets, sizes and URLs.
 
-The list is fixed: a stored name chooses among these classes and no others, so reading may import
-pydantic for them. A secret hides what it holds when it is shown. It is stored like any other
-value; who may read the database is a matter of encryption.
+A secret hides what it holds when it is shown. It is stored like any other value; who may read the
+database is a matter of encryption.
 """
 
 from __future__ import annotations
@@ -10,13 +9,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._msgpack.shapes import TEXT, check
-from milepost.checkpoint.serde._msgpack.signals import Refused
-from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
     from milepost.checkpoint.serde._types.fields import Codec
-    from milepost.checkpoint.serde.registry import TypeRegistry, Writer
 
 _HOLDS: Final[dict[str, type]] = {
     "SecretStr": str,
@@ -25,59 +22,13 @@ _HOLDS: Final[dict[str, type]] = {
     "ByteSize": int,
 }
 """Class names, and what each is made of."""
-_SECRETS_V1: Final = ("SecretStr", "SecretBytes")
-"""Those that `pydantic.v1` has too."""
-_URLS: Final = (
-    "AnyHttpUrl", "AnyUrl", "AnyWebsocketUrl", "FileUrl", "FtpUrl", "HttpUrl", "WebsocketUrl",
-    "AmqpDsn", "ClickHouseDsn", "CockroachDsn", "KafkaDsn", "MariaDBDsn", "MongoDsn", "MySQLDsn",
-    "NatsDsn", "PostgresDsn", "RedisDsn", "SnowflakeDsn",
-)  # fmt: skip
 _PARSED: Final = ("Url", "MultiHostUrl")
-"""What the classes above are made of. Of older pydantics, these are all that there is."""
-_HOMES: Final = {
-    **dict.fromkeys(_HOLDS, "pydantic.types"),
-    **dict.fromkeys(_URLS, "pydantic.networks"),
-    **dict.fromkeys(_PARSED, "pydantic_core"),
-}
-"""Class names, and the modules that have them."""
+"""What other URLs are made of."""
 
 
-def writer_for(cls: type, registry: TypeRegistry) -> Writer | None:
-    """The writer of one of the classes in the list; None for any other class."""
-    name = cls.__name__
-    if cls.__module__.startswith("pydantic.v1"):
-        if name not in _SECRETS_V1:
-            return None
-        _register(cls, registry)
-        return registry.writers[cls]
-    if name not in _HOMES or getattr(import_module(_HOMES[name]), name, None) is not cls:
-        return None
-    _register(cls, registry)
-    return registry.writers[cls]
-
-
-def allow_name(name: str, registry: TypeRegistry) -> None:
-    """Register the class that is stored as `name`, if it is in the list."""
-    short = name.partition(":")[2]
-    if short.removeprefix("v1.") in _SECRETS_V1 and short.startswith("v1."):
-        _register(getattr(import_module("pydantic.v1.types"), short[3:]), registry)
-        return
-    if short not in _HOMES:
-        return
-    try:
-        cls: type = getattr(import_module(_HOMES[short]), short)
-    except (ImportError, AttributeError) as error:
-        raise DeserializationError(
-            f"the stored value is a {short} of pydantic; run `pip install -U pydantic` to read it"
-        ) from error
-    _register(cls, registry)
-
-
-def _register(cls: Any, registry: TypeRegistry) -> None:
-    encode, decode = (_secret if cls.__name__ in _HOLDS else _url)(cls)
-    version = "v1." if cls.__module__.startswith("pydantic.v1") else ""
-    name = f"pydantic:{version}{cls.__name__}"
-    registry.register(cls, name=name, encode=encode, decode=decode)
+def codec_of(cls: Any) -> Codec:
+    """How the instances of a listed class become values and back."""
+    return (_secret if cls.__name__ in _HOLDS else _url)(cls)
 
 
 def _url(cls: Any) -> Codec:

@@ -10,21 +10,20 @@ import dataclasses
 import enum
 import typing
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import ormsgpack
 from ormsgpack import Ext
 
 from milepost.checkpoint.serde._msgpack import ext
 from milepost.checkpoint.serde._msgpack.shapes import ANY, FIELDS, TEXT, check
-from milepost.checkpoint.serde._types import exceptions, fields, models, models_v1
+from milepost.checkpoint.serde._types import exceptions, fields, models
+from milepost.checkpoint.serde._types.fields import Codec, Decode, Encode
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
     from milepost.checkpoint.serde._msgpack.codec import Level
 
-Encode = Callable[[Any], Any]
-Decode = Callable[[Any], Any]
 Migration = Callable[[Any], Any]
 
 
@@ -32,8 +31,7 @@ class RecordType:
     """One registered class."""
 
     __slots__ = (
-        "brief", "cls", "decode", "fielded", "migrations", "model", "name", "tag", "version",
-        "write",
+        "brief", "cls", "decode", "fielded", "migrations", "name", "tag", "version", "write"
     )  # fmt: skip
 
     def __init__(
@@ -57,10 +55,6 @@ class RecordType:
         self.migrations: dict[int, Migration] = {}
         """From a version to the next."""
         self.brief = brief
-        self.model: models.Form | None = None
-        if brief is not None:
-            self.model = (models.SLOTS, brief.takes_extra, [], brief.way)
-        """What the accelerator is told of it; the list is filled as instances are written."""
         self.write = _writer(self, encode)
 
     def decoder(self, version: int, given: str | None = None) -> Decode:
@@ -121,7 +115,7 @@ def _writer(record: RecordType, encode: Encode) -> Callable[[Any, Level], Ext]:
         return write_fields if record.fielded else write
     given_of = record.brief.given
     prefixes: dict[str, bytes] = {}
-    begins = record.model[2] if record.model is not None else []
+    begins = record.brief.form[2]
 
     def write_brief(obj: Any, level: Level) -> Ext:
         given = given_of(obj)
@@ -141,18 +135,14 @@ def _writer(record: RecordType, encode: Encode) -> Callable[[Any, Level], Ext]:
 _REMEMBERED = 100
 
 
-class Tag(NamedTuple):
-    """What comes before a stored instance: `name`, `name@version`, either with `!given`."""
+def split_tag(tag: str) -> tuple[str, int, str | None]:
+    """The name, the version and the given fields in a tag.
 
-    name: str
-    version: int
-    given: str | None
-
-    @classmethod
-    def of(cls, text: str) -> Tag:
-        whole, brief, given = text.partition("!")
-        name, _, version = whole.partition("@")
-        return cls(name, int(version) if version else 1, given if brief else None)
+    A tag comes before a stored instance: `name`, `name@version`, either with `!given`.
+    """
+    named, brief, given = tag.partition("!")
+    name, _, version = named.partition("@")
+    return name, int(version) if version else 1, given if brief else None
 
 
 def read_record(data: bytes, level: Level) -> Any:
@@ -204,13 +194,13 @@ def is_dataclass_or_attrs(cls: type) -> bool:
 
 
 def is_data_type(cls: type) -> bool:
-    """Whether a class can be saved without being told how."""
+    """Whether a class can be saved without encode and decode functions."""
     return (
         is_dataclass_or_attrs(cls)
         or issubclass(cls, (enum.Enum, BaseException))
         or fields.is_named_tuple(cls)
         or models.is_model(cls)
-        or models_v1.is_model_v1(cls)
+        or models.is_model_v1(cls)
     )
 
 
@@ -235,15 +225,12 @@ def make(
     if models.is_model(cls):
         made, brief = models.of_model(cls)
         return RecordType(cls, name, version, *made, fielded=True, brief=brief)
-    if models_v1.is_model_v1(cls):
-        return RecordType(cls, name, version, *models_v1.of_model_v1(cls), fielded=True)
-    made = _family(cls)
     fielded = not issubclass(cls, (enum.Enum, BaseException))
-    return RecordType(cls, name, version, *made, fielded=fielded)
+    return RecordType(cls, name, version, *_codec_of(cls), fielded=fielded)
 
 
 def _checked(cls: type, decode: Decode) -> Decode:
-    """A decode function of the user's, held to its word."""
+    """A decode function of the user's, with a check of what it returns."""
 
     def checked(payload: Any) -> Any:
         obj = decode(payload)
@@ -256,7 +243,9 @@ def _checked(cls: type, decode: Decode) -> Decode:
     return checked
 
 
-def _family(cls: type) -> tuple[Encode, Decode]:
+def _codec_of(cls: type) -> Codec:
+    if models.is_model_v1(cls):
+        return models.of_model_v1(cls)
     if issubclass(cls, enum.Enum):
         return fields.of_enum(cls)
     if issubclass(cls, BaseException):

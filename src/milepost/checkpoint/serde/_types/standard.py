@@ -15,6 +15,7 @@ from ormsgpack import Ext
 
 from milepost._internal.warn import warn_of
 from milepost.checkpoint.serde._msgpack import ext
+from milepost.checkpoint.serde._msgpack.failures import NotExact, Refused
 from milepost.checkpoint.serde._msgpack.shapes import (
     ANY,
     LIST,
@@ -24,7 +25,7 @@ from milepost.checkpoint.serde._msgpack.shapes import (
     is_spread,
     listed,
 )
-from milepost.checkpoint.serde._msgpack.signals import NotExact, Refused
+from milepost.checkpoint.serde._msgpack.skim import elements_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -35,7 +36,7 @@ _FACTORIES: Final = {
     cls.__name__: cls
     for cls in (bool, bytes, bytearray, complex, dict, float, frozenset, int, list, set, str, tuple)
 }
-"""Default factories that can be told by name. Any other callable could not be read back."""
+"""Default factories that can be found by name. Any other callable could not be read back."""
 
 _NAME: Final[frozenset[type]] = frozenset({str, type(None)})
 _SIZE: Final[frozenset[type]] = frozenset({int, type(None)})
@@ -44,24 +45,6 @@ _DISTINCT: Final = frozenset({bool, bytes, float, frozenset, int, str, tuple})
 """Types of which two members of a set have different bytes, or are both read back."""
 
 _COMPLEX = struct.Struct("<dd")
-
-
-def array_head(size: int) -> bytes:
-    """The head of a msgpack array."""
-    if size < 16:
-        return bytes((0x90 | size,))
-    if size < 1 << 16:
-        return b"\xdc" + size.to_bytes(2, "big")
-    return b"\xdd" + size.to_bytes(4, "big")
-
-
-def map_head(size: int) -> bytes:
-    """The head of a msgpack map."""
-    if size < 16:
-        return bytes((0x80 | size,))
-    if size < 1 << 16:
-        return b"\xde" + size.to_bytes(2, "big")
-    return b"\xdf" + size.to_bytes(4, "big")
 
 
 def check_keys(keys: Collection[Any], level: Level) -> None:
@@ -85,7 +68,7 @@ def _unordered(code: int, members: Collection[Any], level: Level) -> Ext:
             "two of its members are the same as plain values, so one would be lost; call"
             " register_type on their type"
         )
-    return Ext(code, array_head(len(packed)) + b"".join(packed))
+    return Ext(code, elements_head("list", len(packed)) + b"".join(packed))
 
 
 def _flat(value: dict[Any, Any], level: Level) -> list[Any]:
@@ -141,9 +124,10 @@ def _range(start: int, stop: int, step: int) -> range:
     return range(start, stop, step)
 
 
-def _counter(members: list[Any]) -> Counter[Any]:
+def counter_of(counts: Iterable[tuple[Any, Any]]) -> Counter[Any]:
+    """A Counter with these counts. Its own constructor would count the pairs."""
     counter: Counter[Any] = Counter()
-    dict.update(counter, _paired(members))
+    dict.update(counter, counts)
     return counter
 
 
@@ -171,7 +155,7 @@ READERS: Final[dict[int, Callable[[bytes, Level], Any]]] = {
     ext.DEQUE: fixed(lambda size, members: deque(members, size), _SIZE, LIST),
     ext.PAIRS: listed(lambda members: dict(_paired(members))),
     ext.ORDERED_DICT: listed(lambda members: OrderedDict(_paired(members))),
-    ext.COUNTER: listed(_counter),
+    ext.COUNTER: listed(lambda members: counter_of(_paired(members))),
     ext.DEFAULT_DICT: fixed(_default_dict, _NAME, LIST),
     ext.SURROGATES: lambda data, _: data.decode("utf-8", "surrogatepass"),
     ext.BYTEARRAY: lambda data, _: bytearray(data),

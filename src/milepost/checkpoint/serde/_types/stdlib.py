@@ -19,8 +19,8 @@ from ormsgpack import Ext
 
 from milepost._internal.warn import warn_of
 from milepost.checkpoint.serde._msgpack import ext
+from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._msgpack.shapes import BYTES, NUMBER, TEXT, check, fixed, is_quick
-from milepost.checkpoint.serde._msgpack.signals import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,6 +188,8 @@ WRITERS: Final[dict[type, Callable[[Any, Level], Ext]]] = {
         for cls in _ADDRESSES.values()
     },
 }
+
+writer_for = WRITERS.get
 
 READERS: Final[dict[int, Callable[[bytes, Level], Any]]] = {
     ext.DATETIME: _read_moment(datetime),

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ormsgpack import Ext
 
 from milepost.checkpoint.serde._msgpack import ext
+from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._msgpack.shapes import BYTES, TEXT, fixed
-from milepost.checkpoint.serde._msgpack.signals import Refused
 from milepost.checkpoint.serde._types import arrow_streams
 from milepost.errors import DeserializationError
 
@@ -45,10 +45,14 @@ _MARKED: Final = "pandas.Series"
 def writer_for(cls: type) -> Writer | None:
     """The writer of one of these packages' table classes."""
     package = cls.__module__.partition(".")[0]
-    write = _WRITERS.get((package, cls.__name__))
-    if write is None:
-        return _pandas_time(cls) if package == "pandas" else None
-    kind, to_bytes = write
+    kind = f"{package}.{cls.__name__}"
+    if kind not in _KINDS:
+        if package != "pandas":
+            return None
+        from milepost.checkpoint.serde._types import pandas_times
+
+        return pandas_times.writer_for(cls)
+    to_bytes, _ = _KINDS[kind]
 
     def writer(value: Any, level: Level) -> Ext:
         data = to_bytes(value)
@@ -59,12 +63,6 @@ def writer_for(cls: type) -> Writer | None:
         return Ext(ext.ARROW, level.pack([kind, data]))
 
     return writer
-
-
-def _pandas_time(cls: type) -> Writer | None:
-    from milepost.checkpoint.serde._types import pandas_times
-
-    return pandas_times.writer_for(cls)
 
 
 def _arrow() -> Any:
@@ -190,31 +188,23 @@ def _polars_frame(data: bytes) -> Any:
         raise ValueError(f"polars cannot read the table: {error}") from error
 
 
-def _polars_series(data: bytes) -> Any:
-    return _polars_frame(data).to_series(0)
-
-
-_WRITERS: Final[dict[tuple[str, str], tuple[str, Callable[[Any], bytes]]]] = {
-    ("pyarrow", "Table"): ("pyarrow.Table", _arrow_bytes),
-    ("pyarrow", "RecordBatch"): (
-        "pyarrow.RecordBatch",
+_KINDS: Final[dict[str, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]]] = {
+    "pyarrow.Table": (_arrow_bytes, _arrow_table),
+    "pyarrow.RecordBatch": (
         lambda batch: _arrow_bytes(_arrow().Table.from_batches([batch])),
+        _arrow_batch,
     ),
-    ("pandas", "DataFrame"): ("pandas.DataFrame", _frame_bytes),
-    ("pandas", "Series"): (_MARKED, _series_bytes),
-    ("polars", "DataFrame"): ("polars.DataFrame", _polars_bytes),
-    ("polars", "Series"): ("polars.Series", lambda series: _polars_bytes(series.to_frame())),
+    "pandas.DataFrame": (_frame_bytes, _frame),
+    _MARKED: (_series_bytes, _series),
+    "polars.DataFrame": (_polars_bytes, _polars_frame),
+    "polars.Series": (
+        lambda series: _polars_bytes(series.to_frame()),
+        lambda data: _polars_frame(data).to_series(0),
+    ),
 }
-_MAKERS: Final[dict[str, Callable[[bytes], Any]]] = {
-    "pyarrow.Table": _arrow_table,
-    "pyarrow.RecordBatch": _arrow_batch,
-    "pandas.DataFrame": _frame,
-    _MARKED: _series,
-    "polars.DataFrame": _polars_frame,
-    "polars.Series": _polars_series,
-}
+"""Package and class of a table, and what makes bytes of it and the table again."""
 
 
 READERS: Final[dict[int, Reader]] = {
-    ext.ARROW: fixed(lambda kind, body: _MAKERS[kind](body), TEXT, BYTES)
+    ext.ARROW: fixed(lambda kind, body: _KINDS[kind][1](body), TEXT, BYTES)
 }

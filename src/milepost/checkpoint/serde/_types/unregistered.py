@@ -17,9 +17,10 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from milepost.checkpoint.serde._msgpack.signals import NotExact
-from milepost.checkpoint.serde._msgpack.survey import only_native
+from milepost.checkpoint.serde._msgpack.failures import NotExact
+from milepost.checkpoint.serde._msgpack.survey import NATIVE_KEYS, only_native
 from milepost.checkpoint.serde._types import exceptions, records
+from milepost.checkpoint.serde._types.standard import counter_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,11 +29,10 @@ if TYPE_CHECKING:
     from milepost.checkpoint.serde.registry import TypeRegistry, Writer
 
 _ALL: Final = slice(None)
-_PLAIN: Final = frozenset({str, int, float, bool, bytes, type(None)})
 
 
-class Way(NamedTuple):
-    """How the values of a class are written that is not registered."""
+class Fallback(NamedTuple):
+    """How the values of a class that is not registered are written."""
 
     writer: Writer
     warning: str
@@ -42,17 +42,19 @@ class Way(NamedTuple):
     """Whether they are read back as a dict of their fields."""
 
 
-def way_of(cls: type, registry: TypeRegistry) -> Way | None:
-    """The way that the values of `cls` are written; None if they are refused."""
+def fallback_of(cls: type, registry: TypeRegistry) -> Fallback | None:
+    """How the values of `cls` are written; None if they are refused."""
     found = _base_of(cls)
-    as_base = None if found is None else Way(_base_writer(*found), _stored_as_base(cls, found[0]))
+    as_base = None
+    if found is not None:
+        as_base = Fallback(_base_writer(*found), _stored_as_base(cls, found[0]))
     if not records.is_data_type(cls):
         return as_base
     if issubclass(cls, BaseException):
-        return Way(exceptions.stand_in_writer(registry), _stored_as_remote(cls))
+        return Fallback(exceptions.stand_in_writer(registry), _stored_as_remote(cls))
     if registry.only_registered and issubclass(cls, Enum):
-        plain = all(type(member.value) in _PLAIN for member in cls)
-        return Way(_value_of, _read_as_fields(cls)) if plain else as_base
+        plain = all(type(member.value) in NATIVE_KEYS for member in cls)
+        return Fallback(lambda member, _: member.value, _read_as_fields(cls)) if plain else as_base
     if records.name_of(cls) in registry.types:
         return as_base  # the name of another class
     try:
@@ -60,14 +62,8 @@ def way_of(cls: type, registry: TypeRegistry) -> Way | None:
     except (TypeError, ValueError):
         return as_base  # it needs encode and decode functions, or a name of its own
     if registry.only_registered:
-        return Way(record.write, _read_as_fields(cls), as_fields=True)
-    return Way(record.write, _stored_for_this_process(cls), record)
-
-
-def _counter(value: Counter[Any]) -> Counter[Any]:
-    plain: Counter[Any] = Counter()
-    dict.update(plain, dict.items(value))
-    return plain
+        return Fallback(record.write, _read_as_fields(cls), as_fields=True)
+    return Fallback(record.write, _stored_for_this_process(cls), record)
 
 
 _TO_BASE: Final[dict[type, Callable[[Any], Any]]] = {
@@ -85,7 +81,7 @@ _TO_BASE: Final[dict[type, Callable[[Any], Any]]] = {
     deque: lambda value: deque(deque.__iter__(value), value.maxlen),
     OrderedDict: lambda value: OrderedDict(OrderedDict.items(value)),
     defaultdict: lambda value: defaultdict(value.default_factory, dict.items(value)),
-    Counter: _counter,
+    Counter: lambda value: counter_of(dict.items(value)),
 }
 _STANDARD: Final = frozenset({"datetime", "decimal", "uuid"})
 """Where the other types are defined whose subclasses are stored so: see `stdlib.TO_BASE`."""
@@ -107,10 +103,6 @@ def _base_of(cls: type) -> tuple[type, Callable[[Any], Any]] | None:
         if to_base is not None:
             return base, to_base
     return None
-
-
-def _value_of(member: Any, _: Level) -> Any:
-    return member.value
 
 
 def _base_writer(base: type, to_base: Callable[[Any], Any]) -> Writer:

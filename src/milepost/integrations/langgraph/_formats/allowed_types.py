@@ -19,7 +19,7 @@ from langgraph.types import Send as TheirSend
 from langgraph.types import TimeoutPolicy as TheirTimeoutPolicy
 
 from milepost import types
-from milepost.checkpoint.serde._msgpack.signals import Refused
+from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._types import records
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -29,7 +29,8 @@ from milepost.errors import UnregisteredTypeError
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from milepost.checkpoint.serde._types.records import Decode, RecordType
+    from milepost.checkpoint.serde._types.fields import Decode
+    from milepost.checkpoint.serde._types.records import RecordType
     from milepost.checkpoint.serde.base import SerializerProtocol
 
 _Fields = dict[str, Any]
@@ -125,7 +126,7 @@ class AllowedTypes(TypeRegistry):
         try:
             return super().decoder(tag)
         except UnregisteredTypeError as error:
-            name = records.Tag.of(tag).name
+            name = records.split_tag(tag)[0]
             raise UnregisteredTypeError(
                 f"the stored type {name!r} is not allowed here; "
                 + _advice(name.rpartition(":")[2].rpartition(".")[2])

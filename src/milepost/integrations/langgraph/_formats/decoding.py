@@ -20,7 +20,7 @@ import ormsgpack
 
 from milepost import types
 from milepost.checkpoint.serde._types import old_json
-from milepost.checkpoint.serde._types.langchain import HOMES as MESSAGES
+from milepost.checkpoint.serde._types.listed import LANGCHAIN
 from milepost.checkpoint.serde._types.models import is_model
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
 from milepost.errors import DecryptionError, DeserializationError, UnregisteredTypeError
@@ -184,8 +184,8 @@ class StrictSerializer:
         if (build := _KNOWN.get(known)) is not None:
             return build
         root = module.partition(".")[0]
-        if root in ("langchain", "langchain_core") and name in MESSAGES:
-            found: _Build = getattr(import_module(MESSAGES[name]), name)
+        if root in ("langchain", "langchain_core") and name in LANGCHAIN:
+            found: _Build = getattr(import_module(LANGCHAIN[name]), name)
             return found
         cls = self._registry.class_named(f"{module}:{name}")
         if cls is not None:
