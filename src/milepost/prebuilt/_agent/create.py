@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 from langchain_core.tools import BaseTool
@@ -12,14 +13,14 @@ from milepost._internal.noted_types import note_types
 from milepost.constants import END
 from milepost.graph.state import StateGraph
 from milepost.prebuilt._agent.model import AgentModel
-from milepost.prebuilt._agent.node import AgentNode
 from milepost.prebuilt._agent.routes import AFTER, AGENT, BEFORE, STRUCTURE, TOOLS, Routes
 from milepost.prebuilt._agent.states import (
     AgentState,
     AgentStateWithStructuredResponse,
     model_input_schema,
 )
-from milepost.prebuilt._agent.steps import CallModel, Structure
+from milepost.prebuilt._agent.steps import ask_for_structure, call_model
+from milepost.prebuilt._effects import EffectRunnable
 from milepost.prebuilt._tools.node import ToolNode
 from milepost.warnings import LangGraphDeprecatedSinceV10
 
@@ -102,10 +103,11 @@ def create_react_agent(
 
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(schema, context_schema)
     has_hook = pre_model_hook is not None
-    call_model = CallModel(agent_model, name, return_direct, has_hook)
     builder.add_node(
         AGENT,
-        AgentNode(call_model, "call_model"),
+        EffectRunnable(
+            partial(call_model, agent_model, name, return_direct, has_hook), "call_model"
+        ),
         input_schema=model_input_schema(schema) if has_hook else schema,
     )
     routes = Routes(
@@ -126,8 +128,8 @@ def create_react_agent(
         builder.add_edge(AGENT, AFTER)
     if response_format is not None:
         _allow_types(response_format)
-        structure = Structure(agent_model, response_format)
-        builder.add_node(STRUCTURE, AgentNode(structure, STRUCTURE))
+        structure = partial(ask_for_structure, agent_model, response_format)
+        builder.add_node(STRUCTURE, EffectRunnable(structure, STRUCTURE))
     _add_edges(builder, routes, has_tools=bool(known))
     return builder.compile(
         checkpointer=checkpointer,

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput, LanguageModelLike
 from langchain_core.messages import BaseMessage, SystemMessage
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableSequence
+from langchain_core.runnables import (
+    Runnable,
+    RunnableBinding,
+    RunnableConfig,
+    RunnableSequence,
+)
 from langchain_core.tools import BaseTool
 
-from milepost._engine.context.task_context import Runtime
-from milepost.prebuilt._agent.node import StateFunction
+from milepost._engine.context.node_callable import callee_of
+from milepost._engine.context.task_context import Runtime, current_context, find_context
 from milepost.prebuilt._agent.states import StateSchema, get
-from milepost.prebuilt._effects import Ask, Effects
+from milepost.prebuilt._effects import Ask, EffectRunnable, Effects, Invoke
 
 Prompt: TypeAlias = (
     SystemMessage
@@ -52,37 +58,70 @@ class AgentModel:
         else:
             self._chain = self._prompt | _bound(model, tools, builtin_tools)
 
-    def chain(self, state: Any, runtime: Runtime[Any]) -> Effects[Runnable[Any, Any]]:
+    def chain(self, state: Any) -> Effects[Runnable[Any, Any]]:
         """Prompt and model, for a state."""
         if self._chain is not None:
             return self._chain
         assert self._choose is not None
-        chosen = yield Ask(self._choose, (state, runtime))
-        if inspect.iscoroutine(chosen):
-            chosen.close()
-            raise RuntimeError(
-                "Async model callable provided but agent invoked synchronously. Use "
-                "agent.ainvoke() or agent.astream(), or give a function that is not async."
-            )
+        runtime = current_context("create_react_agent").runtime
+        chosen = yield from _result_of(
+            partial(self._choose, state, runtime),
+            "Async model callable provided but agent invoked synchronously. Use "
+            "agent.ainvoke() or agent.astream(), or give a function that is not async.",
+        )
         chain: Runnable[Any, Any] = self._prompt | chosen
         return chain
 
 
+def _result_of(call: Callable[[], Any], refusal: str) -> Effects[Any]:
+    """What a function of the program returns; an async one is refused in sync code."""
+    result = yield Ask(call)
+    if inspect.iscoroutine(result):
+        result.close()
+        raise RuntimeError(refusal)
+    return result
+
+
 def prompt_runnable(prompt: Prompt[Any] | None) -> Runnable[Any, Any]:
     """What makes the model's input from the state."""
-    name = "Prompt"
     if prompt is None:
-        return StateFunction(lambda state: get(state, "messages"), name)
+        return _state_function(lambda state: get(state, "messages"))
     if isinstance(prompt, (str, SystemMessage)):
         first = SystemMessage(prompt) if isinstance(prompt, str) else prompt
-        return StateFunction(lambda state: [first, *get(state, "messages")], name)
+        return _state_function(lambda state: [first, *get(state, "messages")])
     if isinstance(prompt, Runnable):
         return prompt
     if callable(prompt):
-        return StateFunction(prompt, name)
+        return _state_function(prompt)
     raise ValueError(
         f"A prompt is a text, a SystemMessage, a function or a runnable, not {prompt!r}."
     )
+
+
+def _state_function(function: Callable[..., Any]) -> Runnable[Any, Any]:
+    """A function of the state that is given what nodes are given: config, store, runtime.
+
+    If the function returns a runnable, the runnable is called in its place.
+    """
+    name = "Prompt"
+    callee = callee_of(function, name)
+    called: Callable[..., Any] | None = callee.sync or callee.aio
+    assert called is not None
+
+    def logic(state: Any, config: RunnableConfig) -> Effects[Any]:
+        context = find_context()
+        given = {} if context is None else callee.arguments(context)
+        if "config" in given:
+            # That of the chain that the function is a part of, so that what it calls shows there.
+            given["config"] = config
+        result = yield from _result_of(
+            partial(called, state, **given),
+            f"'{name}' is an async function, and the agent was called from sync code: use "
+            "ainvoke() or astream(), or give a sync function.",
+        )
+        return (yield Invoke(result, state, config)) if isinstance(result, Runnable) else result
+
+    return EffectRunnable(logic, name)
 
 
 def _bound(

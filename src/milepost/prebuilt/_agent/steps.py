@@ -8,8 +8,6 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
-from milepost._engine.context.task_context import Runtime
-from milepost._internal.dataclass_tools import record
 from milepost.prebuilt._agent.model import AgentModel, chat_model_of
 from milepost.prebuilt._agent.states import MODEL_INPUT, get, with_messages
 from milepost.prebuilt._effects import Effects, Invoke
@@ -18,70 +16,60 @@ OUT_OF_STEPS = "Sorry, need more steps to process this request."
 """What the agent says when the recursion limit leaves no room for the tools. Documented."""
 
 
-@record
-class CallModel:
-    """Asks the model what to do next."""
+def call_model(
+    model: AgentModel,
+    name: str | None,
+    return_direct: Collection[str],
+    has_hook: bool,
+    state: Any,
+    config: RunnableConfig,
+) -> Effects[dict[str, Any]]:
+    """Ask the model what to do next; its answer, named after the agent, is an update of the state.
 
-    model: AgentModel
-    name: str | None
-    """The agent's, which its messages carry."""
-    return_direct: Collection[str]
-    """Tools after which the agent ends."""
-    has_hook: bool
-    """Whether a hook may give the model other messages than the state has."""
-
-    def __call__(
-        self, state: Any, runtime: Runtime[Any], config: RunnableConfig
-    ) -> Effects[dict[str, Any]]:
-        """An update of the state with what the model said."""
-        state = self._model_input(state)
-        chain = yield from self.model.chain(state, runtime)
-        response = yield Invoke(chain, state, config)
-        response.name = self.name
-        if self._is_too_late(state, response):
-            response = AIMessage(OUT_OF_STEPS, id=response.id)
-        return {"messages": [response]}
-
-    def _model_input(self, state: Any) -> Any:
-        messages: Sequence[Any] | None = get(state, "messages")
-        if self.has_hook:
-            messages = get(state, MODEL_INPUT) or messages
-        if messages is None:
-            wanted = f"'{MODEL_INPUT}' or 'messages'" if self.has_hook else "'messages'"
-            raise ValueError(f"Expected input to call_model to have {wanted} key, but got {state}")
-        check_history(messages)
-        return with_messages(state, messages)
-
-    def _is_too_late(self, state: Any, response: Any) -> bool:
-        """Whether the tools that the model calls could not run any more."""
-        left = get(state, "remaining_steps")
-        if left is None or not isinstance(response, AIMessage):
-            return False
-        if all(call["name"] in self.return_direct for call in response.tool_calls) and left < 1:
-            return True
-        return bool(response.tool_calls) and left < 2
+    A hook may give the model other messages than the state has.
+    """
+    state = _model_input(state, has_hook)
+    chain = yield from model.chain(state)
+    response = yield Invoke(chain, state, config)
+    response.name = name
+    if _is_too_late(state, response, return_direct):
+        response = AIMessage(OUT_OF_STEPS, id=response.id)
+    return {"messages": [response]}
 
 
-@record
-class Structure:
-    """Asks the model for the final answer in a given form."""
+def _model_input(state: Any, has_hook: bool) -> Any:
+    messages: Sequence[Any] | None = get(state, "messages")
+    if has_hook:
+        messages = get(state, MODEL_INPUT) or messages
+    if messages is None:
+        wanted = f"'{MODEL_INPUT}' or 'messages'" if has_hook else "'messages'"
+        raise ValueError(f"Expected input to call_model to have {wanted} key, but got {state}")
+    check_history(messages)
+    return with_messages(state, messages)
 
-    model: AgentModel
-    response_format: Any
-    """A schema, or a prompt and a schema."""
 
-    def __call__(
-        self, state: Any, runtime: Runtime[Any], config: RunnableConfig
-    ) -> Effects[dict[str, Any]]:
-        """An update of the state with the answer."""
-        messages, schema = list(get(state, "messages")), self.response_format
-        if isinstance(schema, tuple):
-            prompt, schema = schema
-            messages.insert(0, SystemMessage(prompt))
-        chain = yield from self.model.chain(state, runtime)
-        structured = chat_model_of(chain).with_structured_output(schema)
-        response = yield Invoke(structured, messages, config)
-        return {"structured_response": response}
+def _is_too_late(state: Any, response: Any, return_direct: Collection[str]) -> bool:
+    """Whether the recursion limit leaves no step for the tools that the model calls."""
+    left = get(state, "remaining_steps")
+    if left is None or not isinstance(response, AIMessage):
+        return False
+    if all(call["name"] in return_direct for call in response.tool_calls) and left < 1:
+        return True
+    return bool(response.tool_calls) and left < 2
+
+
+def ask_for_structure(
+    model: AgentModel, response_format: Any, state: Any, config: RunnableConfig
+) -> Effects[dict[str, Any]]:
+    """Ask the model for the final answer in the form of a schema, or of a prompt and a schema."""
+    messages, schema = list(get(state, "messages")), response_format
+    if isinstance(schema, tuple):
+        prompt, schema = schema
+        messages.insert(0, SystemMessage(prompt))
+    chain = yield from model.chain(state)
+    structured = chat_model_of(chain).with_structured_output(schema)
+    response = yield Invoke(structured, messages, config)
+    return {"structured_response": response}
 
 
 def check_history(messages: Sequence[BaseMessage]) -> None:
