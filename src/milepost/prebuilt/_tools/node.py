@@ -44,11 +44,21 @@ from milepost.prebuilt._tools.errors import (
     only_invocation_errors,
     text_of,
 )
-from milepost.prebuilt._tools.injection import Injected, injected_into, with_injected
-from milepost.prebuilt._tools.inputs import InputKind, ToolInput, parsed, state_of_run
-from milepost.prebuilt._tools.outputs import checked, combined
+from milepost.prebuilt._tools.injection import (
+    Injected,
+    ToolRuntime,
+    injected_into,
+    with_injected,
+)
+from milepost.prebuilt._tools.input_output import (
+    InputKind,
+    ToolInput,
+    checked,
+    combined,
+    parsed,
+    state_of_run,
+)
 from milepost.prebuilt._tools.request import ToolCallRequest
-from milepost.prebuilt._tools.runtime import ToolRuntime
 
 if TYPE_CHECKING:
     from langchain_core.messages import ToolMessage

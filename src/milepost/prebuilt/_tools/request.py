@@ -11,7 +11,7 @@ from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
 from typing_extensions import TypedDict, Unpack
 
-from milepost.prebuilt._tools.runtime import ToolRuntime
+from milepost.prebuilt._tools.injection import ToolRuntime
 from milepost.types import Command
 
 ToolResult: TypeAlias = "ToolMessage | Command[Any]"
