@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+from asyncio import ALL_COMPLETED, FIRST_COMPLETED
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,10 +30,11 @@ Program = Generator["_Wait", None, list[Any]]
 
 @record
 class _Wait:
-    """Wait for calls that are under way: for all of them, or until one has ended."""
+    """Wait for calls that are under way."""
 
     futures: Sequence[TaskFuture[Any]]
-    for_all: bool
+    until: str
+    """FIRST_COMPLETED or ALL_COMPLETED, which are the same texts in asyncio."""
 
 
 def run_calls(
@@ -67,22 +69,17 @@ def _calls(
     futures: list[TaskFuture[Any]] = []
     for one in calls:
         while limit is not None and len(open := [f for f in futures if not f.done()]) >= limit:
-            yield _Wait(open, for_all=False)
+            yield _Wait(open, FIRST_COMPLETED)
         futures.append(call(context, node, one, future()))
-    yield _Wait(futures, for_all=True)
+    yield _Wait(futures, ALL_COMPLETED)
     return _results(context, futures)
 
 
 def _results(context: TaskContext, futures: Sequence[TaskFuture[Any]]) -> list[Any]:
     """What the calls returned; if some have failed or wait for answers, that is raised."""
-    paused: list[GraphInterrupt] = []
-    failed: list[BaseException] = []
-    for future in futures:
-        error = future.exception()
-        if isinstance(error, GraphInterrupt):
-            paused.append(error)
-        elif error is not None:
-            failed.append(error)
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    paused = [error for error in errors if isinstance(error, GraphInterrupt)]
+    failed = [error for error in errors if not isinstance(error, GraphInterrupt)]
     questions = tuple(question for pause in paused for question in pause.interrupts)
     if failed:
         # What the others ask can still be answered, though the node fails.
@@ -94,17 +91,15 @@ def _results(context: TaskContext, futures: Sequence[TaskFuture[Any]]) -> list[A
 
 
 def _wait(wait: _Wait) -> None:
-    first, every = concurrent.futures.FIRST_COMPLETED, concurrent.futures.ALL_COMPLETED
-    concurrent.futures.wait(wait.futures, return_when=every if wait.for_all else first)
+    concurrent.futures.wait(wait.futures, return_when=wait.until)
 
 
 async def _await(wait: _Wait) -> None:
     if not wait.futures:
         return
     pending: Sequence[Any] = wait.futures  # on a loop they are futures of the loop
-    first, every = asyncio.FIRST_COMPLETED, asyncio.ALL_COMPLETED
     try:
-        await asyncio.wait(pending, return_when=every if wait.for_all else first)
+        await asyncio.wait(pending, return_when=wait.until)
     except asyncio.CancelledError:
         for future in pending:
             future.cancel()
@@ -115,17 +110,3 @@ def is_own_task(context: TaskContext, node: object, calls: Sequence[object]) -> 
     """Whether a node was sent one call alone: then the node's task is the task of the call."""
     task = context.task
     return len(calls) == 1 and task.send is not None and task.node.callee.target is node
-
-
-def wait_blocks(context: TaskContext) -> bool:
-    """Whether to wait here, without `await`, would keep the calls from being made.
-
-    That is so in an async node that calls `invoke`. The calls are then no tasks.
-    """
-    return context.run.subtasks.wait_blocks()
-
-
-def share_heartbeat(caller: TaskContext | None, own: TaskContext | None) -> None:
-    """Let what a call streams keep the node alive that waits for it."""
-    if caller is not None and own is not None and own is not caller:
-        own.heartbeat = caller.heartbeat

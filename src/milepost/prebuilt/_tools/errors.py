@@ -92,9 +92,7 @@ def handles(policy: HandleToolErrors, error: Exception) -> bool:
     """Whether an error becomes a message."""
     if not policy:
         return False
-    if isinstance(policy, type):
-        return isinstance(error, policy)
-    if isinstance(policy, tuple):
+    if isinstance(policy, (type, tuple)):
         return isinstance(error, policy)
     if callable(policy):
         return isinstance(error, handled_types(policy))

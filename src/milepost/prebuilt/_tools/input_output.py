@@ -89,11 +89,10 @@ def state_of_run(context: TaskContext | None, config: RunnableConfig) -> Any:
         read = (config.get("configurable") or {}).get(READ_STATE)
         return {} if read is None else read(list(read.args[1]), True)
     run, reader = context.run, context.task.node.reader
-    if reader.channel is not None or reader.build is not None:
-        return reader.read(run.channels, context.task.base[2], run.stop)
-    state = dict(run.channels.values)
     shaped = reader.read(run.channels, context.task.base[2], run.stop)
-    return {**state, **shaped}
+    if reader.channel is not None or reader.build is not None:
+        return shaped
+    return {**run.channels.values, **shaped}
 
 
 def tools_condition(state: Any, messages_key: str = "messages") -> Literal["tools", "__end__"]:
@@ -151,32 +150,26 @@ def msg_content_output(output: Any) -> str | list[dict[str, Any]]:
 
 def checked(response: Any, call: ToolCall, kind: InputKind, messages_key: str) -> ToolOutput:
     """What a tool gave for a call, if the state can take it."""
-    name = call["name"]
-    if isinstance(response, list) and all(
-        isinstance(one, (Command, ToolMessage)) for one in response
-    ):
-        answers = sum(_answers(one, call, messages_key) for one in response)
-        if answers != 1:
-            raise ValueError(
-                f"Tool {name} returned a list with {answers} messages bound to tool_call_id "
-                f"{call['id']!r}: exactly one of its messages has to answer the call."
+    name, several = call["name"], isinstance(response, list)
+    results: list[ToolResult] = list(response) if several else [response]
+    if not all(isinstance(result, (Command, ToolMessage)) for result in results):
+        what = "a list with invalid element types" if several else f"{response!r}"
+        raise TypeError(
+            f"Tool {name} returned {what}: expected ToolMessage, Command or both in a list."
+        )
+    if several and (answers := sum(_answers(one, call, messages_key) for one in results)) != 1:
+        raise ValueError(
+            f"Tool {name} returned a list with {answers} messages bound to tool_call_id "
+            f"{call['id']!r}: exactly one of its messages has to answer the call."
+        )
+    for at, result in enumerate(results):
+        if isinstance(result, Command):
+            results[at] = _checked_command(
+                result, call, kind, messages_key, must_answer=not several
             )
-        return [_checked_one(one, call, kind, messages_key, must_answer=False) for one in response]
-    if isinstance(response, (Command, ToolMessage)):
-        return _checked_one(response, call, kind, messages_key, must_answer=True)
-    what = "a list with invalid element types" if isinstance(response, list) else f"{response!r}"
-    raise TypeError(
-        f"Tool {name} returned {what}: expected ToolMessage, Command or both in a list."
-    )
-
-
-def _checked_one(
-    one: ToolResult, call: ToolCall, kind: InputKind, messages_key: str, *, must_answer: bool
-) -> ToolResult:
-    if isinstance(one, Command):
-        return _checked_command(one, call, kind, messages_key, must_answer=must_answer)
-    one.content = msg_content_output(one.content)  # type: ignore[assignment]
-    return one
+        else:
+            result.content = msg_content_output(result.content)  # type: ignore[assignment]
+    return results if several else results[0]
 
 
 def _answers(one: ToolResult, call: ToolCall, messages_key: str) -> int:

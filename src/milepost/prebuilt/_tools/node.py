@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import ToolCall
@@ -26,14 +27,8 @@ from milepost._internal.asyncio_tools import in_thread
 from milepost._internal.dataclass_tools import record
 from milepost._internal.noted_types import note_types
 from milepost.errors import GraphBubbleUp, is_invalid_resume
-from milepost.prebuilt._effects import Effects, Invoke, drive_async, drive_sync
-from milepost.prebuilt._tools.durable import (
-    arun_calls,
-    is_own_task,
-    run_calls,
-    share_heartbeat,
-    wait_blocks,
-)
+from milepost.prebuilt._effects import Ask, Effects, Invoke, drive_async, drive_sync
+from milepost.prebuilt._tools.durable import arun_calls, is_own_task, run_calls
 from milepost.prebuilt._tools.errors import (
     INVALID_TOOL_NAME_ERROR_TEMPLATE,
     HandleToolErrors,
@@ -61,8 +56,6 @@ from milepost.prebuilt._tools.input_output import (
 from milepost.prebuilt._tools.request import ToolCallRequest
 
 if TYPE_CHECKING:
-    from langchain_core.messages import ToolMessage
-
     from milepost.prebuilt._tools.request import (
         AsyncToolCallWrapper,
         ToolCallWrapper,
@@ -167,7 +160,11 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         """
         given, calls, config = self._plan(input, config, kwargs)
         caller = find_context()
-        if caller is not None and not (is_own_task(caller, self, calls) or wait_blocks(caller)):
+        # In an async node that calls `invoke`, waiting here without `await` would keep tasks from
+        # being started: there the calls are no tasks.
+        if caller is not None and not (
+            is_own_task(caller, self, calls) or caller.run.subtasks.wait_blocks()
+        ):
             callee = Callee(self.name, self._perform, self._aperform, target=self)
             outputs = run_calls(caller, callee, calls, config.get("max_concurrency"))
         elif len(calls) == 1:
@@ -206,38 +203,41 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
     # -- one call
 
     def _perform(self, planned: _Planned) -> ToolOutput:
-        request = self._request(planned)
-        wrap = self._wrap_tool_call
-
         def execute(request: ToolCallRequest) -> Any:
             return drive_sync(self._execute(request, planned))
 
-        if wrap is None:
-            return execute(request)  # type: ignore[no-any-return]
-        try:
-            return wrap(request, execute)
-        except Exception as error:
-            return self._failed_wrapper(request, error)
+        return drive_sync(self._wrapped(planned, self._wrap_tool_call, execute))
 
     async def _aperform(self, planned: _Planned) -> ToolOutput:
-        request = self._request(planned)
-        wrap = self._awrap_tool_call
+        if self._awrap_tool_call is None and self._wrap_tool_call is not None:
+            return await in_thread(self._perform, planned)
 
         async def execute(request: ToolCallRequest) -> Any:
             return await drive_async(self._execute(request, planned))
 
+        return await drive_async(self._wrapped(planned, self._awrap_tool_call, execute))
+
+    def _wrapped(
+        self, planned: _Planned, wrap: Callable[..., Any] | None, execute: Callable[..., Any]
+    ) -> Effects[ToolOutput]:
+        """Make a call, inside the function that wraps calls if there is one."""
+        request = self._request(planned)
         if wrap is None:
-            if self._wrap_tool_call is not None:
-                return await in_thread(self._perform, planned)
-            return await execute(request)  # type: ignore[no-any-return]
+            return (yield from self._execute(request, planned))
         try:
-            return await wrap(request, execute)
+            output: ToolOutput = yield Ask(partial(wrap, request, execute))
+        except GraphBubbleUp:
+            raise
         except Exception as error:
-            return self._failed_wrapper(request, error)
+            if is_invalid_resume(error) or not self._handle_tool_errors:
+                raise
+            return error_message(request.tool_call, text_of(self._handle_tool_errors, error))
+        return output
 
     def _request(self, planned: _Planned) -> ToolCallRequest:
-        own = find_context()
-        share_heartbeat(planned.caller, own)
+        own, caller = find_context(), planned.caller
+        if caller is not None and own is not None and own is not caller:
+            own.heartbeat = caller.heartbeat  # what a call streams keeps the waiting node alive
         runtime = planned.runtime or (Runtime() if own is None else own.runtime)
         tools = self._tools_by_name
         return ToolCallRequest(
@@ -256,13 +256,6 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
                 server_info=runtime.server_info,
             ),
         )
-
-    def _failed_wrapper(self, request: ToolCallRequest, error: Exception) -> ToolMessage:
-        if isinstance(error, GraphBubbleUp) or is_invalid_resume(error):
-            raise error
-        if not self._handle_tool_errors:
-            raise error
-        return error_message(request.tool_call, text_of(self._handle_tool_errors, error))
 
     def _execute(self, request: ToolCallRequest, planned: _Planned) -> Effects[ToolOutput]:
         """Call the tool; what goes wrong in it may become a message."""
