@@ -133,7 +133,7 @@ def a_failed_read_changes_nothing(fixture: SaverFixture) -> Program[None]:
     story_run = _StoryRun(fixture, "t", "sync")
     graph = story(story_run.ran).compile(checkpointer=fixture.saver)
     yield call(graph, "invoke", {"log": ["in"]}, story_run.config, durability="sync")
-    before, ran = (yield call(fixture.saver, "list", story_run.config)), list(story_run.ran)
+    before, ran = (yield fixture.call("list", story_run.config)), list(story_run.ran)
     broken = story(story_run.ran).compile(
         checkpointer=FaultySaver(fixture.saver, fail_before("get_tuple", nth=None))
     )
@@ -144,7 +144,7 @@ def a_failed_read_changes_nothing(fixture: SaverFixture) -> Program[None]:
     else:
         holds(False, "the run did not fail")
     same(story_run.ran, ran, "the nodes that ran")
-    same((yield call(fixture.saver, "list", story_run.config)), before, "the thread")
+    same((yield fixture.call("list", story_run.config)), before, "the thread")
     same((yield from story_run.finish(fixture.saver)), {"log": list(STORY)}, "the state in the end")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from milepost._internal.ids import checkpoint_id
 from milepost.checkpoint._contract.records import CheckpointTuple
 from milepost.testing._kit.clauses import Trait, clause, holds, same
-from milepost.testing._kit.effects import Program, call
+from milepost.testing._kit.effects import Program
 from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder, id_in, values_of
 
 NAMES = (
@@ -58,8 +58,8 @@ def reading_creates_nothing(fixture: SaverFixture) -> Program[None]:
     thread = fixture.thread()
     yield from thread.look()
     yield from thread.look(thread.at(checkpoint_id()))
-    yield from thread.list()
-    found = yield call(fixture.saver, "list", None)
+    yield from thread.checkpoints()
+    found = yield fixture.call("list", None)
     same([one for one in found if fixture.is_own(one)], [], "the checkpoints")
 
 
@@ -75,7 +75,7 @@ def namespaces_are_kept_apart(fixture: SaverFixture) -> Program[None]:
         same(values_of(found), {"key": thread.ns}, f"the values in namespace '{thread.ns}'")
         same(found.pending_writes, [("task", "key", thread.ns)], "the writes")
         same(found.config["configurable"]["checkpoint_ns"], thread.ns, "the namespace")
-        listed = yield from thread.list()
+        listed = yield from thread.checkpoints()
         same([one.checkpoint["id"] for one in listed], thread.ids, f"the list of '{thread.ns}'")
 
 
@@ -101,7 +101,8 @@ def names_are_taken_literally(fixture: SaverFixture) -> Program[None]:
         found = yield from thread.get()
         same(values_of(found), {"key": thread.ns}, f"the values of thread {thread.ns!r}")
         same(found.config["configurable"]["thread_id"], thread.thread_id, "the thread_id")
-        same(len((yield from thread.list())), 1, f"the number of checkpoints of {thread.ns!r}")
+        listed = yield from thread.checkpoints()
+        same(len(listed), 1, f"the number of checkpoints of {thread.ns!r}")
     astray = yield from threads[0].look(threads[0].at("../" + threads[1].ids[0]))
     same(astray, None, "a checkpoint_id that is no id")
 
@@ -110,17 +111,16 @@ def names_are_taken_literally(fixture: SaverFixture) -> Program[None]:
 def get_gives_the_bare_checkpoint(fixture: SaverFixture) -> Program[None]:
     """`get` gives the checkpoint of `get_tuple`, or None."""
     thread = fixture.thread()
-    same((yield call(fixture.saver, "get", thread.root)), None, "an unknown thread")
+    same((yield fixture.call("get", thread.root)), None, "an unknown thread")
     yield from thread.put(key=1)
-    found = yield call(fixture.saver, "get", thread.root)
+    found = yield fixture.call("get", thread.root)
     same(found, (yield from thread.get()).checkpoint, "the checkpoint")
 
 
 @clause("get_tuple")
 def what_is_returned_can_be_changed(fixture: SaverFixture) -> Program[None]:
     """Every reader gets objects of its own: changing them changes nothing that is stored."""
-    thread = fixture.thread()
-    yield from thread.put(key={"items": [1]})
+    thread = yield from fixture.started(key={"items": [1]})
     yield from thread.write([("key", [1])], "task")
     for reading in (thread.get(), _first(thread)):
         vandal = yield from reading
@@ -138,4 +138,4 @@ def what_is_returned_can_be_changed(fixture: SaverFixture) -> Program[None]:
 
 
 def _first(thread: ThreadBuilder) -> Program[CheckpointTuple]:
-    return (yield from thread.list())[0]
+    return (yield from thread.checkpoints())[0]
