@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from milepost.errors import MissingDependencyError
+from milepost.testing._kit.checking import APIS, Subject
 from milepost.testing._kit.clauses import Clause, all_clauses
 from milepost.testing._kit.runner import Api, Factory
-from milepost.testing._kit.running import APIS, Subject
 
 
 def saver_tests(
