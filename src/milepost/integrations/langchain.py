@@ -63,7 +63,7 @@ def listening(config: RunnableConfig, context: TaskContext) -> RunnableConfig:
     if context.run.events.stream.wants("messages"):
         callbacks.add_handler(_token_stream(context))
     if context.run.events.stream.wants("tools"):
-        from milepost.integrations._langchain_tools import ToolStream
+        from milepost.integrations._langchain.tool_stream import ToolStream
 
         callbacks.add_handler(ToolStream(context))
     return cast("RunnableConfig", {**config, "callbacks": callbacks})
@@ -72,7 +72,7 @@ def listening(config: RunnableConfig, context: TaskContext) -> RunnableConfig:
 def _token_stream(context: TaskContext) -> TokenStream:
     if not context.run.events.stream.takes_blocks:
         return TokenStream(context)
-    from milepost.integrations._langchain_blocks import BlockStream
+    from milepost.integrations._langchain.block_stream import BlockStream
 
     return BlockStream(context)
 
