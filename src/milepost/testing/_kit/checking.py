@@ -115,7 +115,6 @@ class Subject:
     def check(self, clause: Clause, api: Api) -> Outcome:
         """Run one clause in one API."""
         outcome = partial(Outcome, clause.group, clause.name, api, about=clause.about)
-        status: Status = "passed"
         try:
             # In a thread of its own: a saver that hangs fails, and does not hang the suite.
             reason = InThread(self._attempt, clause, api).result(LIMIT)
@@ -123,9 +122,7 @@ class Subject:
             return outcome("failed", f"{clause.about} {error}", error)
         except Exception as error:
             return outcome("failed", f"{clause.about} It raised {error!r}.", error)
-        if reason is not None:
-            status = "skipped"
-        return outcome(status, reason or "")
+        return outcome("passed") if reason is None else outcome("skipped", reason)
 
     def _attempt(self, clause: Clause, api: Api) -> str | None:
         """Run a clause; why it does not apply, if it does not."""
@@ -179,11 +176,8 @@ def check_saver(
 
 
 FIVE = ("put", "put_writes", "get_tuple", "list", "delete_thread")
-OPTIONAL = {
-    Trait.COPIES: "copy_thread",
-    Trait.PRUNING: "prune",
-    Trait.RUNS: "delete_for_runs",
-}
+OPTIONAL = (Trait.COPIES, Trait.PRUNING, Trait.RUNS)
+"""Methods that a saver may leave out; the trait is the name of the method."""
 REGISTRY = ("list_threads", "get_thread", "set_thread_metadata")
 
 
@@ -199,9 +193,9 @@ def missing_traits(
         lacks[Trait.NO_METHODS] = f"{name} has {api} methods"
     else:
         lacks[Trait.METHODS] = f"{name} has no {api} methods: {refusal}"
-    for trait, method in OPTIONAL.items():
-        if not has(saver, method, api):
-            lacks[trait] = f"{name} does not implement {named(method, api)}()"
+    for trait in OPTIONAL:
+        if not has(saver, trait, api):
+            lacks[trait] = f"{name} does not implement {named(trait, api)}()"
     if not all(hasattr(saver, named(method, api)) for method in REGISTRY):
         lacks[Trait.REGISTRY] = f"{name} has no {Trait.REGISTRY}"
     if not hasattr(saver, named("create_thread", api)):
