@@ -15,24 +15,22 @@ current, so that what a node opens is in the trace of the run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from time import perf_counter, time_ns
 from typing import TYPE_CHECKING, Any
 
-from opentelemetry.context import Context as TraceContext
 from opentelemetry.context import attach, detach, get_current
 from opentelemetry.trace import INVALID_SPAN
 
 from milepost._engine.observers import NOTHING, TRACE, RunObserver, StoredStep, trace_of
 from milepost.errors import ThreadConflict
-from milepost.integrations._otel import marks, names
+from milepost.integrations._otel import names, spans
+from milepost.integrations._otel.spans import Attributes, Opened, Telemetry
 from milepost.integrations._otel.task_spans import TaskSpans, only_passes_input_on
-from milepost.integrations._otel.telemetry import Attributes, Opened, Telemetry
 
 if TYPE_CHECKING:
-    from contextvars import Context, Token
-    from types import TracebackType
+    from contextvars import Context
 
     from milepost._engine.context.task_context import TaskContext
     from milepost._engine.drivers.effects import EffectGenerator
@@ -84,7 +82,7 @@ class TracingObserver(RunObserver):
                 self._tasks = TaskSpans(telemetry, thread_id)
         context = span.get_span_context()
         if context.is_valid:
-            run.checkpoints.keep_with_checkpoints(TRACE, marks.to_text(context))
+            run.checkpoints.keep_with_checkpoints(TRACE, spans.to_text(context))
         return NOTHING
 
     def run_opened(self) -> EffectGenerator[None]:
@@ -100,7 +98,7 @@ class TracingObserver(RunObserver):
         if self._earlier is not None:
             checkpoint_id = self._earlier.checkpoint["id"]
             span.set_attribute(names.CHECKPOINT, checkpoint_id)
-            before = marks.from_text(trace_of(self._earlier))
+            before = spans.from_text(trace_of(self._earlier))
             if before is not None:
                 span.add_link(before, {names.LINK: self._why(), names.CHECKPOINT: checkpoint_id})
         return NOTHING
@@ -119,10 +117,9 @@ class TracingObserver(RunObserver):
         if self._tasks is not None:
             self._tasks.break_off()
         span = self._run.span
-        outcome = marks.outcome_of(error, run.paused)
-        if outcome == marks.INTERRUPTED:
-            values = telemetry.record_values
-            marks.mark_interrupts(span, run.interrupts, with_values=values)
+        outcome = spans.outcome_of(error, run.paused)
+        if outcome == spans.INTERRUPTED:
+            telemetry.mark_interrupts(span, run.interrupts)
         else:
             telemetry.mark(span, error)
         if error is None:
@@ -178,8 +175,7 @@ class TracingObserver(RunObserver):
         if step is not None:
             paused = [i for task in tasks if not task.finished for i in task.interrupts]
             if paused and error is None:
-                values = self.telemetry.record_values
-                marks.mark_interrupts(step.span, paused, with_values=values)
+                self.telemetry.mark_interrupts(step.span, paused)
             self.telemetry.mark(step.span, error)
             step.span.end()
         return NOTHING
@@ -251,66 +247,41 @@ class TracingObserver(RunObserver):
         opened.span.end()
         return NOTHING
 
-    def commit(self, steps: Sequence[StoredStep]) -> AbstractContextManager[None]:
-        """Follow a commit."""
+    @contextmanager
+    def commit(self, steps: Sequence[StoredStep]) -> Iterator[None]:
+        """Time a commit and make its span, in which the spans of database clients are."""
         thread = self.run.checkpoints.thread
         deferred = thread is not None and thread.deferred
-        parent = self._run if deferred or self._step is None else self._step
-        return _Commit(self, steps, parent.around, self._with_steps)
-
-
-class _Commit(AbstractContextManager[None]):
-    """Times a commit and makes its span, in which the spans of database clients are."""
-
-    __slots__ = ("_around", "_began", "_observer", "_opened", "_steps", "_token", "_weight")
-
-    def __init__(
-        self,
-        observer: TracingObserver,
-        steps: Sequence[StoredStep],
-        parent: TraceContext,
-        with_span: bool,
-    ) -> None:
-        self._observer = observer
-        self._around = parent
-        self._steps = steps if with_span else ()
-        self._weight = 0
-        for step in steps:
-            self._weight += step.weight
-        self._opened: Opened | None = None
-        self._token: Token[TraceContext] | None = None
-        self._began = 0.0
-
-    def __enter__(self) -> None:
-        if self._steps:
-            steps, writes, last = self._steps, 0, None
+        around = (self._run if deferred or self._step is None else self._step).around
+        weight = sum(step.weight for step in steps)
+        opened = None
+        if self._with_steps:
+            about: Attributes = {
+                names.STEPS: len(steps),
+                names.WRITES: sum(step.writes for step in steps),
+            }
             for step in steps:
-                writes += step.writes
-                last = step.checkpoint_id or last
-            about: Attributes = {names.STEPS: len(steps), names.WRITES: writes}
-            if last is not None:
-                about[names.CHECKPOINT] = last
-            if self._weight:
-                about[names.BYTES] = self._weight
-            self._opened = self._observer.telemetry.begin("commit", self._around, about)
-            self._around = self._opened.around
-        self._token = attach(self._around)
-        self._began = perf_counter()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        taken = perf_counter() - self._began
-        observer, around = self._observer, self._around
-        instruments = observer.telemetry.instruments
-        assert self._token is not None
-        detach(self._token)
-        if error is None and self._weight:
-            instruments.bytes.add(self._weight, observer.labels, around)
-        instruments.commit.record(taken, observer.labels, around)
-        if self._opened is not None:
-            observer.telemetry.mark(self._opened.span, error)
-            self._opened.span.end()
+                if step.checkpoint_id is not None:
+                    about[names.CHECKPOINT] = step.checkpoint_id
+            if weight:
+                about[names.BYTES] = weight
+            opened = self.telemetry.begin("commit", around, about)
+            around = opened.around
+        instruments, failed = self.telemetry.instruments, False
+        token = attach(around)
+        began = perf_counter()
+        try:
+            yield
+        except BaseException as error:
+            failed = True
+            if opened is not None:
+                self.telemetry.mark(opened.span, error)
+            raise
+        finally:
+            taken = perf_counter() - began
+            detach(token)
+            if weight and not failed:
+                instruments.bytes.add(weight, self.labels, around)
+            instruments.commit.record(taken, self.labels, around)
+            if opened is not None:
+                opened.span.end()

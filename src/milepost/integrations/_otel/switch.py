@@ -19,7 +19,7 @@ from milepost.checkpoint._contract.threads import Removed
 from milepost.integrations._otel import names
 from milepost.integrations._otel.instruments import Instruments
 from milepost.integrations._otel.observer import TracingObserver
-from milepost.integrations._otel.telemetry import Attributes, Detail, Telemetry
+from milepost.integrations._otel.spans import Attributes, Detail, Telemetry
 
 if TYPE_CHECKING:
     from milepost._engine.run import GraphRun

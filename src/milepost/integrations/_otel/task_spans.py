@@ -18,9 +18,8 @@ from opentelemetry.context import get_current
 from opentelemetry.util.types import AttributeValue
 
 from milepost.constants import START
-from milepost.errors import GraphInterrupt
-from milepost.integrations._otel import marks, names
-from milepost.integrations._otel.telemetry import Attributes, Opened, Telemetry
+from milepost.integrations._otel import names
+from milepost.integrations._otel.spans import CANCELLED, Attributes, Opened, Telemetry
 
 if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext
@@ -56,19 +55,15 @@ class TaskSpans:
         opened = self._tasks.pop(task, None)
         if opened is None:
             return
-        span, telemetry = opened.span, self._telemetry
+        span = opened.span
         if task.finished:
             span.set_attribute(names.WRITES, len(task.writes))
             if task.called and task.started is None:
                 span.set_attribute(names.CACHED, True)
-        elif crash is not None:
-            telemetry.mark(span, crash)
-        elif task.paused:
-            telemetry.mark(span, GraphInterrupt(task.interrupts))
-        elif isinstance(task.error, BaseException):
-            telemetry.mark(span, task.error)
-        elif task.error is not None:
-            marks.mark_error(span, task.error, with_text=False)
+        elif crash is None and task.paused:
+            self._telemetry.mark_interrupts(span, task.interrupts)
+        else:
+            self._telemetry.mark(span, task.error if crash is None else crash)
         span.end()
 
     def known(self, task: Task, parent: TraceContext, *, recalled: bool) -> None:
@@ -93,16 +88,14 @@ class TaskSpans:
             name = "error_handler" if handler else f"attempt {attempt}"
             opened = self._telemetry.begin(name, opened.around, about)
             self._attempts[context] = opened
-        if self._telemetry.record_values:
-            self._telemetry.show(opened.span, names.INPUT, task.input)
+        self._telemetry.show(opened.span, names.INPUT, task.input)
 
     def end_attempt(self, context: TaskContext, output: Any, error: BaseException | None) -> None:
         """A node has returned, or has failed."""
         opened = self._attempts.pop(context, None)
-        if self._telemetry.record_values and error is None:
-            shown = opened or self._tasks.get(context.task)
-            if shown is not None:
-                self._telemetry.show(shown.span, names.OUTPUT, output)
+        shown = opened or self._tasks.get(context.task)
+        if error is None and shown is not None:
+            self._telemetry.show(shown.span, names.OUTPUT, output)
         if opened is not None:
             self._telemetry.mark(opened.span, error)
             opened.span.end()
@@ -125,7 +118,7 @@ class TaskSpans:
                     _, opened = left.popitem()  # others may be ended on their threads right now
                 except KeyError:
                     break
-                opened.span.set_attribute(names.OUTCOME, marks.CANCELLED)
+                opened.span.set_attribute(names.OUTCOME, CANCELLED)
                 opened.span.end()
 
 
