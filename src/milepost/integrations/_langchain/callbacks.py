@@ -132,11 +132,8 @@ class CallbackObserver(RunObserver):
 
     def run_opened(self) -> EffectGenerator[None]:
         """Tell of a resume."""
-        if self._run.resumed and (module := self._hears_of_pauses()) is not None:
-            yield from self._tell_graph_handlers(
-                "on_resume",
-                module.GraphResumeEvent(self._graph.run_id, "pending", *self._checkpoint()),
-            )
+        if self._run.resumed:
+            yield from self._tell_graph_handlers("on_resume", "GraphResumeEvent", "pending")
 
     def run_ends(self, output: Any, error: BaseException | None) -> EffectGenerator[None]:
         """End the chain of the graph, and before it what was broken off."""
@@ -149,33 +146,31 @@ class CallbackObserver(RunObserver):
             cut = error or RuntimeError("The run ended before this task did.")
             yield from Tell(partial(chain.on_chain_error, cut))
         run = self._run
-        if error is None and run.paused and (module := self._hears_of_pauses()) is not None:
-            event = module.GraphInterruptEvent(
-                self._graph.run_id, run.paused_where, *self._checkpoint(), run.interrupts
-            )
+        if error is None and run.paused:
             try:
-                yield from self._tell_graph_handlers("on_interrupt", event)
+                yield from self._tell_graph_handlers(
+                    "on_interrupt", "GraphInterruptEvent", run.paused_where, run.interrupts
+                )
             except Exception as refused:
                 yield from Tell(partial(self._graph.on_chain_error, refused))
                 raise
         yield from _tell_end(self._graph, output, error)
 
-    def _hears_of_pauses(self) -> Any:
-        """The module of graph handlers, if one of them is among the handlers."""
-        module = sys.modules.get(_GRAPH_CALLBACKS)
-        return module if module and module.graph_handlers(self._graph.handlers) else None
-
-    def _tell_graph_handlers(self, method: str, event: Any) -> EffectGenerator[None]:
-        module: Any = sys.modules[_GRAPH_CALLBACKS]
-        handlers = module.graph_handlers(self._graph.handlers)
-        yield from Tell(
-            partial(module.handle_event, handlers, method, None, event),
-            partial(module.ahandle_event, handlers, method, None, event),
-        )
-
-    def _checkpoint(self) -> tuple[str, tuple[str, ...]]:
-        position = self._run.position
-        return position.checkpoint_id, tuple(position.ns.split(NS_SEP)) if position.ns else ()
+    def _tell_graph_handlers(
+        self, method: str, kind: str, status: str, *more: Any
+    ) -> EffectGenerator[None]:
+        """Tell of an event of `milepost.callbacks`, if some handler is of that module's class."""
+        module: Any = sys.modules.get(_GRAPH_CALLBACKS)
+        handlers = module.graph_handlers(self._graph.handlers) if module else ()
+        if handlers:
+            position = self._run.position
+            ns = tuple(position.ns.split(NS_SEP)) if position.ns else ()
+            make = getattr(module, kind)
+            event = make(self._graph.run_id, status, position.checkpoint_id, ns, *more)
+            yield from Tell(
+                partial(module.handle_event, handlers, method, None, event),
+                partial(module.ahandle_event, handlers, method, None, event),
+            )
 
     # -- tasks
 
