@@ -168,16 +168,11 @@ def task(
     if kwargs:
         older = older_names("task", kwargs, _OLDER_NAMES, Strictness())
         retry_policy = retry_policy or older.get("retry_policy")
-    retry = retry_policies(retry_policy)
-    limit = TimeoutPolicy.coerce(timeout)
-
-    def decorate(function: Callable[..., Any]) -> TaskFunction[..., Any]:
-        return TaskFunction(
-            function,
-            name=name,
-            retry=retry,
-            cache=cache_policy,
-            timeout=limit,
-        )
-
+    decorate: Callable[..., TaskFunction[..., Any]] = functools.partial(
+        TaskFunction,
+        name=name,
+        retry=retry_policies(retry_policy),
+        cache=cache_policy,
+        timeout=TimeoutPolicy.coerce(timeout),
+    )
     return decorate if __func_or_none__ is None else decorate(__func_or_none__)

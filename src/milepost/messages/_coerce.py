@@ -69,7 +69,7 @@ def _langchain(item: Any, installed: Any) -> Any:
 def _upgraded(message: light.BaseMessage, installed: Any) -> Any:
     """One of our records, saved before LangChain was installed, as LangChain's message."""
     whole = message.whole() if isinstance(message, light.AIMessageChunk) else message
-    values = {spec.name: getattr(whole, spec.name) for spec in fields(whole)}
+    values = light.field_values(whole, type(whole))
     if isinstance(whole, light.RemoveMessage):
         del values["content"]
     return getattr(installed, type(whole).__name__)(**values)
