@@ -8,56 +8,45 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from asyncio import ALL_COMPLETED, FIRST_COMPLETED
-from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from milepost._engine.drivers.futures import TaskFuture, new_future
 from milepost._engine.superstep.program import Node, Reader
 from milepost._engine.superstep.subtasks import call
-from milepost._internal.dataclass_tools import record
-from milepost._internal.generators import adrive, drive
 from milepost.constants import RETURN
 from milepost.errors import GraphBubbleUp, GraphInterrupt
+from milepost.prebuilt._effects import Ask, Effects, drive_async, drive_sync
 
 if TYPE_CHECKING:
     from milepost._engine.context.node_callable import Callee
     from milepost._engine.context.task_context import TaskContext
 
-T = TypeVar("T")
-Program = Generator["_Wait", None, list[Any]]
-
-
-@record
-class _Wait:
-    """Wait for calls that are under way."""
-
-    futures: Sequence[TaskFuture[Any]]
-    until: str
-    """FIRST_COMPLETED or ALL_COMPLETED, which are the same texts in asyncio."""
-
 
 def run_calls(
-    context: TaskContext, callee: Callee, calls: Sequence[T], limit: int | None
+    context: TaskContext, callee: Callee, calls: Sequence[Any], limit: int | None
 ) -> list[Any]:
     """Make calls, at most `limit` at the same time, and return their results in order."""
-    return drive(_calls(context, callee, calls, limit, TaskFuture), _wait)
+    wait = concurrent.futures.wait
+    return drive_sync(_calls(context, callee, calls, limit, TaskFuture, wait))
 
 
 async def arun_calls(
-    context: TaskContext, callee: Callee, calls: Sequence[T], limit: int | None
+    context: TaskContext, callee: Callee, calls: Sequence[Any], limit: int | None
 ) -> list[Any]:
     """`run_calls`, on an event loop."""
-    return await adrive(_calls(context, callee, calls, limit, new_future), _await)
+    return await drive_async(_calls(context, callee, calls, limit, new_future, _await))
 
 
 def _calls(
     context: TaskContext,
     callee: Callee,
-    calls: Sequence[T],
+    calls: Sequence[Any],
     limit: int | None,
     future: Callable[[], TaskFuture[Any]],
-) -> Program:
+    wait: Callable[..., Any],
+) -> Effects[list[Any]]:
     node = Node(
         name=context.task.name,
         callee=callee,
@@ -69,9 +58,10 @@ def _calls(
     futures: list[TaskFuture[Any]] = []
     for one in calls:
         while limit is not None and len(open := [f for f in futures if not f.done()]) >= limit:
-            yield _Wait(open, FIRST_COMPLETED)
+            yield Ask(partial(wait, open, return_when=asyncio.FIRST_COMPLETED))
         futures.append(call(context, node, one, future()))
-    yield _Wait(futures, ALL_COMPLETED)
+    if futures:
+        yield Ask(partial(wait, futures))
     return _results(context, futures)
 
 
@@ -90,18 +80,13 @@ def _results(context: TaskContext, futures: Sequence[TaskFuture[Any]]) -> list[A
     return [future.result() for future in futures]
 
 
-def _wait(wait: _Wait) -> None:
-    concurrent.futures.wait(wait.futures, return_when=wait.until)
-
-
-async def _await(wait: _Wait) -> None:
-    if not wait.futures:
-        return
-    pending: Sequence[Any] = wait.futures  # on a loop they are futures of the loop
+async def _await(
+    futures: Sequence[asyncio.Future[Any]], return_when: str = asyncio.ALL_COMPLETED
+) -> None:
     try:
-        await asyncio.wait(pending, return_when=wait.until)
+        await asyncio.wait(futures, return_when=return_when)
     except asyncio.CancelledError:
-        for future in pending:
+        for future in futures:
             future.cancel()
         raise
 

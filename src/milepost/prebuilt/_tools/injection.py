@@ -138,7 +138,8 @@ def injected_into(tool: BaseTool) -> Injected:
     """What the annotations of a tool ask for."""
     schema: Any = tool.get_input_schema()
     function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
-    annotations = {**_hints(function), **get_all_basemodel_annotations(schema)}
+    hints = {} if function is None else get_type_hints(function, include_extras=True)
+    annotations = {**hints, **get_all_basemodel_annotations(schema)}
     state: dict[str, str | None] = {}
     optional: set[str] = set()
     store = runtime = None
@@ -197,10 +198,6 @@ def _as_object(state: Any, injected: Injected, tool: str, messages_key: str) -> 
 
 def _value(state: Any, key: str) -> Any:
     return state.get(key, MISSING) if isinstance(state, dict) else getattr(state, key, MISSING)
-
-
-def _hints(function: Any) -> Mapping[str, Any]:
-    return {} if function is None else get_type_hints(function, include_extras=True)
 
 
 def _mark(annotation: Any, kind: type, parameter: str, tool: BaseTool) -> Any:

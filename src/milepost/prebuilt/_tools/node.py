@@ -47,7 +47,6 @@ from milepost.prebuilt._tools.injection import (
 )
 from milepost.prebuilt._tools.input_output import (
     InputKind,
-    ToolInput,
     checked,
     combined,
     parsed,
@@ -158,7 +157,7 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
             config: The config of the node.
             **kwargs: Not used.
         """
-        given, calls, config = self._plan(input, config, kwargs)
+        kind, calls, config = self._plan(input, config, kwargs)
         caller = find_context()
         # In an async node that calls `invoke`, waiting here without `await` would keep tasks from
         # being started: there the calls are no tasks.
@@ -172,22 +171,22 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         else:
             with get_executor_for_config(config) as executor:
                 outputs = list(executor.map(self._perform, calls))
-        return combined(outputs, given.kind, self._messages_key)
+        return combined(outputs, kind, self._messages_key)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """`invoke`, for use on an event loop."""
-        given, calls, config = self._plan(input, config, kwargs)
+        kind, calls, config = self._plan(input, config, kwargs)
         caller = find_context()
         if caller is not None and not is_own_task(caller, self, calls):
             callee = Callee(self.name, self._perform, self._aperform, target=self)
             outputs = await arun_calls(caller, callee, calls, config.get("max_concurrency"))
         else:
             outputs = await asyncio.gather(*map(self._aperform, calls))
-        return combined(outputs, given.kind, self._messages_key)
+        return combined(outputs, kind, self._messages_key)
 
     def _plan(
         self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
-    ) -> tuple[ToolInput, list[_Planned], RunnableConfig]:
+    ) -> tuple[InputKind, list[_Planned], RunnableConfig]:
         config = ensure_config(config)
         given = parsed(input, self._messages_key)
         caller = find_context()
@@ -198,7 +197,7 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
             _Planned(call, given.kind, state, one, runtime, caller)
             for call, one in zip(given.calls, configs, strict=True)
         ]
-        return given, calls, config
+        return given.kind, calls, config
 
     # -- one call
 
