@@ -13,7 +13,7 @@ from milepost.checkpoint._contract.records import (
 )
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.testing._kit.clauses import holds
-from milepost.testing._kit.effects import Ask, Program, call
+from milepost.testing._kit.effects import CallMethod, Program, call
 from milepost.types import RunnableConfig
 
 Saver = BaseCheckpointSaver[Any]
@@ -26,7 +26,7 @@ class SaverFixture:
         self.saver = saver
         self._own = random_token()[:12]
 
-    def call(self, method: str, *arguments: Any, **keywords: Any) -> Ask:
+    def call(self, method: str, *arguments: Any, **keywords: Any) -> CallMethod:
         """A method of the saver, in the form of the run."""
         return call(self.saver, method, *arguments, **keywords)
 
@@ -119,13 +119,13 @@ class ThreadBuilder:
 
     def get(self, config: RunnableConfig | None = None) -> Program[CheckpointTuple]:
         """The checkpoint that `config` names, or the latest; it must be there."""
-        found: CheckpointTuple | None = yield from self.look(config)
+        found: CheckpointTuple | None = yield from self.find(config)
         if found is None:
             holds(False, f"get_tuple({config or self.root}) found nothing")
         assert found is not None
         return found
 
-    def look(self, config: RunnableConfig | None = None) -> Program[CheckpointTuple | None]:
+    def find(self, config: RunnableConfig | None = None) -> Program[CheckpointTuple | None]:
         """The checkpoint that `config` names, or the latest, if it is there."""
         found: CheckpointTuple | None = yield call(self.saver, "get_tuple", config or self.root)
         return found

@@ -101,7 +101,7 @@ def prune_can_delete_threads(fixture: SaverFixture) -> Program[None]:
         yield from thread.put(key=1)
     yield fixture.call("prune", [fixture.thread_id("t")], strategy="delete")
     for thread, stays in zip(threads, (False, True, False), strict=True):
-        found = yield from thread.look()
+        found = yield from thread.find()
         same(found is not None, stays, f"whether {thread.root} is left")
 
 
@@ -171,7 +171,7 @@ def delete_for_runs_removes_their_checkpoints(fixture: SaverFixture) -> Program[
     yield fixture.call("delete_for_runs", [fixture.thread_id("run-2"), fixture.thread_id("run-9")])
     for thread in threads:
         same((yield from thread.steps()), [1, 0], "the steps that are left")
-        same((yield from thread.look(thread.head)), None, "a removed checkpoint by its id")
+        same((yield from thread.find(thread.head)), None, "a removed checkpoint by its id")
         found = yield from thread.get()
         same(values_of(found), {"key": 1}, "the values of the latest")
         same(found.pending_writes, [("task", "key", 1)], "the writes of the latest")
@@ -200,7 +200,7 @@ def a_run_without_checkpoints_left_leaves_no_writes(fixture: SaverFixture) -> Pr
         if n == 0:
             yield from thread.write([("key", 1)], "task")
             yield fixture.call("delete_for_runs", [fixture.thread_id("run")])
-            same((yield from thread.look()), None, "the thread")
+            same((yield from thread.find()), None, "the thread")
 
 
 @clause("delete_for_runs", Trait.RUNS, Trait.HISTORY)

@@ -32,7 +32,7 @@ def a_deleted_thread_stays_deleted_after_reopening(fixture: SaverFixture) -> Pro
     thread = yield from fixture.started(key=1)
     yield fixture.call("delete_thread", thread.thread_id)
     thread.saver = yield Reopen()
-    same((yield from thread.look()), None, "the latest checkpoint")
+    same((yield from thread.find()), None, "the latest checkpoint")
 
 
 @clause("persistence", Trait.PERSISTENCE)

@@ -124,7 +124,7 @@ def a_created_thread_is_known_and_has_no_checkpoint(fixture: SaverFixture) -> Pr
     same(
         (yield from _listed(fixture, metadata={"owner": "ann"})), ["t"], "the threads of its owner"
     )
-    same((yield from fixture.thread().look()), None, "its checkpoint")
+    same((yield from fixture.thread().find()), None, "its checkpoint")
     graph = line("a").compile(checkpointer=fixture.saver)
     found = yield call(graph, "invoke", {"log": []}, fixture.config(), durability="sync")
     same(found, {"log": ["a"]}, "the result of a run")

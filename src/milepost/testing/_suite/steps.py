@@ -67,7 +67,7 @@ def prepare_stores_nothing(fixture: SaverFixture) -> Program[None]:
     """What was only prepared cannot be read, and the thread is still free."""
     thread = fixture.thread()
     prepared(thread, Fence(None), key="a")
-    same((yield from fixture.thread().look()), None, "the thread")
+    same((yield from fixture.thread().find()), None, "the thread")
     other = fixture.thread()
     same((yield from committed(fixture, prepared(other, Fence(None), key=1))), [None], "a commit")
 
@@ -98,7 +98,7 @@ def what_cannot_be_stored_is_refused_by_prepare(fixture: SaverFixture) -> Progra
             pass
         else:
             holds(False, f"prepare accepted {given}")
-        same((yield from thread.look()), None, "the thread")
+        same((yield from thread.find()), None, "the thread")
 
 
 @clause("steps", Trait.STEPS, Trait.HISTORY)
@@ -141,7 +141,7 @@ def the_first_commit_compares_the_head(fixture: SaverFixture) -> Program[None]:
     same((yield from committed(fixture, stale)), [ThreadConflict], "the outcome")
     found = yield from thread.get()
     same(values_of(found), {"key": 1}, "the values")
-    same((yield from thread.look(late.head)), None, "the checkpoint of the late run")
+    same((yield from thread.find(late.head)), None, "the checkpoint of the late run")
 
 
 @clause("steps", Trait.STEPS)
@@ -189,7 +189,7 @@ def a_deleted_thread_refuses_its_old_run(fixture: SaverFixture) -> Program[None]
     yield from committed(fixture, prepared(thread, fence, 0, key=0))
     yield fixture.call("delete_thread", thread.thread_id)
     same((yield from committed(fixture, prepared(thread, fence, 1, key=1))), [ThreadConflict], "it")
-    same((yield from thread.look()), None, "the thread")
+    same((yield from thread.find()), None, "the thread")
 
 
 @clause("steps", Trait.STEPS)
@@ -235,5 +235,5 @@ def a_claim_is_given_back(fixture: SaverFixture) -> Program[None]:
     yield fixture.call("hold", thread.thread_id, owner)
     owner.ended = True
     yield fixture.call("release", thread.thread_id, owner, owner.before)
-    same((yield from thread.look()), None, "the thread")
+    same((yield from thread.find()), None, "the thread")
     yield fixture.call("hold", thread.thread_id, Fence(None))

@@ -17,8 +17,8 @@ def delete_thread_removes_all_of_it(fixture: SaverFixture) -> Program[None]:
             yield from thread.write([("key", n)], "task")
     yield fixture.call("delete_thread", fixture.thread_id())
     for thread in threads:
-        same((yield from thread.look()), None, f"the latest of namespace '{thread.ns}'")
-        same((yield from thread.look(thread.head)), None, "a checkpoint by its id")
+        same((yield from thread.find()), None, f"the latest of namespace '{thread.ns}'")
+        same((yield from thread.find(thread.head)), None, "a checkpoint by its id")
         same((yield from thread.checkpoints()), [], f"the list of namespace '{thread.ns}'")
     found = yield fixture.call("list", None)
     same([one for one in found if fixture.is_own(one)], [], "the list of all threads")
@@ -28,11 +28,11 @@ def delete_thread_removes_all_of_it(fixture: SaverFixture) -> Program[None]:
 def delete_thread_leaves_the_others(fixture: SaverFixture) -> Program[None]:
     """Other threads stay whole, also those whose ids look alike."""
     others = [fixture.thread(name) for name in ("t2", "", "T", "t_", "t%")]
-    doomed = fixture.thread("t")
-    for thread in (*others, doomed):
+    deleted = fixture.thread("t")
+    for thread in (*others, deleted):
         yield from thread.put(key=thread.thread_id)
         yield from thread.write([("key", 2)], "task")
-    yield fixture.call("delete_thread", doomed.thread_id)
+    yield fixture.call("delete_thread", deleted.thread_id)
     for thread in others:
         found = yield from thread.get()
         same(values_of(found), {"key": thread.thread_id}, f"thread {thread.thread_id!r}")
