@@ -28,13 +28,13 @@ class Invoke:
 
 
 @record
-class Ask:
+class CallFunction:
     """Call a function of the program, which is sync or async."""
 
     call: Callable[[], Any]
 
 
-Effect: TypeAlias = Invoke | Ask
+Effect: TypeAlias = Invoke | CallFunction
 Effects: TypeAlias = Generator[Effect, Any, R]
 """Yields effects, is sent their results, and returns a result of its own."""
 

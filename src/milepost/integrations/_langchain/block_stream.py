@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class BlockStream(TokenStream, _V2StreamingCallbackHandler):
-    """Streams what the chat models of one task say, as events: begin, blocks, end.
+    """Streams the answers of the chat models of one task as events: begin, blocks, end.
 
     LangChain makes such events where a callback derives from its handler for them.
     """
@@ -25,20 +25,20 @@ class BlockStream(TokenStream, _V2StreamingCallbackHandler):
         """Models whose answers are streamed in events."""
 
     def on_stream_event(self, event: Any, *, run_id: UUID, **_rest: Any) -> None:
-        """A model says something."""
+        """A model has produced an event."""
         metadata = self._models.get(run_id)
         if metadata is None:
             return
         self._context.heartbeat()
         events = self._context.run.events
         if event.get("event") == "message-start":
-            # The node will return the same message as a whole.
+            # The node will return the complete message, which is not to be streamed again.
             events.stream.know_messages([event.get("message_id")])
             self._streamed.add(run_id)
         events.message_event(event, {**metadata, "run_id": str(run_id)})
 
     def on_llm_new_token(self, token: Any, **_rest: Any) -> None:
-        """Nothing: a model that is streamed in the older form is heard when it has ended."""
+        """Do nothing: an answer in the older form is streamed when the model has ended."""
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **rest: Any) -> None:
         """A model has ended; what was streamed in events is not streamed again."""

@@ -1,4 +1,4 @@
-"""LangChain's callbacks hear of a run: one chain for the graph, one for each attempt of a task.
+"""Reports a run to LangChain's callbacks: a chain for the graph, one for each attempt of a task.
 
     graph                        name of the graph, or `run_name`; the input or Command of the call
       node                       tag graph:step:N, metadata langgraph_*
@@ -42,7 +42,7 @@ _ALSO_METADATA = (
     *("thread_id", "checkpoint_id", "checkpoint_ns", "task_id"),
     *("run_id", "assistant_id", "graph_id"),
 )
-"""Keys of `configurable` that are told as metadata."""
+"""Keys of `configurable` that are reported as metadata."""
 _SECRETS = ("key", "token", "secret", "password", "auth")
 _TRACER = "langchain_core.tracers.langchain"
 _GRAPH_CALLBACKS = "milepost.callbacks"
@@ -59,11 +59,11 @@ def follow(run: GraphRun) -> CallbackObserver | None:
     nested = run.position.parent is not None
     for key in _ALSO_METADATA:
         if nested and key.startswith("checkpoint_"):
-            continue  # of the graph around
+            continue  # that of the outer graph
         if key not in metadata and (value := configurable.get(key)):
             metadata[key] = value
     defaults: dict[str, Any] = {}
-    if _TAKES_DEFAULTS and (found := _for_tracers(configurable)):
+    if _TAKES_DEFAULTS and (found := _tracer_metadata(configurable)):
         defaults["langsmith_inheritable_metadata"] = found
     given = config.get("callbacks")
     manager = CallbackManager.configure(
@@ -84,8 +84,8 @@ def follow(run: GraphRun) -> CallbackObserver | None:
     return CallbackObserver(run, manager)
 
 
-def _for_tracers(configurable: Mapping[str, Any]) -> dict[str, Any]:
-    """What LangSmith shows of the config besides: plain values that do not look secret."""
+def _tracer_metadata(configurable: Mapping[str, Any]) -> dict[str, Any]:
+    """What LangSmith also shows of the config: plain values that do not look secret."""
     return {
         key: value
         for key, value in configurable.items()
@@ -120,7 +120,7 @@ class CallbackObserver(RunObserver):
         """Begin the chain of the graph."""
         settings = self._run.settings
         if (yield from Tell(_false, _true)):
-            self._manager = _for_loops(self._manager)
+            self._manager = _async_manager(self._manager)
         begin = partial(
             self._manager.on_chain_start,
             None,
@@ -136,7 +136,7 @@ class CallbackObserver(RunObserver):
             yield from self._tell_graph_handlers("on_resume", "GraphResumeEvent", "pending")
 
     def run_ends(self, output: Any, error: BaseException | None) -> EffectGenerator[None]:
-        """End the chain of the graph, and before it what was broken off."""
+        """End the chain of the graph, and before it the chains of tasks that were cancelled."""
         if self._graph is None:
             return
         if isinstance(error, Abandoned):
@@ -175,11 +175,11 @@ class CallbackObserver(RunObserver):
     # -- tasks
 
     def task_called(self, task: Task, context: TaskContext) -> None:
-        """Remember whose call it is: perhaps that of a runnable inside the node."""
+        """Remember the callbacks of the caller, which may be a runnable inside the node."""
         self._callers[task] = callbacks_around(context)
 
     def task_ends(self, task: Task, crash: BaseException | None) -> EffectGenerator[None]:
-        """Forget whose call it was."""
+        """Forget the callbacks of the caller."""
         self._callers.pop(task, None)
         return super().task_ends(task, crash)
 
@@ -188,7 +188,7 @@ class CallbackObserver(RunObserver):
         task = context.task
         if task.node.silent or (task.name == START and not task.node.branches):
             return  # it belongs to the node that called it, or only passes the input on
-        name, metadata = self._about(task, handler)
+        name, metadata = self._name_and_metadata(task, handler)
         manager = self._graph.get_child(f"graph:step:{metadata['langgraph_step']}")
         if (caller := self._callers.get(task)) is not None:
             manager = type(manager).configure(caller)
@@ -200,8 +200,8 @@ class CallbackObserver(RunObserver):
         self._chains[context] = chain
         context.report_to(chain.get_child("seq:step:1"))
 
-    def _about(self, task: Task, handler: bool) -> tuple[str, dict[str, Any]]:
-        """The name of a task's chain, and its metadata."""
+    def _name_and_metadata(self, task: Task, handler: bool) -> tuple[str, dict[str, Any]]:
+        """The name and metadata of a task's chain."""
         config = node_config({}, self._run.position, task)
         metadata = dict(config["metadata"])
         del metadata["checkpoint_ns"]  # that is of graphs inside the node
@@ -319,7 +319,7 @@ def _end(chain: Any, output: Any, policy: TracePolicy | None) -> EffectGenerator
 
 
 def _recorded(value: Any, process: Callable[[Any], Any] | None) -> Any:
-    """What tracers are told of a value. A function that fails must not fail the node."""
+    """What tracers record of a value. A function that fails must not fail the node."""
     if process is None:
         return value
     try:
@@ -330,7 +330,7 @@ def _recorded(value: Any, process: Callable[[Any], Any] | None) -> Any:
 
 
 def _split(manager: Any) -> tuple[Any, Any]:
-    """One manager as two: for other handlers, and for tracers, which keep what they are told."""
+    """One manager as two: for other handlers, and for tracers, which store what they get."""
     from langchain_core.tracers.base import BaseTracer
 
     others, tracers = copy.copy(manager), copy.copy(manager)
@@ -355,8 +355,8 @@ async def _show_in_streams(chain: Any, output: Any) -> None:
                 pass
 
 
-def _for_loops(manager: CallbackManager) -> AsyncCallbackManager:
-    """The same manager, to be awaited."""
+def _async_manager(manager: CallbackManager) -> AsyncCallbackManager:
+    """The same manager, with methods that are awaited."""
     return AsyncCallbackManager(
         manager.handlers,
         manager.inheritable_handlers,

@@ -20,13 +20,14 @@ from contextlib import contextmanager
 from time import perf_counter, time_ns
 from typing import TYPE_CHECKING, Any
 
+from opentelemetry.context import Context as TraceContext
 from opentelemetry.context import attach, detach, get_current
 from opentelemetry.trace import INVALID_SPAN
 
 from milepost._engine.observers import NOTHING, TRACE, RunObserver, StoredStep, trace_of
 from milepost.errors import ThreadConflict
 from milepost.integrations._otel import names, spans
-from milepost.integrations._otel.spans import Attributes, Opened, Telemetry
+from milepost.integrations._otel.spans import Attributes, OpenSpan, Telemetry
 from milepost.integrations._otel.task_spans import TaskSpans, only_passes_input_on
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ class TracingObserver(RunObserver):
         self.follows_steps = telemetry.detail != "run"
         self.labels: Attributes = {names.WORKFLOW: run.program.name}
         self.telemetry = telemetry
-        self._run = Opened(INVALID_SPAN, get_current())
-        self._step: Opened | None = None
+        self._run = OpenSpan(INVALID_SPAN, get_current())
+        self._step: OpenSpan | None = None
         self._step_began: float | None = None
         self._with_steps = False
         """Whether super-steps and commits have spans."""
@@ -66,14 +67,14 @@ class TracingObserver(RunObserver):
         """Begin the span of the run, and keep its context with the checkpoints."""
         run, telemetry = self.run, self.telemetry
         config = run.resources.config
-        about: Attributes = {names.OPERATION: names.INVOKE_WORKFLOW, **self.labels}
+        attributes: Attributes = {names.OPERATION: names.INVOKE_WORKFLOW, **self.labels}
         thread_id = (config.get("configurable") or {}).get("thread_id")
         if thread_id is not None:
-            about[names.CONVERSATION] = thread_id = str(thread_id)
+            attributes[names.CONVERSATION] = thread_id = str(thread_id)
         if config.get("run_id") is not None:
-            about[names.RUN_ID] = str(config["run_id"])
+            attributes[names.RUN_ID] = str(config["run_id"])
         name = f"{names.INVOKE_WORKFLOW} {run.program.name}"
-        self._run = telemetry.begin(name, get_current(), about)
+        self._run = telemetry.begin(name, get_current(), attributes)
         span = self._run.span
         if span.is_recording():
             telemetry.show(span, names.INPUT, input)
@@ -115,7 +116,7 @@ class TracingObserver(RunObserver):
         """End the span of the run, and before it what was broken off."""
         run, telemetry = self.run, self.telemetry
         if self._tasks is not None:
-            self._tasks.break_off()
+            self._tasks.cancel_open()
         span = self._run.span
         outcome = spans.outcome_of(error, run.paused)
         if outcome == spans.INTERRUPTED:
@@ -130,9 +131,9 @@ class TracingObserver(RunObserver):
         if run.checkpoints.thread is not None and run.position.stored_id is not None:
             span.set_attribute(names.STORED, run.position.stored_id)
         instruments = telemetry.instruments
-        instruments.runs.add(1, {**self.labels, names.OUTCOME: outcome}, self._run.around)
+        instruments.runs.add(1, {**self.labels, names.OUTCOME: outcome}, self._run.context)
         if isinstance(error, ThreadConflict) and run.depth == 0:
-            instruments.conflicts.add(1, self.labels, self._run.around)
+            instruments.conflicts.add(1, self.labels, self._run.context)
         span.end()
         return NOTHING
 
@@ -151,10 +152,10 @@ class TracingObserver(RunObserver):
         if self._with_steps:
             position = self.run.position
             step = position.step + 1
-            about: Attributes = {names.STEP: step, names.TASKS: len(tasks)}
+            attributes: Attributes = {names.STEP: step, names.TASKS: len(tasks)}
             if position.stored_id is not None:
-                about[names.CHECKPOINT] = position.stored_id
-            self._step = self.telemetry.begin(f"super_step {step}", self._run.around, about)
+                attributes[names.CHECKPOINT] = position.stored_id
+            self._step = self.telemetry.begin(f"super_step {step}", self._run.context, attributes)
         self._step_began = perf_counter()
         return NOTHING
 
@@ -166,12 +167,12 @@ class TracingObserver(RunObserver):
             return NOTHING
         taken = perf_counter() - self._step_began
         step, self._step, self._step_began = self._step, None, None
-        around = (step or self._run).around
+        context = (step or self._run).context
         if self._tasks is not None and self._planned:
             for task, recalled in self._planned.items():
                 if task.finished:
-                    self._tasks.known(task, around, recalled=recalled)
-        self.telemetry.instruments.step.record(taken, self.labels, around)
+                    self._tasks.add_finished(task, context, recalled=recalled)
+        self.telemetry.instruments.step.record(taken, self.labels, context)
         if step is not None:
             paused = [i for task in tasks if not task.finished for i in task.interrupts]
             if paused and error is None:
@@ -186,7 +187,7 @@ class TracingObserver(RunObserver):
         """Begin the span of a task."""
         if self._tasks is not None:
             self._planned.pop(task, None)
-            self._tasks.begin(task, (self._step or self._run).around)
+            self._tasks.begin(task, (self._step or self._run).context)
         return NOTHING
 
     def task_ends(self, task: Task, crash: BaseException | None) -> EffectGenerator[None]:
@@ -197,13 +198,11 @@ class TracingObserver(RunObserver):
 
     def attempt_begins(self, context: TaskContext, handler: bool) -> EffectGenerator[None]:
         """Count a retry, and begin its span."""
-        tasks = self._tasks
         if context.attempt > 1 and not handler:
-            around = tasks.around(context.task) if tasks is not None else None
             labels: Attributes = {**self.labels, names.NODE: context.task.name}
-            self.telemetry.instruments.retries.add(1, labels, around or self._run.around)
-        if tasks is not None:
-            tasks.begin_attempt(context, handler)
+            self.telemetry.instruments.retries.add(1, labels, self._innermost(context))
+        if self._tasks is not None:
+            self._tasks.begin_attempt(context, handler)
         return NOTHING
 
     def attempt_ends(
@@ -216,8 +215,12 @@ class TracingObserver(RunObserver):
 
     def enter(self, variables: Context, context: TaskContext) -> None:
         """Make the span of the task or attempt current, or that of the run."""
+        variables.run(attach, self._innermost(context))
+
+    def _innermost(self, context: TaskContext) -> TraceContext:
+        """The context of the open span that an attempt is in."""
         opened = None if self._tasks is None else self._tasks.current(context)
-        variables.run(attach, (opened or self._run).around)
+        return (opened or self._run).context
 
     # -- what is read and stored
 
@@ -237,13 +240,13 @@ class TracingObserver(RunObserver):
         if saved is None and error is None and self.run.position.parent is not None:
             return NOTHING
         start, began = self._loading
-        about: Attributes = {names.FOUND: saved is not None}
+        attributes: Attributes = {names.FOUND: saved is not None}
         if saved is not None:
-            about[names.CHECKPOINT] = saved.checkpoint["id"]
+            attributes[names.CHECKPOINT] = saved.checkpoint["id"]
         telemetry = self.telemetry
-        opened = telemetry.begin("load", self._run.around, about, start)
+        opened = telemetry.begin("load", self._run.context, attributes, start)
         telemetry.mark(opened.span, error)
-        telemetry.instruments.load.record(perf_counter() - began, self.labels, opened.around)
+        telemetry.instruments.load.record(perf_counter() - began, self.labels, opened.context)
         opened.span.end()
         return NOTHING
 
@@ -252,23 +255,23 @@ class TracingObserver(RunObserver):
         """Time a commit and make its span, in which the spans of database clients are."""
         thread = self.run.checkpoints.thread
         deferred = thread is not None and thread.deferred
-        around = (self._run if deferred or self._step is None else self._step).around
+        context = (self._run if deferred or self._step is None else self._step).context
         weight = sum(step.weight for step in steps)
         opened = None
         if self._with_steps:
-            about: Attributes = {
+            attributes: Attributes = {
                 names.STEPS: len(steps),
                 names.WRITES: sum(step.writes for step in steps),
             }
             for step in steps:
                 if step.checkpoint_id is not None:
-                    about[names.CHECKPOINT] = step.checkpoint_id
+                    attributes[names.CHECKPOINT] = step.checkpoint_id
             if weight:
-                about[names.BYTES] = weight
-            opened = self.telemetry.begin("commit", around, about)
-            around = opened.around
+                attributes[names.BYTES] = weight
+            opened = self.telemetry.begin("commit", context, attributes)
+            context = opened.context
         instruments, failed = self.telemetry.instruments, False
-        token = attach(around)
+        token = attach(context)
         began = perf_counter()
         try:
             yield
@@ -281,7 +284,7 @@ class TracingObserver(RunObserver):
             taken = perf_counter() - began
             detach(token)
             if weight and not failed:
-                instruments.bytes.add(weight, self.labels, around)
-            instruments.commit.record(taken, self.labels, around)
+                instruments.bytes.add(weight, self.labels, context)
+            instruments.commit.record(taken, self.labels, context)
             if opened is not None:
                 opened.span.end()

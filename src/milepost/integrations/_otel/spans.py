@@ -42,11 +42,11 @@ _BROKEN_OFF = (Abandoned, CancelledError, GeneratorExit, KeyboardInterrupt, Syst
 
 
 @record
-class Opened:
+class OpenSpan:
     """A span that has not ended, and the context in which it is current."""
 
     span: Span
-    around: TraceContext
+    context: TraceContext
 
 
 @record
@@ -60,10 +60,10 @@ class Telemetry:
 
     def begin(
         self, name: str, parent: TraceContext, attributes: Attributes, start: int | None = None
-    ) -> Opened:
+    ) -> OpenSpan:
         """Begin a span. Parents are given, since a run's parts may be on any thread or task."""
         span = self.tracer.start_span(name, parent, attributes=attributes, start_time=start)
-        return Opened(span, set_span_in_context(span, parent))
+        return OpenSpan(span, set_span_in_context(span, parent))
 
     def mark(self, span: Span, error: BaseException | str | None) -> None:
         """Record what something has ended with: an interrupt or a command that goes up is no error.
@@ -105,10 +105,10 @@ class Telemetry:
         """Record what a run waits for."""
         span.set_attribute(names.INTERRUPTS, len(interrupts))
         for interrupt in interrupts:
-            about: Attributes = {names.INTERRUPT_ID: interrupt.id}
+            attributes: Attributes = {names.INTERRUPT_ID: interrupt.id}
             if self.record_values:
-                about[names.INTERRUPT_VALUE] = shown(interrupt.value)
-            span.add_event("interrupt", about)
+                attributes[names.INTERRUPT_VALUE] = shown(interrupt.value)
+            span.add_event("interrupt", attributes)
 
     def show(self, span: Span, name: str, value: Any) -> None:
         """Record a value of the user's, if that is switched on."""

@@ -1,4 +1,4 @@
-"""The model of an agent: which one it is, what it knows of the tools, what it is asked."""
+"""The model of an agent: how it is chosen, bound to the tools, and given its input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from langchain_core.tools import BaseTool
 from milepost._engine.context.node_callable import callee_of
 from milepost._engine.context.task_context import Runtime, current_context, find_context
 from milepost.prebuilt._agent.states import StateSchema, get
-from milepost.prebuilt._effects import Ask, EffectRunnable, Effects, Invoke
+from milepost.prebuilt._effects import CallFunction, EffectRunnable, Effects, Invoke
 
 Prompt: TypeAlias = (
     SystemMessage
@@ -75,7 +75,7 @@ class AgentModel:
 
 def _result_of(call: Callable[[], Any], refusal: str) -> Effects[Any]:
     """What a function of the program returns; an async one is refused in sync code."""
-    result = yield Ask(call)
+    result = yield CallFunction(call)
     if inspect.iscoroutine(result):
         result.close()
         raise RuntimeError(refusal)
@@ -127,7 +127,7 @@ def _state_function(function: Callable[..., Any]) -> Runnable[Any, Any]:
 def _bound(
     model: Any, tools: Sequence[BaseTool], builtin_tools: Sequence[dict[str, Any]]
 ) -> Runnable[Any, Any]:
-    """The model, told of the tools unless it was told before."""
+    """The model, bound to the tools unless it is bound to them already."""
     if isinstance(model, str):
         try:
             from langchain.chat_models import init_chat_model
@@ -152,7 +152,7 @@ def _inside(model: Any) -> Any:
 
 
 def should_bind_tools(model: Any, tools: Sequence[BaseTool], num_builtin: int = 0) -> bool:
-    """Whether a model knows of no tools yet; ValueError if it knows of other ones."""
+    """Whether a model is bound to no tools yet; ValueError if it is bound to other ones."""
     model = _inside(model)
     if not isinstance(model, RunnableBinding) or "tools" not in model.kwargs:
         return True

@@ -1,7 +1,7 @@
 """Tool calls as tasks of a run.
 
-Each call of a node is a task like those of `@task` functions: its result is stored as soon as it is
-there, it has questions of its own, and a node that runs again from its top finds what has finished.
+Each call of a node is a task like those of `@task` functions: the result is stored when the call
+ends, interrupts belong to the call, and a node that runs again finds the calls that have ended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from milepost._engine.superstep.program import Node, Reader
 from milepost._engine.superstep.subtasks import call
 from milepost.constants import RETURN
 from milepost.errors import GraphBubbleUp, GraphInterrupt
-from milepost.prebuilt._effects import Ask, Effects, drive_async, drive_sync
+from milepost.prebuilt._effects import CallFunction, Effects, drive_async, drive_sync
 
 if TYPE_CHECKING:
     from milepost._engine.context.node_callable import Callee
@@ -58,10 +58,10 @@ def _calls(
     futures: list[TaskFuture[Any]] = []
     for one in calls:
         while limit is not None and len(open := [f for f in futures if not f.done()]) >= limit:
-            yield Ask(partial(wait, open, return_when=asyncio.FIRST_COMPLETED))
+            yield CallFunction(partial(wait, open, return_when=asyncio.FIRST_COMPLETED))
         futures.append(call(context, node, one, future()))
     if futures:
-        yield Ask(partial(wait, futures))
+        yield CallFunction(partial(wait, futures))
     return _results(context, futures)
 
 
@@ -92,6 +92,6 @@ async def _await(
 
 
 def is_own_task(context: TaskContext, node: object, calls: Sequence[object]) -> bool:
-    """Whether a node was sent one call alone: then the node's task is the task of the call."""
+    """Whether a `Send` gave a node a single call: the node's task is then the call's task."""
     task = context.task
     return len(calls) == 1 and task.send is not None and task.node.callee.target is node

@@ -1,4 +1,4 @@
-"""What a model is told of a tool call that has failed, and which failures it is told of."""
+"""Which failures of tool calls become messages to the model, and what the messages say."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class ToolInvocationError(ToolException):
         super().__init__(self.message)
 
 
-def errors_of_model(error: ValidationError, injected: Collection[str]) -> list[ErrorDetails]:
-    """Those errors in arguments that a model has chosen, without the values of the others."""
+def correctable_errors(error: ValidationError, injected: Collection[str]) -> list[ErrorDetails]:
+    """The errors in arguments that the model chose, without the values of injected arguments."""
     found: list[ErrorDetails] = []
     for detail in error.errors():
         if not detail["loc"] or detail["loc"][0] in injected:
@@ -100,7 +100,7 @@ def handles(policy: HandleToolErrors, error: Exception) -> bool:
 
 
 def text_of(policy: HandleToolErrors, error: Exception) -> str:
-    """What a model is told of an error."""
+    """The message to the model about an error."""
     if isinstance(policy, str):
         return policy
     if isinstance(policy, (bool, tuple, type)):

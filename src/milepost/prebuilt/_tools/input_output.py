@@ -234,7 +234,7 @@ def combined(outputs: Iterable[ToolOutput], kind: InputKind, messages_key: str) 
     for result in results:
         if not isinstance(result, Command):
             updates.append(update([result]))
-        elif not _sends_up(result):
+        elif not _sends_to_parent(result):
             updates.append(result)
         elif sends is None:
             sends = Command(graph=Command.PARENT, goto=result.goto)
@@ -244,7 +244,7 @@ def combined(outputs: Iterable[ToolOutput], kind: InputKind, messages_key: str) 
     return updates if sends is None else [*updates, sends]
 
 
-def _sends_up(command: Command[Any]) -> bool:
+def _sends_to_parent(command: Command[Any]) -> bool:
     return (
         command.graph == Command.PARENT
         and isinstance(command.goto, list)

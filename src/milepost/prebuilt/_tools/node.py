@@ -27,14 +27,14 @@ from milepost._internal.asyncio_tools import in_thread
 from milepost._internal.dataclass_tools import record
 from milepost._internal.noted_types import note_types
 from milepost.errors import GraphBubbleUp, is_invalid_resume
-from milepost.prebuilt._effects import Ask, Effects, Invoke, drive_async, drive_sync
+from milepost.prebuilt._effects import CallFunction, Effects, Invoke, drive_async, drive_sync
 from milepost.prebuilt._tools.durable import arun_calls, is_own_task, run_calls
 from milepost.prebuilt._tools.errors import (
     INVALID_TOOL_NAME_ERROR_TEMPLATE,
     HandleToolErrors,
     ToolInvocationError,
+    correctable_errors,
     error_message,
-    errors_of_model,
     handles,
     only_invocation_errors,
     text_of,
@@ -68,7 +68,7 @@ GIVEN_RUNTIME = "__pregel_runtime"
 
 
 @record
-class _Planned:
+class _PlannedCall:
     """One call that a node is about to make."""
 
     call: ToolCall
@@ -186,7 +186,7 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
 
     def _plan(
         self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
-    ) -> tuple[InputKind, list[_Planned], RunnableConfig]:
+    ) -> tuple[InputKind, list[_PlannedCall], RunnableConfig]:
         config = ensure_config(config)
         given = parsed(input, self._messages_key)
         caller = find_context()
@@ -194,20 +194,20 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         state = state_of_run(caller, config) if given.state is None else given.state
         configs = get_config_list(config, len(given.calls)) if given.calls else []
         calls = [
-            _Planned(call, given.kind, state, one, runtime, caller)
+            _PlannedCall(call, given.kind, state, one, runtime, caller)
             for call, one in zip(given.calls, configs, strict=True)
         ]
         return given.kind, calls, config
 
     # -- one call
 
-    def _perform(self, planned: _Planned) -> ToolOutput:
+    def _perform(self, planned: _PlannedCall) -> ToolOutput:
         def execute(request: ToolCallRequest) -> Any:
             return drive_sync(self._execute(request, planned))
 
         return drive_sync(self._wrapped(planned, self._wrap_tool_call, execute))
 
-    async def _aperform(self, planned: _Planned) -> ToolOutput:
+    async def _aperform(self, planned: _PlannedCall) -> ToolOutput:
         if self._awrap_tool_call is None and self._wrap_tool_call is not None:
             return await in_thread(self._perform, planned)
 
@@ -217,14 +217,14 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         return await drive_async(self._wrapped(planned, self._awrap_tool_call, execute))
 
     def _wrapped(
-        self, planned: _Planned, wrap: Callable[..., Any] | None, execute: Callable[..., Any]
+        self, planned: _PlannedCall, wrap: Callable[..., Any] | None, execute: Callable[..., Any]
     ) -> Effects[ToolOutput]:
         """Make a call, inside the function that wraps calls if there is one."""
         request = self._request(planned)
         if wrap is None:
             return (yield from self._execute(request, planned))
         try:
-            output: ToolOutput = yield Ask(partial(wrap, request, execute))
+            output: ToolOutput = yield CallFunction(partial(wrap, request, execute))
         except GraphBubbleUp:
             raise
         except Exception as error:
@@ -233,7 +233,7 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
             return error_message(request.tool_call, text_of(self._handle_tool_errors, error))
         return output
 
-    def _request(self, planned: _Planned) -> ToolCallRequest:
+    def _request(self, planned: _PlannedCall) -> ToolCallRequest:
         own, caller = find_context(), planned.caller
         if caller is not None and own is not None and own is not caller:
             own.heartbeat = caller.heartbeat  # what a call streams keeps the waiting node alive
@@ -256,7 +256,7 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
             ),
         )
 
-    def _execute(self, request: ToolCallRequest, planned: _Planned) -> Effects[ToolOutput]:
+    def _execute(self, request: ToolCallRequest, planned: _PlannedCall) -> Effects[ToolOutput]:
         """Call the tool; what goes wrong in it may become a message."""
         call, tool = request.tool_call, request.tool
         name = call["name"]
@@ -276,8 +276,8 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
             except ValidationError as error:
                 if is_invalid_resume(error):
                     raise
-                correctable = errors_of_model(error, injected.names)
-                raise ToolInvocationError(name, error, call["args"], correctable) from error
+                filtered = correctable_errors(error, injected.names)
+                raise ToolInvocationError(name, error, call["args"], filtered) from error
             return checked(response, call, planned.kind, self._messages_key)
         except GraphBubbleUp:
             raise
