@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 from uuid import UUID
 
-from milepost.types import Interrupt
+from milepost.types import Interrupt, RunnableConfig
 
 try:
     from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
@@ -20,9 +20,6 @@ except ImportError as error:
     raise ImportError(
         "milepost.callbacks needs LangChain: run `pip install langchain-core`."
     ) from error
-
-if TYPE_CHECKING:
-    from milepost.types import RunnableConfig
 
 __all__ = [
     "GraphCallbackHandler",

@@ -12,7 +12,7 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider, get_tracer
 
 from milepost._engine.observers import WATCHERS, RunObserver, Watcher
-from milepost._internal.operations import FOLLOWERS, Follower
+from milepost._internal.operations import FOLLOWERS, Follower, Operation
 from milepost._internal.version import __version__
 from milepost._internal.weak_registry import WeakRegistry
 from milepost.checkpoint._contract.threads import Removed
@@ -23,7 +23,6 @@ from milepost.integrations._otel.spans import Attributes, Detail, Telemetry
 
 if TYPE_CHECKING:
     from milepost._engine.run import GraphRun
-    from milepost._internal.operations import Operation
 
 _switched_on: tuple[Watcher, Follower] | None = None
 """What asks about runs and operations, while tracing is on."""

@@ -12,11 +12,12 @@ from langchain_core.tools import BaseTool
 from milepost._internal.noted_types import note_types
 from milepost.constants import END
 from milepost.graph.state import StateGraph
-from milepost.prebuilt._agent.model import AgentModel
+from milepost.prebuilt._agent.model import AgentModel, Model, Prompt
 from milepost.prebuilt._agent.routes import AFTER, AGENT, BEFORE, STRUCTURE, TOOLS, Routes
 from milepost.prebuilt._agent.states import (
     AgentState,
     AgentStateWithStructuredResponse,
+    StructuredResponseSchema,
     model_input_schema,
 )
 from milepost.prebuilt._agent.steps import ask_for_structure, call_model
@@ -26,8 +27,6 @@ from milepost.warnings import LangGraphDeprecatedSinceV10
 
 if TYPE_CHECKING:
     from milepost.graph.state import CompiledStateGraph
-    from milepost.prebuilt._agent.model import Model, Prompt
-    from milepost.prebuilt._agent.states import StructuredResponseSchema
     from milepost.store.base import BaseStore
     from milepost.types import Checkpointer
 

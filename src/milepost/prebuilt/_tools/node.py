@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.messages import ToolCall
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -52,14 +52,12 @@ from milepost.prebuilt._tools.input_output import (
     parsed,
     state_of_run,
 )
-from milepost.prebuilt._tools.request import ToolCallRequest
-
-if TYPE_CHECKING:
-    from milepost.prebuilt._tools.request import (
-        AsyncToolCallWrapper,
-        ToolCallWrapper,
-        ToolOutput,
-    )
+from milepost.prebuilt._tools.request import (
+    AsyncToolCallWrapper,
+    ToolCallRequest,
+    ToolCallWrapper,
+    ToolOutput,
+)
 
 let_tools_return_commands()
 
