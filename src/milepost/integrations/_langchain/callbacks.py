@@ -104,7 +104,7 @@ class CallbackObserver(RunObserver):
 
     def __init__(self, run: GraphRun, manager: CallbackManager) -> None:
         self._run = run
-        self._manager: Any = manager
+        self._manager = manager
         self._graph: Any = None
         """The chain of the graph."""
         self._chains: dict[TaskContext, Any] = {}
@@ -119,16 +119,15 @@ class CallbackObserver(RunObserver):
     def run_begins(self, input: Any) -> EffectGenerator[None]:
         """Begin the chain of the graph."""
         settings = self._run.settings
-        if (yield from Tell(_false, _true)):
-            self._manager = _async_manager(self._manager)
-        begin = partial(
-            self._manager.on_chain_start,
-            None,
-            input,
-            name=settings.run_name,
-            run_id=settings.run_id,
+
+        def begin(manager: Any) -> Any:
+            return manager.on_chain_start(
+                None, input, name=settings.run_name, run_id=settings.run_id
+            )
+
+        self._graph = yield from Tell(
+            lambda: begin(self._manager), lambda: begin(_async_manager(self._manager))
         )
-        self._graph = yield from Tell(begin)
 
     def run_opened(self) -> EffectGenerator[None]:
         """Tell of a resume."""
@@ -144,7 +143,7 @@ class CallbackObserver(RunObserver):
         for context, chain in list(self._chains.items()):
             del self._chains[context]
             cut = error or RuntimeError("The run ended before this task did.")
-            yield from Tell(partial(chain.on_chain_error, cut))
+            yield from _end(chain, None, cut)
         run = self._run
         if error is None and run.paused:
             try:
@@ -152,9 +151,9 @@ class CallbackObserver(RunObserver):
                     "on_interrupt", "GraphInterruptEvent", run.paused_where, run.interrupts
                 )
             except Exception as refused:
-                yield from Tell(partial(self._graph.on_chain_error, refused))
+                yield from _end(self._graph, None, refused)
                 raise
-        yield from _tell_end(self._graph, output, error)
+        yield from _end(self._graph, output, error)
 
     def _tell_graph_handlers(
         self, method: str, kind: str, status: str, *more: Any
@@ -223,11 +222,9 @@ class CallbackObserver(RunObserver):
         chain = self._chains.pop(context, None)
         if chain is None:
             return
-        if error is not None:
-            yield from Tell(partial(chain.on_chain_error, error))
-            return
-        yield from Tell(_nothing, partial(_show_in_streams, chain, output))
-        yield from _end(chain, output, context.task.node.trace)
+        if error is None:
+            yield from Tell(_nothing, partial(_show_in_streams, chain, output))
+        yield from _end(chain, output, error, context.task.node.trace)
 
     def branch_begins(
         self, context: TaskContext, branch: Branch, state: Any
@@ -239,8 +236,7 @@ class CallbackObserver(RunObserver):
         steps = 0 if node.name == START else steps_in(node.callee.target)
         at = steps + 1 + len(node.edges) + node.branches.index(branch) + 1
         manager = chain.get_child(f"seq:step:{at}")
-        begin = partial(manager.on_chain_start, None, state, name=branch.name)
-        inner = yield from Tell(begin)
+        inner = yield from _begin(manager, branch.name, state)
         self._branches[context] = (inner, context.callbacks)
         context.report_to(inner.get_child())
 
@@ -250,7 +246,7 @@ class CallbackObserver(RunObserver):
         """End the chain of a branch."""
         chain, outer = self._branches.pop(context)
         context.report_to(outer)
-        yield from _tell_end(chain, answer, error)
+        yield from _end(chain, answer, error)
 
     def enter(self, variables: Context, context: TaskContext) -> None:
         """Let LangSmith's `traceable` functions find the node's run."""
@@ -286,16 +282,11 @@ def _arguments(task: Task) -> dict[str, Any]:
     return named
 
 
-def _tell_end(chain: Any, output: Any, error: BaseException | None) -> EffectGenerator[None]:
-    ended = chain.on_chain_end if error is None else chain.on_chain_error
-    yield from Tell(partial(ended, output if error is None else error))
-
-
 # -- chains, with what tracers are to record of them
 
 
 def _begin(
-    manager: Any, name: str, payload: Any, policy: TracePolicy | None
+    manager: Any, name: str, payload: Any, policy: TracePolicy | None = None
 ) -> EffectGenerator[Any]:
     recorded = _recorded(payload, None if policy is None else policy.process_inputs)
     if recorded is payload:
@@ -308,7 +299,12 @@ def _begin(
     return chain
 
 
-def _end(chain: Any, output: Any, policy: TracePolicy | None) -> EffectGenerator[None]:
+def _end(
+    chain: Any, output: Any, error: BaseException | None, policy: TracePolicy | None = None
+) -> EffectGenerator[None]:
+    if error is not None:
+        yield from Tell(partial(chain.on_chain_error, error))
+        return
     recorded = _recorded(output, None if policy is None else policy.process_outputs)
     if recorded is output:
         yield from Tell(partial(chain.on_chain_end, output))
@@ -366,14 +362,6 @@ def _async_manager(manager: CallbackManager) -> AsyncCallbackManager:
         metadata=manager.metadata,
         inheritable_metadata=manager.inheritable_metadata,
     )
-
-
-def _false() -> bool:
-    return False
-
-
-async def _true() -> bool:
-    return True
 
 
 def _nothing() -> None:
