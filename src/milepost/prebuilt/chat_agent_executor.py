@@ -10,10 +10,22 @@ from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 from milepost._internal.noted_types import note_types
 from milepost.constants import END
 from milepost.graph.state import StateGraph
+from milepost.prebuilt._agent.loop import (
+    AFTER,
+    AGENT,
+    BEFORE,
+    STRUCTURE,
+    TOOLS,
+    Routes,
+    ask_for_structure,
+    call_model,
+)
+
+# langgraph-supervisor and LangGraph's tests import this one, _get_model and _should_bind_tools.
+from milepost.prebuilt._agent.loop import check_history as _validate_chat_history  # noqa: F401
 from milepost.prebuilt._agent.model import AgentModel, Model, Prompt
 from milepost.prebuilt._agent.model import chat_model_of as _get_model  # noqa: F401
 from milepost.prebuilt._agent.model import should_bind_tools as _should_bind_tools  # noqa: F401
-from milepost.prebuilt._agent.routes import AFTER, AGENT, BEFORE, STRUCTURE, TOOLS, Routes
 from milepost.prebuilt._agent.states import (
     AgentState,
     AgentStatePydantic,
@@ -25,10 +37,6 @@ from milepost.prebuilt._agent.states import (
     StructuredResponseSchema,
     model_input_schema,
 )
-from milepost.prebuilt._agent.steps import ask_for_structure, call_model
-
-# langgraph-supervisor and LangGraph's tests import this one, _get_model and _should_bind_tools.
-from milepost.prebuilt._agent.steps import check_history as _validate_chat_history  # noqa: F401
 from milepost.prebuilt._effects import EffectRunnable
 from milepost.prebuilt._tools.node import ToolNode
 from milepost.warnings import LangGraphDeprecatedSinceV10
