@@ -161,7 +161,7 @@ def create_react_agent(
         _allow_types(response_format)
         structure = partial(ask_for_structure, agent_model, response_format)
         builder.add_node(STRUCTURE, EffectRunnable(structure, STRUCTURE))
-    _add_edges(builder, routes, has_tools=bool(known))
+    routes.add_to(builder, has_tools=bool(known))
     return builder.compile(
         checkpointer=checkpointer,
         store=store,
@@ -174,24 +174,6 @@ def create_react_agent(
 
 create_tool_calling_executor = create_react_agent
 """The former name of create_react_agent."""
-
-
-def _add_edges(builder: StateGraph[Any, Any, Any, Any], routes: Routes, *, has_tools: bool) -> None:
-    last = AFTER if routes.has_after_hook else AGENT
-    if not has_tools:
-        if routes.finish != END:
-            builder.add_edge(last, routes.finish)
-        return
-    if routes.has_after_hook:
-        builder.add_conditional_edges(
-            AFTER, routes.post_model_hook_router, [routes.entry, TOOLS, routes.finish]
-        )
-    else:
-        builder.add_conditional_edges(AGENT, routes.should_continue, [TOOLS, routes.finish])
-    if routes.return_direct:
-        builder.add_conditional_edges(TOOLS, routes.route_tool_responses, [routes.entry, END])
-    else:
-        builder.add_edge(TOOLS, routes.entry)
 
 
 def _old_keyword(given: dict[str, Any], context_schema: type[Any] | None) -> type[Any] | None:

@@ -10,6 +10,7 @@ from langchain_core.runnables import RunnableConfig
 
 from milepost._internal.dataclass_tools import record
 from milepost.constants import END
+from milepost.graph.state import StateGraph
 from milepost.prebuilt._agent.model import AgentModel, chat_model_of
 from milepost.prebuilt._agent.states import MODEL_INPUT, get, with_messages
 from milepost.prebuilt._effects import Effects, Invoke
@@ -117,10 +118,24 @@ class Routes:
     return_direct: Collection[str]
     """Tools after which the agent ends."""
 
+    def add_to(self, builder: StateGraph[Any, Any, Any, Any], *, has_tools: bool) -> None:
+        """Add the edges after the model and after the tools to a graph."""
+        if not has_tools:
+            if self.finish != END:
+                builder.add_edge(AFTER if self.has_after_hook else AGENT, self.finish)
+            return
+        if self.has_after_hook:
+            targets = [self.entry, TOOLS, self.finish]
+            builder.add_conditional_edges(AFTER, self.post_model_hook_router, targets)
+        else:
+            builder.add_conditional_edges(AGENT, self.should_continue, [TOOLS, self.finish])
+        if self.return_direct:
+            builder.add_conditional_edges(TOOLS, self.route_tool_responses, [self.entry, END])
+        else:
+            builder.add_edge(TOOLS, self.entry)
+
     def should_continue(self, state: Any) -> str | list[Send]:
         """After the model."""
-        if self.has_after_hook:
-            return AFTER
         last = get(state, "messages")[-1]
         if not isinstance(last, AIMessage) or not last.tool_calls:
             return self.finish
