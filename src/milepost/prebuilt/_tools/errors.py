@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args, get_origin, g
 from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.tools import ToolException
 
+from milepost.errors import GraphBubbleUp, is_invalid_resume
+
 if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
@@ -86,6 +88,11 @@ def only_invocation_errors(error: Exception) -> str:
     if isinstance(error, ToolInvocationError):
         return error.message
     raise error
+
+
+def is_control_flow(error: Exception) -> bool:
+    """Whether an error is an interrupt, a command or a wrong answer, which no policy handles."""
+    return isinstance(error, GraphBubbleUp) or is_invalid_resume(error)
 
 
 def handles(policy: HandleToolErrors, error: Exception) -> bool:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import (
@@ -32,38 +31,31 @@ READ_STATE = "__pregel_read"
 state, as in LangGraph."""
 
 
-class InputKind(Enum):
-    """The form of the input, which the form of the output follows."""
-
-    STATE = "dict"
-    MESSAGES = "list"
-    CALLS = "tool_calls"
-
-
 @record
 class ToolInput:
     """A parsed input."""
 
-    kind: InputKind
     calls: Sequence[ToolCall]
     state: Any
     """What tools see as the state; None if that is to be read from the run."""
+    as_list: bool = False
+    """Whether messages came in a list: then they are returned in a list, otherwise in a dict."""
 
 
 def parsed(input: Any, messages_key: str) -> ToolInput:
     """The calls in a state, in a list of messages, or in what a `Send` brings."""
     if isinstance(input, dict) and input.get("__type") == WITH_CONTEXT:
-        return ToolInput(InputKind.CALLS, [input["tool_call"]], input["state"])
+        return ToolInput([input["tool_call"]], input["state"])
     if isinstance(input, list) and input and _is_call(input[-1]):
-        return ToolInput(InputKind.CALLS, input, None)
+        return ToolInput(input, None)
     if isinstance(input, list):
-        return ToolInput(InputKind.MESSAGES, _last_calls(input), input)
+        return ToolInput(_last_calls(input), input, as_list=True)
     if not (messages := _messages(input, messages_key)):
         raise ValueError(
             f"No message found in input: a ToolNode takes a state with '{messages_key}', a list of "
             f"messages or a list of tool calls, not {input!r}."
         )
-    return ToolInput(InputKind.STATE, _last_calls(messages), input)
+    return ToolInput(_last_calls(messages), input)
 
 
 def _messages(state: Any, key: str) -> Sequence[Any] | None:
@@ -148,7 +140,7 @@ def msg_content_output(output: Any) -> str | list[dict[str, Any]]:
         return str(output)
 
 
-def checked(response: Any, call: ToolCall, kind: InputKind, messages_key: str) -> ToolOutput:
+def checked(response: Any, call: ToolCall, as_list: bool, messages_key: str) -> ToolOutput:
     """What a tool gave for a call, if the state can take it."""
     name, several = call["name"], isinstance(response, list)
     results: list[ToolResult] = list(response) if several else [response]
@@ -165,7 +157,7 @@ def checked(response: Any, call: ToolCall, kind: InputKind, messages_key: str) -
     for at, result in enumerate(results):
         if isinstance(result, Command):
             results[at] = _checked_command(
-                result, call, kind, messages_key, must_answer=not several
+                result, call, as_list, messages_key, must_answer=not several
             )
         else:
             result.content = msg_content_output(result.content)  # type: ignore[assignment]
@@ -183,7 +175,7 @@ def _answers(one: ToolResult, call: ToolCall, messages_key: str) -> int:
 def _checked_command(
     command: Command[Any],
     call: ToolCall,
-    kind: InputKind,
+    as_list: bool,
     messages_key: str,
     *,
     must_answer: bool,
@@ -191,8 +183,8 @@ def _checked_command(
     """The command, with the messages in it named after the tool."""
     if not isinstance(command.update, (dict, list)):
         return command
-    if isinstance(command.update, dict) is (kind is InputKind.MESSAGES):
-        wanted = "a list of messages" if kind is InputKind.MESSAGES else f"a dict, '{messages_key}'"
+    if isinstance(command.update, dict) is as_list:
+        wanted = "a list of messages" if as_list else f"a dict, '{messages_key}'"
         raise ValueError(
             f"Tool '{call['name']}' returned a Command with the update {command.update!r}, but the "
             f"input of the ToolNode was {wanted}: the update must have the same form."
@@ -218,14 +210,14 @@ def _checked_command(
     return command
 
 
-def combined(outputs: Iterable[ToolOutput], kind: InputKind, messages_key: str) -> Any:
+def combined(outputs: Iterable[ToolOutput], as_list: bool, messages_key: str) -> Any:
     """What the node returns for all calls."""
     results: list[ToolResult] = []
     for output in outputs:
         results.extend(output if isinstance(output, list) else (output,))
 
     def update(messages: list[ToolResult]) -> Any:
-        return messages if kind is InputKind.MESSAGES else {messages_key: messages}
+        return messages if as_list else {messages_key: messages}
 
     if not any(isinstance(result, Command) for result in results):
         return update(results)

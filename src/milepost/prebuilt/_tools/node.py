@@ -26,7 +26,6 @@ from milepost._engine.superstep.subtasks import TaskStarter
 from milepost._internal.asyncio_tools import in_thread
 from milepost._internal.dataclass_tools import record
 from milepost._internal.noted_types import note_types
-from milepost.errors import GraphBubbleUp, is_invalid_resume
 from milepost.prebuilt._effects import CallFunction, Effects, Invoke, drive_async, drive_sync
 from milepost.prebuilt._tools.durable import arun_calls, is_own_task, run_calls
 from milepost.prebuilt._tools.errors import (
@@ -36,22 +35,12 @@ from milepost.prebuilt._tools.errors import (
     correctable_errors,
     error_message,
     handles,
+    is_control_flow,
     only_invocation_errors,
     text_of,
 )
-from milepost.prebuilt._tools.injection import (
-    Injected,
-    ToolRuntime,
-    injected_into,
-    with_injected,
-)
-from milepost.prebuilt._tools.input_output import (
-    InputKind,
-    checked,
-    combined,
-    parsed,
-    state_of_run,
-)
+from milepost.prebuilt._tools.injection import Injected, ToolRuntime, injected_into, with_injected
+from milepost.prebuilt._tools.input_output import checked, combined, parsed, state_of_run
 from milepost.prebuilt._tools.request import (
     AsyncToolCallWrapper,
     ToolCallRequest,
@@ -70,7 +59,7 @@ class _PlannedCall:
     """One call that a node is about to make."""
 
     call: ToolCall
-    kind: InputKind
+    as_list: bool
     state: Any
     config: RunnableConfig
     runtime: Runtime[Any] | None
@@ -155,7 +144,7 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
             config: The config of the node.
             **kwargs: Not used.
         """
-        kind, calls, config = self._plan(input, config, kwargs)
+        as_list, calls, config = self._plan(input, config, kwargs)
         caller = find_context()
         # In an async node that calls `invoke`, waiting here without `await` would keep tasks from
         # being started: there the calls are no tasks.
@@ -169,22 +158,22 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         else:
             with get_executor_for_config(config) as executor:
                 outputs = list(executor.map(self._perform, calls))
-        return combined(outputs, kind, self._messages_key)
+        return combined(outputs, as_list, self._messages_key)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """`invoke`, for use on an event loop."""
-        kind, calls, config = self._plan(input, config, kwargs)
+        as_list, calls, config = self._plan(input, config, kwargs)
         caller = find_context()
         if caller is not None and not is_own_task(caller, self, calls):
             callee = Callee(self.name, self._perform, self._aperform, target=self)
             outputs = await arun_calls(caller, callee, calls, config.get("max_concurrency"))
         else:
             outputs = await asyncio.gather(*map(self._aperform, calls))
-        return combined(outputs, kind, self._messages_key)
+        return combined(outputs, as_list, self._messages_key)
 
     def _plan(
         self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
-    ) -> tuple[InputKind, list[_PlannedCall], RunnableConfig]:
+    ) -> tuple[bool, list[_PlannedCall], RunnableConfig]:
         config = ensure_config(config)
         given = parsed(input, self._messages_key)
         caller = find_context()
@@ -192,10 +181,10 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         state = state_of_run(caller, config) if given.state is None else given.state
         configs = get_config_list(config, len(given.calls)) if given.calls else []
         calls = [
-            _PlannedCall(call, given.kind, state, one, runtime, caller)
+            _PlannedCall(call, given.as_list, state, one, runtime, caller)
             for call, one in zip(given.calls, configs, strict=True)
         ]
-        return given.kind, calls, config
+        return given.as_list, calls, config
 
     # -- one call
 
@@ -223,10 +212,8 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
             return (yield from self._execute(request, planned))
         try:
             output: ToolOutput = yield CallFunction(partial(wrap, request, execute))
-        except GraphBubbleUp:
-            raise
         except Exception as error:
-            if is_invalid_resume(error) or not self._handle_tool_errors:
+            if is_control_flow(error) or not self._handle_tool_errors:
                 raise
             return error_message(request.tool_call, text_of(self._handle_tool_errors, error))
         return output
@@ -272,15 +259,13 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
             try:
                 response = yield Invoke(tool, {**filled, "type": "tool_call"}, planned.config)
             except ValidationError as error:
-                if is_invalid_resume(error):
+                if is_control_flow(error):
                     raise
                 filtered = correctable_errors(error, injected.names)
                 raise ToolInvocationError(name, error, call["args"], filtered) from error
-            return checked(response, call, planned.kind, self._messages_key)
-        except GraphBubbleUp:
-            raise
+            return checked(response, call, planned.as_list, self._messages_key)
         except Exception as error:
-            if is_invalid_resume(error) or not handles(self._handle_tool_errors, error):
+            if is_control_flow(error) or not handles(self._handle_tool_errors, error):
                 raise
             return error_message(call, text_of(self._handle_tool_errors, error))
 
