@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import (
@@ -222,18 +221,16 @@ def combined(outputs: Iterable[ToolOutput], as_list: bool, messages_key: str) ->
     if not any(isinstance(result, Command) for result in results):
         return update(results)
     updates: list[Any] = []
-    sends: Command[Any] | None = None
+    sends: list[Any] | None = None
     for result in results:
         if not isinstance(result, Command):
             updates.append(update([result]))
         elif not _sends_to_parent(result):
             updates.append(result)
-        elif sends is None:
-            sends = Command(graph=Command.PARENT, goto=result.goto)
         else:
-            # The graph around this one takes one command: several agents are handed to at once.
-            sends = replace(sends, goto=[*sends.targets(), *result.targets()])
-    return updates if sends is None else [*updates, sends]
+            # The outer graph takes a single command, which may hand over to several agents.
+            sends = [*(sends or ()), *result.targets()]
+    return updates if sends is None else [*updates, Command(graph=Command.PARENT, goto=sends)]
 
 
 def _sends_to_parent(command: Command[Any]) -> bool:

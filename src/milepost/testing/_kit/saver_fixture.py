@@ -12,7 +12,7 @@ from milepost.checkpoint._contract.records import (
     empty_checkpoint,
 )
 from milepost.checkpoint.base import BaseCheckpointSaver
-from milepost.testing._kit.clauses import holds
+from milepost.testing._kit.clauses import fail
 from milepost.testing._kit.effects import CallMethod, Program, call
 from milepost.types import RunnableConfig
 
@@ -119,10 +119,9 @@ class ThreadBuilder:
 
     def get(self, config: RunnableConfig | None = None) -> Program[CheckpointTuple]:
         """The checkpoint that `config` names, or the latest; it must be there."""
-        found: CheckpointTuple | None = yield from self.find(config)
+        found = yield from self.find(config)
         if found is None:
-            holds(False, f"get_tuple({config or self.root}) found nothing")
-        assert found is not None
+            fail(f"get_tuple({config or self.root}) found nothing")
         return found
 
     def find(self, config: RunnableConfig | None = None) -> Program[CheckpointTuple | None]:

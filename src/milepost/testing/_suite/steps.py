@@ -13,7 +13,7 @@ from milepost.checkpoint._contract.step_saver import (
     TaskWrites,
 )
 from milepost.errors import SerdeError, ThreadConflict
-from milepost.testing._kit.clauses import Trait, clause, holds, same
+from milepost.testing._kit.clauses import Trait, clause, fail, holds, same
 from milepost.testing._kit.effects import Program, Together, caught
 from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder, id_in, values_of
 
@@ -97,7 +97,7 @@ def what_cannot_be_stored_is_refused_by_prepare(fixture: SaverFixture) -> Progra
         except SerdeError:
             pass
         else:
-            holds(False, f"prepare accepted {given}")
+            fail(f"prepare accepted {given}")
         same((yield from thread.find()), None, "the thread")
 
 
