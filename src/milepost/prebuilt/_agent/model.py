@@ -9,12 +9,7 @@ from typing import Any, TypeAlias
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput, LanguageModelLike
 from langchain_core.messages import BaseMessage, SystemMessage
-from langchain_core.runnables import (
-    Runnable,
-    RunnableBinding,
-    RunnableConfig,
-    RunnableSequence,
-)
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableSequence
 from langchain_core.tools import BaseTool
 
 from milepost._engine.context.node_callable import callee_of
@@ -51,21 +46,17 @@ class AgentModel:
         builtin_tools: Sequence[dict[str, Any]],
     ) -> None:
         self._prompt = prompt_runnable(prompt)
-        self._choose: Callable[..., Any] | None = None
-        self._chain: Runnable[Any, Any] | None = None
-        if callable(model) and not isinstance(model, (str, Runnable)):
-            self._choose = model
-        else:
-            self._chain = self._prompt | _bound(model, tools, builtin_tools)
+        self._model: Any = model
+        chooses = callable(model) and not isinstance(model, (str, Runnable))
+        self._chain = None if chooses else self._prompt | _bound(model, tools, builtin_tools)
 
     def chain(self, state: Any) -> Effects[Runnable[Any, Any]]:
         """Prompt and model, for a state."""
         if self._chain is not None:
             return self._chain
-        assert self._choose is not None
         runtime = current_context("create_react_agent").runtime
         chosen = yield from _result_of(
-            partial(self._choose, state, runtime),
+            partial(self._model, state, runtime),
             "Async model callable provided but agent invoked synchronously. Use "
             "agent.ainvoke() or agent.astream(), or give a function that is not async.",
         )
