@@ -85,18 +85,13 @@ class TaskFunction(TaskStarter, Generic[P, T]):
 
 def _callee(name: str, function: Callable[..., Any]) -> Callee:
     """Calls the function with the arguments of the task's call."""
-    if is_async(function):
-
-        async def run_async(argument: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
-            args, kwargs = argument
-            return await function(*args, **kwargs)
-
-        return Callee(name, None, run_async, (), function)
 
     def run(argument: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
         args, kwargs = argument
         return function(*args, **kwargs)
 
+    if is_async(function):
+        return Callee(name, None, run, (), function)
     return Callee(name, run, None, (), function)
 
 
