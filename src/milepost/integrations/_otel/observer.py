@@ -141,10 +141,7 @@ class TracingObserver(RunObserver):
 
     def step_begins(self, tasks: Sequence[Task]) -> EffectGenerator[None]:
         """Begin the span of a super-step."""
-        for task in tasks:
-            if not only_passes_input_on(task):
-                break
-        else:
+        if all(map(only_passes_input_on, tasks)):
             return NOTHING
         self._steps += 1
         if self._tasks is not None:

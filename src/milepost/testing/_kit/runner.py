@@ -103,7 +103,6 @@ class Runner:
 
     def _reopen(self) -> BaseCheckpointSaver[Any]:
         self._close()
-        self._opened, self._aopened = ExitStack(), AsyncExitStack()
         self._open()
         return self.saver
 
@@ -133,10 +132,7 @@ class Runner:
         if isinstance(effect, Misplaced):
             elsewhere = InThread(asyncio.run, call_async(effect.call))
             return await in_thread(elsewhere.result, AT_ONCE)
-        await self._aopened.aclose()
-        self._aopened = AsyncExitStack()
-        self.saver = await self._make()
-        return self.saver
+        return await in_thread(self._reopen)
 
 
 def call_sync(effect: CallMethod) -> Any:
