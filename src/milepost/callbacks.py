@@ -1,17 +1,17 @@
-"""Handlers that hear when a graph pauses at an interrupt and when it is resumed.
+"""Handlers that are called when a graph pauses at an interrupt and when it is resumed.
 
 A handler derives from GraphCallbackHandler and is passed in `config["callbacks"]`, beside or
-instead of LangChain's own. It hears chain events too if it has the methods for them.
+instead of LangChain's own. It is called for chain events too if it has the methods for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 from uuid import UUID
 
-from milepost.types import Interrupt
+from milepost.types import Interrupt, RunnableConfig
 
 try:
     from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
@@ -20,9 +20,6 @@ except ImportError as error:
     raise ImportError(
         "milepost.callbacks needs LangChain: run `pip install langchain-core`."
     ) from error
-
-if TYPE_CHECKING:
-    from milepost.types import RunnableConfig
 
 __all__ = [
     "GraphCallbackHandler",
@@ -37,7 +34,7 @@ __all__ = [
 GraphLifecycleStatus: TypeAlias = Literal[
     "input", "pending", "done", "interrupt_before", "interrupt_after", "out_of_steps"
 ]
-"""Where a run is when it tells of an event."""
+"""Where a run is at the time of an event."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ class GraphResumeEvent:
 
 
 GraphLifecycleEvent: TypeAlias = GraphInterruptEvent | GraphResumeEvent
-"""All that a GraphCallbackHandler hears of."""
+"""All events of a GraphCallbackHandler."""
 
 
 class GraphCallbackHandler(BaseCallbackHandler):
@@ -120,7 +117,7 @@ class GraphCallbackHandler(BaseCallbackHandler):
 
 
 def graph_handlers(handlers: Sequence[Any]) -> list[Any]:
-    """Those of some handlers that hear of interrupts and resumes."""
+    """The handlers that are called for interrupts and resumes."""
     return [handler for handler in handlers if isinstance(handler, GraphCallbackHandler)]
 
 
@@ -136,10 +133,10 @@ class _Manager(BaseCallbackManager):
         parent_run_id: UUID | None = None,
         *,
         run_id: UUID | None = None,
-        **told: Any,
+        **rest: Any,
     ) -> None:
         super().__init__(
-            list(handlers or ()), list(inheritable_handlers or ()), parent_run_id, **told
+            list(handlers or ()), list(inheritable_handlers or ()), parent_run_id, **rest
         )
         self.run_id = run_id
 

@@ -5,7 +5,7 @@ from traced_graphs import State, story
 
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.graph import START, StateGraph
-from milepost.integrations._otel.marks import from_text
+from milepost.integrations._otel.spans import from_text
 from milepost.observe import uninstrument
 from milepost.types import Command, interrupt
 

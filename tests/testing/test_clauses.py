@@ -6,7 +6,7 @@ import pytest
 from mutants import MUTANTS
 
 from milepost.testing import all_clauses
-from milepost.testing._kit.running import Subject
+from milepost.testing._kit.checking import Subject
 
 CLAUSES = {clause.name: clause for clause in all_clauses()}
 

@@ -17,8 +17,8 @@ from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.errors import MissingDependencyError
 from milepost.testing import ClauseFailed, all_clauses, check_saver, saver_tests
-from milepost.testing._kit import runner, running
-from milepost.testing._kit.running import Subject
+from milepost.testing._kit import checking, runner
+from milepost.testing._kit.checking import Subject
 
 BASE = ("put", "get_tuple", "list", "put_writes", "delete_thread")
 
@@ -175,7 +175,7 @@ def test_a_saver_that_hangs_fails(monkeypatch):
         def delete_thread(self, thread_id: str) -> None:
             never.wait(PATIENCE)
 
-    monkeypatch.setattr(running, "LIMIT", 0.05)
+    monkeypatch.setattr(checking, "LIMIT", 0.05)
     [clause] = [c for c in all_clauses() if c.name == "deleting_what_is_not_there_is_no_error"]
     outcome = Subject(Hangs).check(clause, "sync")
     never.set()

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, get_
 from milepost._engine.context.config import retry_policies
 from milepost._engine.context.node_callable import callee_of, hints_of, is_async, name_of
 from milepost._engine.superstep.program import ExecutableGraph, Node, Reader, Write
+from milepost._internal.noted_types import note_types
 from milepost._internal.older_names import older_names
 from milepost._internal.warn import Strictness
 from milepost.channels import BaseChannel, EphemeralValue, LastValue
-from milepost.checkpoint.serde.registry import default_registry
 from milepost.constants import END, PREVIOUS, START
 from milepost.errors import GraphBuildError, InvalidUpdateError
 from milepost.graph._compiled import Pregel
@@ -148,10 +148,10 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
         )
         graph.context_schema = self.context_schema
         for hint in hints_of(function).values():
-            default_registry.register_schema_types(hint)
+            note_types(hint)
         module = sys.modules.get(getattr(function, "__module__", ""))
         if module is not None:
-            default_registry.register_module_types(module)
+            note_types(module)
         graph.__doc__ = function.__doc__
         return graph
 

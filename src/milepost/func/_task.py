@@ -85,18 +85,13 @@ class TaskFunction(TaskStarter, Generic[P, T]):
 
 def _callee(name: str, function: Callable[..., Any]) -> Callee:
     """Calls the function with the arguments of the task's call."""
-    if is_async(function):
-
-        async def run_async(argument: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
-            args, kwargs = argument
-            return await function(*args, **kwargs)
-
-        return Callee(name, None, run_async, (), function)
 
     def run(argument: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
         args, kwargs = argument
         return function(*args, **kwargs)
 
+    if is_async(function):
+        return Callee(name, None, run, (), function)
     return Callee(name, run, None, (), function)
 
 
@@ -168,16 +163,11 @@ def task(
     if kwargs:
         older = older_names("task", kwargs, _OLDER_NAMES, Strictness())
         retry_policy = retry_policy or older.get("retry_policy")
-    retry = retry_policies(retry_policy)
-    limit = TimeoutPolicy.coerce(timeout)
-
-    def decorate(function: Callable[..., Any]) -> TaskFunction[..., Any]:
-        return TaskFunction(
-            function,
-            name=name,
-            retry=retry,
-            cache=cache_policy,
-            timeout=limit,
-        )
-
+    decorate: Callable[..., TaskFunction[..., Any]] = functools.partial(
+        TaskFunction,
+        name=name,
+        retry=retry_policies(retry_policy),
+        cache=cache_policy,
+        timeout=TimeoutPolicy.coerce(timeout),
+    )
     return decorate if __func_or_none__ is None else decorate(__func_or_none__)

@@ -30,10 +30,10 @@ __all__ = ["TokenStream", "listening"]
 
 
 def listening(config: RunnableConfig, context: TaskContext) -> RunnableConfig:
-    """The config of a node, with callbacks that hear what its models do.
+    """The config of a node, with callbacks that stream what its models and tools do.
 
-    Tags and metadata go into the callbacks too: a model that is called with some of its own would
-    otherwise not say any more which node it runs in.
+    Tags and metadata go into the callbacks too: the events of a model that is called with tags or
+    metadata of its own would otherwise not name the node that the model runs in.
 
     Args:
         config: The config of the node.
@@ -53,7 +53,7 @@ def listening(config: RunnableConfig, context: TaskContext) -> RunnableConfig:
     if isinstance(given, BaseCallbackManager):
         callbacks = given.copy()
         for handler in [h for h in callbacks.handlers if isinstance(h, TaskStream)]:
-            callbacks.remove_handler(handler)  # of the graph around, which a config came from
+            callbacks.remove_handler(handler)  # of the outer graph, where the config comes from
     else:
         handlers = list(given or ())
         callbacks = BaseCallbackManager(handlers, list(handlers))
@@ -63,7 +63,7 @@ def listening(config: RunnableConfig, context: TaskContext) -> RunnableConfig:
     if context.run.events.stream.wants("messages"):
         callbacks.add_handler(_token_stream(context))
     if context.run.events.stream.wants("tools"):
-        from milepost.integrations._langchain_tools import ToolStream
+        from milepost.integrations._langchain.tool_stream import ToolStream
 
         callbacks.add_handler(ToolStream(context))
     return cast("RunnableConfig", {**config, "callbacks": callbacks})
@@ -72,7 +72,7 @@ def listening(config: RunnableConfig, context: TaskContext) -> RunnableConfig:
 def _token_stream(context: TaskContext) -> TokenStream:
     if not context.run.events.stream.takes_blocks:
         return TokenStream(context)
-    from milepost.integrations._langchain_blocks import BlockStream
+    from milepost.integrations._langchain.block_stream import BlockStream
 
     return BlockStream(context)
 
@@ -83,22 +83,22 @@ class TaskStream(BaseCallbackHandler):
     run_inline = True
     """Tokens must not overtake each other on the way through a thread pool."""
     ignore_llm = False
-    """LangChain asks for every token: an attribute is quicker than the property it has for it."""
+    """LangChain reads this for every token: an attribute is quicker than LangChain's property."""
 
     def __init__(self, context: TaskContext) -> None:
         self._context = context
 
-    def _is_heard(self, tags: list[str] | None, metadata: Mapping[str, Any]) -> bool:
-        """Whether something that begins is of this task, and may be heard."""
+    def _is_streamed(self, tags: list[str] | None, metadata: Mapping[str, Any]) -> bool:
+        """Whether a model or tool belongs to this task, and no tag excludes it from streams."""
         if tags and TAG_NOSTREAM in tags:
             return False
         here = self._context.task.ns
-        # A graph inside this node may have been handed our config, but streams for itself.
+        # A graph inside this node may have been given our config, but has a stream of its own.
         return bool(metadata.get("langgraph_checkpoint_ns", here) == here)
 
 
 class TokenStream(TaskStream):
-    """Streams what the chat models of one task say.
+    """Streams the answers of the chat models of one task.
 
     Args:
         context: The task.
@@ -117,8 +117,8 @@ class TokenStream(TaskStream):
     def __init__(self, context: TaskContext) -> None:
         super().__init__(context)
         self._models: dict[UUID, dict[str, Any]] = {}
-        """The metadata of models that are speaking."""
-        self._tell = context.run.events.message
+        """The metadata of models that have begun and not ended."""
+        self._push = context.run.events.message
 
     def on_chat_model_start(
         self,
@@ -130,9 +130,9 @@ class TokenStream(TaskStream):
         metadata: dict[str, Any] | None = None,
         **_rest: Any,
     ) -> None:
-        """A model begins: is it ours, and may it be heard?"""
+        """A model begins: remember the model if its answer is streamed."""
         known: Mapping[str, Any] = metadata or {}
-        if not self._is_heard(tags, known):
+        if not self._is_streamed(tags, known):
             return
         own = [tag for tag in tags or () if not tag.startswith("seq:step")]
         self._models[run_id] = {**known, "tags": own} if own else dict(known)
@@ -145,21 +145,21 @@ class TokenStream(TaskStream):
         run_id: UUID,
         **_rest: Any,
     ) -> None:
-        """A model says something."""
+        """A model has produced a token."""
         metadata = self._models.get(run_id)
         if metadata is not None and isinstance(chunk, ChatGenerationChunk):
             self._context.heartbeat()
-            self._tell(chunk.message, metadata, once=False)
+            self._push(chunk.message, metadata, once=False)
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **_rest: Any) -> None:
-        """A model has ended. One that did not stream has said nothing until now."""
+        """A model has ended. The answer of a model that did not stream is sent now."""
         metadata = self._models.pop(run_id, None)
         if metadata is None:
             return
         self._context.heartbeat()
         answers: Sequence[Any] = response.generations[0] if response.generations else ()
         if answers and isinstance(answers[0], ChatGeneration):
-            self._context.run.events.message(answers[0].message, metadata, once=True)
+            self._push(answers[0].message, metadata, once=True)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_rest: Any) -> None:  # noqa: ARG002
         """A model has failed."""

@@ -43,8 +43,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # What the import system and inspection tools ask for.
-    if name.startswith("_") or name in ("coerce", "kinds", "light"):
+    if name.startswith("_"):  # what the import system and inspection tools ask for
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "convert_to_messages":
         from milepost.messages._coerce import convert_to_messages

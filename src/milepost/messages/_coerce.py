@@ -43,19 +43,19 @@ def convert_to_messages(given: Iterable[Any]) -> list[Any]:
     installed = langchain_messages()
     if installed is None:
         return [_light(item) for item in given]
-    return [item if type(item) in _whole else _langchain(item, installed) for item in given]
+    return [item if type(item) in _complete else _langchain(item, installed) for item in given]
 
 
 # -- with LangChain
 
-_whole: set[type] = set()
-"""LangChain's classes that need no conversion: filled as they are met."""
+_complete: set[type] = set()
+"""LangChain's classes that need no conversion, added when they are first seen."""
 
 
 def _langchain(item: Any, installed: Any) -> Any:
     if isinstance(item, installed.BaseMessage):
         if not isinstance(item, installed.BaseMessageChunk):
-            _whole.add(type(item))
+            _complete.add(type(item))
             return item
         return installed.message_chunk_to_message(item)
     if isinstance(item, light.BaseMessage):
@@ -69,7 +69,7 @@ def _langchain(item: Any, installed: Any) -> Any:
 def _upgraded(message: light.BaseMessage, installed: Any) -> Any:
     """One of our records, saved before LangChain was installed, as LangChain's message."""
     whole = message.whole() if isinstance(message, light.AIMessageChunk) else message
-    values = {spec.name: getattr(whole, spec.name) for spec in fields(whole)}
+    values = light.field_values(whole, type(whole))
     if isinstance(whole, light.RemoveMessage):
         del values["content"]
     return getattr(installed, type(whole).__name__)(**values)

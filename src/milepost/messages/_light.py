@@ -6,7 +6,7 @@ formats. They are what the state, the stream and the checkpoints of a conversati
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any, ClassVar, TypeAlias
 
 Content: TypeAlias = str | list[str | dict[str, Any]]
@@ -102,16 +102,9 @@ class AIMessageChunk(AIMessage):
 
     def whole(self) -> AIMessage:
         """The message that the pieces make."""
-        message = AIMessage(
-            self.content,
-            id=self.id,
-            name=self.name,
-            additional_kwargs=self.additional_kwargs,
-            response_metadata=self.response_metadata,
-            tool_calls=list(self.tool_calls),
-            invalid_tool_calls=list(self.invalid_tool_calls),
-            usage_metadata=self.usage_metadata,
-        )
+        message = AIMessage(**field_values(self, AIMessage))
+        message.tool_calls = list(self.tool_calls)
+        message.invalid_tool_calls = list(self.invalid_tool_calls)
         for chunk in self.tool_call_chunks:
             add_tool_call(message, chunk.get("name"), chunk.get("args"), chunk.get("id"))
         return message
@@ -152,6 +145,11 @@ AnyMessage: TypeAlias = (
     HumanMessage | AIMessage | AIMessageChunk | SystemMessage | ToolMessage | RemoveMessage
 )
 """One of the messages."""
+
+
+def field_values(message: BaseMessage, kind: type[BaseMessage]) -> dict[str, Any]:
+    """What a message has in the fields of a class."""
+    return {spec.name: getattr(message, spec.name) for spec in fields(kind)}
 
 
 def add_tool_call(message: AIMessage, name: Any, args: Any, id: Any) -> None:

@@ -1,6 +1,7 @@
 """Logic that is written once for sync and async: generators that yield what they want done.
 
-`drive_sync` and `drive_async` carry it out and send the results in.
+`drive_sync` and `drive_async` carry it out and send the results in. An `EffectRunnable` is a
+runnable of LangChain whose logic is such a generator.
 """
 
 from __future__ import annotations
@@ -27,14 +28,13 @@ class Invoke:
 
 
 @record
-class Ask:
+class CallFunction:
     """Call a function of the program, which is sync or async."""
 
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
+    call: Callable[[], Any]
 
 
-Effect: TypeAlias = Invoke | Ask
+Effect: TypeAlias = Invoke | CallFunction
 Effects: TypeAlias = Generator[Effect, Any, R]
 """Yields effects, is sent their results, and returns a result of its own."""
 
@@ -52,11 +52,35 @@ async def drive_async(program: Effects[R]) -> R:
 def _carry_out(effect: Effect) -> Any:
     if isinstance(effect, Invoke):
         return effect.runnable.invoke(effect.input, effect.config)
-    return effect.function(*effect.arguments)
+    return effect.call()
 
 
 async def _acarry_out(effect: Effect) -> Any:
     if isinstance(effect, Invoke):
         return await effect.runnable.ainvoke(effect.input, effect.config)
-    result = effect.function(*effect.arguments)
+    result = effect.call()
     return await result if inspect.isawaitable(result) else result
+
+
+class EffectRunnable(Runnable[Any, Any]):
+    """A runnable with chain events; its logic gets the input and the config of the chain."""
+
+    def __init__(self, logic: Callable[[Any, RunnableConfig], Effects[Any]], name: str) -> None:
+        self.name = name
+        self._logic = logic
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Run the logic."""
+
+        def run(input: Any, run_manager: Any, config: RunnableConfig) -> Any:  # noqa: ARG001
+            return drive_sync(self._logic(input, config))
+
+        return self._call_with_config(run, input, config, **kwargs)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """`invoke`, on an event loop."""
+
+        async def run(input: Any, run_manager: Any, config: RunnableConfig) -> Any:  # noqa: ARG001
+            return await drive_async(self._logic(input, config))
+
+        return await self._acall_with_config(run, input, config, **kwargs)

@@ -10,17 +10,15 @@ from milepost.prebuilt._tools.errors import (
 
 # LangGraph's tests import the next one by this name.
 from milepost.prebuilt._tools.errors import handled_types as _infer_handled_types  # noqa: F401
-from milepost.prebuilt._tools.injection import InjectedState, InjectedStore
-from milepost.prebuilt._tools.inputs import tools_condition
+from milepost.prebuilt._tools.injection import InjectedState, InjectedStore, ToolRuntime
+from milepost.prebuilt._tools.input_output import msg_content_output, tools_condition
 from milepost.prebuilt._tools.node import ToolNode
-from milepost.prebuilt._tools.outputs import msg_content_output
 from milepost.prebuilt._tools.request import (
     AsyncToolCallWrapper,
     ToolCallRequest,
     ToolCallWithContext,
     ToolCallWrapper,
 )
-from milepost.prebuilt._tools.runtime import ToolRuntime
 
 __all__ = [
     "INVALID_TOOL_NAME_ERROR_TEMPLATE",

@@ -4,6 +4,7 @@
 makes any saver fail when a test wants it to.
 """
 
+from milepost.testing._kit.checking import Outcome, Report, check_saver
 from milepost.testing._kit.clauses import Clause, all_clauses
 from milepost.testing._kit.errors import ClauseFailed, InjectedFault
 from milepost.testing._kit.faults import (
@@ -15,8 +16,6 @@ from milepost.testing._kit.faults import (
     fail_before,
 )
 from milepost.testing._kit.pytest_tests import saver_tests
-from milepost.testing._kit.report import Outcome, Report
-from milepost.testing._kit.running import check_saver
 
 __all__ = [
     "Clause",

@@ -1,4 +1,4 @@
-"""LangChain's callbacks hear of a run: one chain for the graph, one for each attempt of a task.
+"""Reports a run to LangChain's callbacks: a chain for the graph, one for each attempt of a task.
 
     graph                        name of the graph, or `run_name`; the input or Command of the call
       node                       tag graph:step:N, metadata langgraph_*
@@ -42,7 +42,7 @@ _ALSO_METADATA = (
     *("thread_id", "checkpoint_id", "checkpoint_ns", "task_id"),
     *("run_id", "assistant_id", "graph_id"),
 )
-"""Keys of `configurable` that are told as metadata."""
+"""Keys of `configurable` that are reported as metadata."""
 _SECRETS = ("key", "token", "secret", "password", "auth")
 _TRACER = "langchain_core.tracers.langchain"
 _GRAPH_CALLBACKS = "milepost.callbacks"
@@ -59,11 +59,11 @@ def follow(run: GraphRun) -> CallbackObserver | None:
     nested = run.position.parent is not None
     for key in _ALSO_METADATA:
         if nested and key.startswith("checkpoint_"):
-            continue  # of the graph around
+            continue  # that of the outer graph
         if key not in metadata and (value := configurable.get(key)):
             metadata[key] = value
     defaults: dict[str, Any] = {}
-    if _TAKES_DEFAULTS and (found := _for_tracers(configurable)):
+    if _TAKES_DEFAULTS and (found := _tracer_metadata(configurable)):
         defaults["langsmith_inheritable_metadata"] = found
     given = config.get("callbacks")
     manager = CallbackManager.configure(
@@ -84,8 +84,8 @@ def follow(run: GraphRun) -> CallbackObserver | None:
     return CallbackObserver(run, manager)
 
 
-def _for_tracers(configurable: Mapping[str, Any]) -> dict[str, Any]:
-    """What LangSmith shows of the config besides: plain values that do not look secret."""
+def _tracer_metadata(configurable: Mapping[str, Any]) -> dict[str, Any]:
+    """What LangSmith also shows of the config: plain values that do not look secret."""
     return {
         key: value
         for key, value in configurable.items()
@@ -104,7 +104,7 @@ class CallbackObserver(RunObserver):
 
     def __init__(self, run: GraphRun, manager: CallbackManager) -> None:
         self._run = run
-        self._manager: Any = manager
+        self._manager = manager
         self._graph: Any = None
         """The chain of the graph."""
         self._chains: dict[TaskContext, Any] = {}
@@ -119,27 +119,23 @@ class CallbackObserver(RunObserver):
     def run_begins(self, input: Any) -> EffectGenerator[None]:
         """Begin the chain of the graph."""
         settings = self._run.settings
-        if (yield from Tell(_false, _true)):
-            self._manager = _for_loops(self._manager)
-        begin = partial(
-            self._manager.on_chain_start,
-            None,
-            input,
-            name=settings.run_name,
-            run_id=settings.run_id,
+
+        def begin(manager: Any) -> Any:
+            return manager.on_chain_start(
+                None, input, name=settings.run_name, run_id=settings.run_id
+            )
+
+        self._graph = yield from Tell(
+            lambda: begin(self._manager), lambda: begin(_async_manager(self._manager))
         )
-        self._graph = yield from Tell(begin)
 
     def run_opened(self) -> EffectGenerator[None]:
         """Tell of a resume."""
-        if self._run.resumed and (module := self._hears_of_pauses()) is not None:
-            yield from self._tell_graph_handlers(
-                "on_resume",
-                module.GraphResumeEvent(self._graph.run_id, "pending", *self._checkpoint()),
-            )
+        if self._run.resumed:
+            yield from self._tell_graph_handlers("on_resume", "GraphResumeEvent", "pending")
 
     def run_ends(self, output: Any, error: BaseException | None) -> EffectGenerator[None]:
-        """End the chain of the graph, and before it what was broken off."""
+        """End the chain of the graph, and before it the chains of tasks that were cancelled."""
         if self._graph is None:
             return
         if isinstance(error, Abandoned):
@@ -147,44 +143,42 @@ class CallbackObserver(RunObserver):
         for context, chain in list(self._chains.items()):
             del self._chains[context]
             cut = error or RuntimeError("The run ended before this task did.")
-            yield from Tell(partial(chain.on_chain_error, cut))
+            yield from _end(chain, None, cut)
         run = self._run
-        if error is None and run.paused and (module := self._hears_of_pauses()) is not None:
-            event = module.GraphInterruptEvent(
-                self._graph.run_id, run.paused_where, *self._checkpoint(), run.interrupts
-            )
+        if error is None and run.paused:
             try:
-                yield from self._tell_graph_handlers("on_interrupt", event)
+                yield from self._tell_graph_handlers(
+                    "on_interrupt", "GraphInterruptEvent", run.paused_where, run.interrupts
+                )
             except Exception as refused:
-                yield from Tell(partial(self._graph.on_chain_error, refused))
+                yield from _end(self._graph, None, refused)
                 raise
-        yield from _tell_end(self._graph, output, error)
+        yield from _end(self._graph, output, error)
 
-    def _hears_of_pauses(self) -> Any:
-        """The module of graph handlers, if one of them is among the handlers."""
-        module = sys.modules.get(_GRAPH_CALLBACKS)
-        return module if module and module.graph_handlers(self._graph.handlers) else None
-
-    def _tell_graph_handlers(self, method: str, event: Any) -> EffectGenerator[None]:
-        module: Any = sys.modules[_GRAPH_CALLBACKS]
-        handlers = module.graph_handlers(self._graph.handlers)
-        yield from Tell(
-            partial(module.handle_event, handlers, method, None, event),
-            partial(module.ahandle_event, handlers, method, None, event),
-        )
-
-    def _checkpoint(self) -> tuple[str, tuple[str, ...]]:
-        position = self._run.position
-        return position.checkpoint_id, tuple(position.ns.split(NS_SEP)) if position.ns else ()
+    def _tell_graph_handlers(
+        self, method: str, kind: str, status: str, *more: Any
+    ) -> EffectGenerator[None]:
+        """Tell of an event of `milepost.callbacks`, if some handler is of that module's class."""
+        module: Any = sys.modules.get(_GRAPH_CALLBACKS)
+        handlers = module.graph_handlers(self._graph.handlers) if module else ()
+        if handlers:
+            position = self._run.position
+            ns = tuple(position.ns.split(NS_SEP)) if position.ns else ()
+            make = getattr(module, kind)
+            event = make(self._graph.run_id, status, position.checkpoint_id, ns, *more)
+            yield from Tell(
+                partial(module.handle_event, handlers, method, None, event),
+                partial(module.ahandle_event, handlers, method, None, event),
+            )
 
     # -- tasks
 
     def task_called(self, task: Task, context: TaskContext) -> None:
-        """Remember whose call it is: perhaps that of a runnable inside the node."""
+        """Remember the callbacks of the caller, which may be a runnable inside the node."""
         self._callers[task] = callbacks_around(context)
 
     def task_ends(self, task: Task, crash: BaseException | None) -> EffectGenerator[None]:
-        """Forget whose call it was."""
+        """Forget the callbacks of the caller."""
         self._callers.pop(task, None)
         return super().task_ends(task, crash)
 
@@ -193,7 +187,7 @@ class CallbackObserver(RunObserver):
         task = context.task
         if task.node.silent or (task.name == START and not task.node.branches):
             return  # it belongs to the node that called it, or only passes the input on
-        name, metadata = self._about(task, handler)
+        name, metadata = self._name_and_metadata(task, handler)
         manager = self._graph.get_child(f"graph:step:{metadata['langgraph_step']}")
         if (caller := self._callers.get(task)) is not None:
             manager = type(manager).configure(caller)
@@ -205,8 +199,8 @@ class CallbackObserver(RunObserver):
         self._chains[context] = chain
         context.report_to(chain.get_child("seq:step:1"))
 
-    def _about(self, task: Task, handler: bool) -> tuple[str, dict[str, Any]]:
-        """The name of a task's chain, and its metadata."""
+    def _name_and_metadata(self, task: Task, handler: bool) -> tuple[str, dict[str, Any]]:
+        """The name and metadata of a task's chain."""
         config = node_config({}, self._run.position, task)
         metadata = dict(config["metadata"])
         del metadata["checkpoint_ns"]  # that is of graphs inside the node
@@ -228,11 +222,9 @@ class CallbackObserver(RunObserver):
         chain = self._chains.pop(context, None)
         if chain is None:
             return
-        if error is not None:
-            yield from Tell(partial(chain.on_chain_error, error))
-            return
-        yield from Tell(_nothing, partial(_show_in_streams, chain, output))
-        yield from _end(chain, output, context.task.node.trace)
+        if error is None:
+            yield from Tell(_nothing, partial(_show_in_streams, chain, output))
+        yield from _end(chain, output, error, context.task.node.trace)
 
     def branch_begins(
         self, context: TaskContext, branch: Branch, state: Any
@@ -244,8 +236,7 @@ class CallbackObserver(RunObserver):
         steps = 0 if node.name == START else steps_in(node.callee.target)
         at = steps + 1 + len(node.edges) + node.branches.index(branch) + 1
         manager = chain.get_child(f"seq:step:{at}")
-        begin = partial(manager.on_chain_start, None, state, name=branch.name)
-        inner = yield from Tell(begin)
+        inner = yield from _begin(manager, branch.name, state)
         self._branches[context] = (inner, context.callbacks)
         context.report_to(inner.get_child())
 
@@ -255,7 +246,7 @@ class CallbackObserver(RunObserver):
         """End the chain of a branch."""
         chain, outer = self._branches.pop(context)
         context.report_to(outer)
-        yield from _tell_end(chain, answer, error)
+        yield from _end(chain, answer, error)
 
     def enter(self, variables: Context, context: TaskContext) -> None:
         """Let LangSmith's `traceable` functions find the node's run."""
@@ -291,16 +282,11 @@ def _arguments(task: Task) -> dict[str, Any]:
     return named
 
 
-def _tell_end(chain: Any, output: Any, error: BaseException | None) -> EffectGenerator[None]:
-    ended = chain.on_chain_end if error is None else chain.on_chain_error
-    yield from Tell(partial(ended, output if error is None else error))
-
-
 # -- chains, with what tracers are to record of them
 
 
 def _begin(
-    manager: Any, name: str, payload: Any, policy: TracePolicy | None
+    manager: Any, name: str, payload: Any, policy: TracePolicy | None = None
 ) -> EffectGenerator[Any]:
     recorded = _recorded(payload, None if policy is None else policy.process_inputs)
     if recorded is payload:
@@ -313,7 +299,12 @@ def _begin(
     return chain
 
 
-def _end(chain: Any, output: Any, policy: TracePolicy | None) -> EffectGenerator[None]:
+def _end(
+    chain: Any, output: Any, error: BaseException | None, policy: TracePolicy | None = None
+) -> EffectGenerator[None]:
+    if error is not None:
+        yield from Tell(partial(chain.on_chain_error, error))
+        return
     recorded = _recorded(output, None if policy is None else policy.process_outputs)
     if recorded is output:
         yield from Tell(partial(chain.on_chain_end, output))
@@ -324,7 +315,7 @@ def _end(chain: Any, output: Any, policy: TracePolicy | None) -> EffectGenerator
 
 
 def _recorded(value: Any, process: Callable[[Any], Any] | None) -> Any:
-    """What tracers are told of a value. A function that fails must not fail the node."""
+    """What tracers record of a value. A function that fails must not fail the node."""
     if process is None:
         return value
     try:
@@ -335,7 +326,7 @@ def _recorded(value: Any, process: Callable[[Any], Any] | None) -> Any:
 
 
 def _split(manager: Any) -> tuple[Any, Any]:
-    """One manager as two: for other handlers, and for tracers, which keep what they are told."""
+    """One manager as two: for other handlers, and for tracers, which store what they get."""
     from langchain_core.tracers.base import BaseTracer
 
     others, tracers = copy.copy(manager), copy.copy(manager)
@@ -360,8 +351,8 @@ async def _show_in_streams(chain: Any, output: Any) -> None:
                 pass
 
 
-def _for_loops(manager: CallbackManager) -> AsyncCallbackManager:
-    """The same manager, to be awaited."""
+def _async_manager(manager: CallbackManager) -> AsyncCallbackManager:
+    """The same manager, with methods that are awaited."""
     return AsyncCallbackManager(
         manager.handlers,
         manager.inheritable_handlers,
@@ -371,14 +362,6 @@ def _for_loops(manager: CallbackManager) -> AsyncCallbackManager:
         metadata=manager.metadata,
         inheritable_metadata=manager.inheritable_metadata,
     )
-
-
-def _false() -> bool:
-    return False
-
-
-async def _true() -> bool:
-    return True
 
 
 def _nothing() -> None:

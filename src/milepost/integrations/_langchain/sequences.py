@@ -41,15 +41,15 @@ class Steps:
         chunks: AsyncIterator[Any] = self.steps[0].astream(input, config)
         for at, step in enumerate(self.steps[1:], 1):
             chunks = step.atransform(chunks, _for_step(config, at))
-        whole: Any = None
+        result: Any = None
         first = True
         async for chunk in chunks:
             try:
-                whole = chunk if first else whole + chunk
+                result = chunk if first else result + chunk
             except TypeError:
-                whole = chunk  # not of a kind that is added up
+                result = chunk  # chunks of this type cannot be added up
             first = False
-        return whole
+        return result
 
 
 def _for_step(config: Any, at: int) -> Any:

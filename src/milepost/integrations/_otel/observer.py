@@ -15,8 +15,8 @@ current, so that what a node opens is in the trace of the run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from time import perf_counter, time_ns
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +26,12 @@ from opentelemetry.trace import INVALID_SPAN
 
 from milepost._engine.observers import NOTHING, TRACE, RunObserver, StoredStep, trace_of
 from milepost.errors import ThreadConflict
-from milepost.integrations._otel import marks, names
+from milepost.integrations._otel import names, spans
+from milepost.integrations._otel.spans import Attributes, OpenSpan, Telemetry
 from milepost.integrations._otel.task_spans import TaskSpans, only_passes_input_on
-from milepost.integrations._otel.telemetry import Attributes, Opened, Telemetry
 
 if TYPE_CHECKING:
-    from contextvars import Context, Token
-    from types import TracebackType
+    from contextvars import Context
 
     from milepost._engine.context.task_context import TaskContext
     from milepost._engine.drivers.effects import EffectGenerator
@@ -49,8 +48,8 @@ class TracingObserver(RunObserver):
         self.follows_steps = telemetry.detail != "run"
         self.labels: Attributes = {names.WORKFLOW: run.program.name}
         self.telemetry = telemetry
-        self._run = Opened(INVALID_SPAN, get_current())
-        self._step: Opened | None = None
+        self._run = OpenSpan(INVALID_SPAN, get_current())
+        self._step: OpenSpan | None = None
         self._step_began: float | None = None
         self._with_steps = False
         """Whether super-steps and commits have spans."""
@@ -68,14 +67,14 @@ class TracingObserver(RunObserver):
         """Begin the span of the run, and keep its context with the checkpoints."""
         run, telemetry = self.run, self.telemetry
         config = run.resources.config
-        about: Attributes = {names.OPERATION: names.INVOKE_WORKFLOW, **self.labels}
+        attributes: Attributes = {names.OPERATION: names.INVOKE_WORKFLOW, **self.labels}
         thread_id = (config.get("configurable") or {}).get("thread_id")
         if thread_id is not None:
-            about[names.CONVERSATION] = thread_id = str(thread_id)
+            attributes[names.CONVERSATION] = thread_id = str(thread_id)
         if config.get("run_id") is not None:
-            about[names.RUN_ID] = str(config["run_id"])
+            attributes[names.RUN_ID] = str(config["run_id"])
         name = f"{names.INVOKE_WORKFLOW} {run.program.name}"
-        self._run = telemetry.begin(name, get_current(), about)
+        self._run = telemetry.begin(name, get_current(), attributes)
         span = self._run.span
         if span.is_recording():
             telemetry.show(span, names.INPUT, input)
@@ -84,7 +83,7 @@ class TracingObserver(RunObserver):
                 self._tasks = TaskSpans(telemetry, thread_id)
         context = span.get_span_context()
         if context.is_valid:
-            run.checkpoints.add_metadata(TRACE, marks.to_text(context))
+            run.checkpoints.add_metadata(TRACE, spans.to_text(context))
         return NOTHING
 
     def run_opened(self) -> EffectGenerator[None]:
@@ -100,7 +99,7 @@ class TracingObserver(RunObserver):
         if self._earlier is not None:
             checkpoint_id = self._earlier.checkpoint["id"]
             span.set_attribute(names.CHECKPOINT, checkpoint_id)
-            before = marks.from_text(trace_of(self._earlier))
+            before = spans.from_text(trace_of(self._earlier))
             if before is not None:
                 span.add_link(before, {names.LINK: self._why(), names.CHECKPOINT: checkpoint_id})
         return NOTHING
@@ -117,12 +116,11 @@ class TracingObserver(RunObserver):
         """End the span of the run, and before it what was broken off."""
         run, telemetry = self.run, self.telemetry
         if self._tasks is not None:
-            self._tasks.break_off()
+            self._tasks.cancel_open()
         span = self._run.span
-        outcome = marks.outcome_of(error, run.paused)
-        if outcome == marks.INTERRUPTED:
-            values = telemetry.record_values
-            marks.mark_interrupts(span, run.interrupts, with_values=values)
+        outcome = spans.outcome_of(error, run.paused)
+        if outcome == spans.INTERRUPTED:
+            telemetry.mark_interrupts(span, run.interrupts)
         else:
             telemetry.mark(span, error)
         if error is None:
@@ -133,9 +131,9 @@ class TracingObserver(RunObserver):
         if run.checkpoints.thread is not None and run.position.stored_id is not None:
             span.set_attribute(names.STORED, run.position.stored_id)
         instruments = telemetry.instruments
-        instruments.runs.add(1, {**self.labels, names.OUTCOME: outcome}, self._run.around)
+        instruments.runs.add(1, {**self.labels, names.OUTCOME: outcome}, self._run.context)
         if isinstance(error, ThreadConflict) and run.depth == 0:
-            instruments.conflicts.add(1, self.labels, self._run.around)
+            instruments.conflicts.add(1, self.labels, self._run.context)
         span.end()
         return NOTHING
 
@@ -143,10 +141,7 @@ class TracingObserver(RunObserver):
 
     def step_begins(self, tasks: Sequence[Task]) -> EffectGenerator[None]:
         """Begin the span of a super-step."""
-        for task in tasks:
-            if not only_passes_input_on(task):
-                break
-        else:
+        if all(map(only_passes_input_on, tasks)):
             return NOTHING
         self._steps += 1
         if self._tasks is not None:
@@ -154,10 +149,10 @@ class TracingObserver(RunObserver):
         if self._with_steps:
             position = self.run.position
             step = position.step + 1
-            about: Attributes = {names.STEP: step, names.TASKS: len(tasks)}
+            attributes: Attributes = {names.STEP: step, names.TASKS: len(tasks)}
             if position.stored_id is not None:
-                about[names.CHECKPOINT] = position.stored_id
-            self._step = self.telemetry.begin(f"super_step {step}", self._run.around, about)
+                attributes[names.CHECKPOINT] = position.stored_id
+            self._step = self.telemetry.begin(f"super_step {step}", self._run.context, attributes)
         self._step_began = perf_counter()
         return NOTHING
 
@@ -169,17 +164,16 @@ class TracingObserver(RunObserver):
             return NOTHING
         taken = perf_counter() - self._step_began
         step, self._step, self._step_began = self._step, None, None
-        around = (step or self._run).around
+        context = (step or self._run).context
         if self._tasks is not None and self._planned:
             for task, recalled in self._planned.items():
                 if task.finished:
-                    self._tasks.known(task, around, recalled=recalled)
-        self.telemetry.instruments.step.record(taken, self.labels, around)
+                    self._tasks.add_finished(task, context, recalled=recalled)
+        self.telemetry.instruments.step.record(taken, self.labels, context)
         if step is not None:
             paused = [i for task in tasks if not task.finished for i in task.interrupts]
             if paused and error is None:
-                values = self.telemetry.record_values
-                marks.mark_interrupts(step.span, paused, with_values=values)
+                self.telemetry.mark_interrupts(step.span, paused)
             self.telemetry.mark(step.span, error)
             step.span.end()
         return NOTHING
@@ -190,7 +184,7 @@ class TracingObserver(RunObserver):
         """Begin the span of a task."""
         if self._tasks is not None:
             self._planned.pop(task, None)
-            self._tasks.begin(task, (self._step or self._run).around)
+            self._tasks.begin(task, (self._step or self._run).context)
         return NOTHING
 
     def task_ends(self, task: Task, crash: BaseException | None) -> EffectGenerator[None]:
@@ -201,13 +195,11 @@ class TracingObserver(RunObserver):
 
     def attempt_begins(self, context: TaskContext, handler: bool) -> EffectGenerator[None]:
         """Count a retry, and begin its span."""
-        tasks = self._tasks
         if context.attempt > 1 and not handler:
-            around = tasks.around(context.task) if tasks is not None else None
             labels: Attributes = {**self.labels, names.NODE: context.task.name}
-            self.telemetry.instruments.retries.add(1, labels, around or self._run.around)
-        if tasks is not None:
-            tasks.begin_attempt(context, handler)
+            self.telemetry.instruments.retries.add(1, labels, self._innermost(context))
+        if self._tasks is not None:
+            self._tasks.begin_attempt(context, handler)
         return NOTHING
 
     def attempt_ends(
@@ -220,8 +212,12 @@ class TracingObserver(RunObserver):
 
     def enter(self, variables: Context, context: TaskContext) -> None:
         """Make the span of the task or attempt current, or that of the run."""
+        variables.run(attach, self._innermost(context))
+
+    def _innermost(self, context: TaskContext) -> TraceContext:
+        """The context of the open span that an attempt is in."""
         opened = None if self._tasks is None else self._tasks.current(context)
-        variables.run(attach, (opened or self._run).around)
+        return (opened or self._run).context
 
     # -- what is read and stored
 
@@ -241,76 +237,51 @@ class TracingObserver(RunObserver):
         if saved is None and error is None and self.run.position.parent is not None:
             return NOTHING
         start, began = self._loading
-        about: Attributes = {names.FOUND: saved is not None}
+        attributes: Attributes = {names.FOUND: saved is not None}
         if saved is not None:
-            about[names.CHECKPOINT] = saved.checkpoint["id"]
+            attributes[names.CHECKPOINT] = saved.checkpoint["id"]
         telemetry = self.telemetry
-        opened = telemetry.begin("load", self._run.around, about, start)
+        opened = telemetry.begin("load", self._run.context, attributes, start)
         telemetry.mark(opened.span, error)
-        telemetry.instruments.load.record(perf_counter() - began, self.labels, opened.around)
+        telemetry.instruments.load.record(perf_counter() - began, self.labels, opened.context)
         opened.span.end()
         return NOTHING
 
-    def commit(self, steps: Sequence[StoredStep]) -> AbstractContextManager[None]:
-        """Follow a commit."""
+    @contextmanager
+    def commit(self, steps: Sequence[StoredStep]) -> Iterator[None]:
+        """Time a commit and make its span, in which the spans of database clients are."""
         thread = self.run.checkpoints.thread
         deferred = thread is not None and thread.deferred
-        parent = self._run if deferred or self._step is None else self._step
-        return _Commit(self, steps, parent.around, self._with_steps)
-
-
-class _Commit(AbstractContextManager[None]):
-    """Times a commit and makes its span, in which the spans of database clients are."""
-
-    __slots__ = ("_around", "_began", "_observer", "_opened", "_steps", "_token", "_weight")
-
-    def __init__(
-        self,
-        observer: TracingObserver,
-        steps: Sequence[StoredStep],
-        parent: TraceContext,
-        with_span: bool,
-    ) -> None:
-        self._observer = observer
-        self._around = parent
-        self._steps = steps if with_span else ()
-        self._weight = 0
-        for step in steps:
-            self._weight += step.weight
-        self._opened: Opened | None = None
-        self._token: Token[TraceContext] | None = None
-        self._began = 0.0
-
-    def __enter__(self) -> None:
-        if self._steps:
-            steps, writes, last = self._steps, 0, None
+        context = (self._run if deferred or self._step is None else self._step).context
+        weight = sum(step.weight for step in steps)
+        opened = None
+        if self._with_steps:
+            attributes: Attributes = {
+                names.STEPS: len(steps),
+                names.WRITES: sum(step.writes for step in steps),
+            }
             for step in steps:
-                writes += step.writes
-                last = step.checkpoint_id or last
-            about: Attributes = {names.STEPS: len(steps), names.WRITES: writes}
-            if last is not None:
-                about[names.CHECKPOINT] = last
-            if self._weight:
-                about[names.BYTES] = self._weight
-            self._opened = self._observer.telemetry.begin("commit", self._around, about)
-            self._around = self._opened.around
-        self._token = attach(self._around)
-        self._began = perf_counter()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        taken = perf_counter() - self._began
-        observer, around = self._observer, self._around
-        instruments = observer.telemetry.instruments
-        assert self._token is not None
-        detach(self._token)
-        if error is None and self._weight:
-            instruments.bytes.add(self._weight, observer.labels, around)
-        instruments.commit.record(taken, observer.labels, around)
-        if self._opened is not None:
-            observer.telemetry.mark(self._opened.span, error)
-            self._opened.span.end()
+                if step.checkpoint_id is not None:
+                    attributes[names.CHECKPOINT] = step.checkpoint_id
+            if weight:
+                attributes[names.BYTES] = weight
+            opened = self.telemetry.begin("commit", context, attributes)
+            context = opened.context
+        instruments, failed = self.telemetry.instruments, False
+        token = attach(context)
+        began = perf_counter()
+        try:
+            yield
+        except BaseException as error:
+            failed = True
+            if opened is not None:
+                self.telemetry.mark(opened.span, error)
+            raise
+        finally:
+            taken = perf_counter() - began
+            detach(token)
+            if weight and not failed:
+                instruments.bytes.add(weight, self.labels, context)
+            instruments.commit.record(taken, self.labels, context)
+            if opened is not None:
+                opened.span.end()

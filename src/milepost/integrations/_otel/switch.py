@@ -12,21 +12,20 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider, get_tracer
 
 from milepost._engine.observers import WATCHERS, RunObserver, Watcher
-from milepost._internal.operations import FOLLOWERS, Follower
+from milepost._internal.operations import FOLLOWERS, Follower, Operation
 from milepost._internal.version import __version__
 from milepost._internal.weak_registry import WeakRegistry
 from milepost.checkpoint._contract.threads import Removed
 from milepost.integrations._otel import names
 from milepost.integrations._otel.instruments import Instruments
 from milepost.integrations._otel.observer import TracingObserver
-from milepost.integrations._otel.telemetry import Attributes, Detail, Telemetry
+from milepost.integrations._otel.spans import Attributes, Detail, Telemetry
 
 if TYPE_CHECKING:
     from milepost._engine.run import GraphRun
-    from milepost._internal.operations import Operation
 
-_watching: Watcher | None = None
-_following: Follower | None = None
+_switched_on: tuple[Watcher, Follower] | None = None
+"""What asks about runs and operations, while tracing is on."""
 _observers: WeakRegistry[TracingObserver] = WeakRegistry()
 """Of runs that are going on, and of some that have ended."""
 
@@ -39,7 +38,7 @@ def switch_on(
     detail: Detail,
 ) -> None:
     """Follow all runs that begin from now on."""
-    global _watching, _following
+    global _switched_on
     switch_off()
     telemetry = Telemetry(
         get_tracer(names.SCOPE, __version__, tracer_provider),
@@ -53,19 +52,20 @@ def switch_on(
         _observers.add(observer)
         return observer
 
-    _watching = watch
+    following = partial(follow, telemetry)
     WATCHERS.append(watch)
-    _following = partial(follow, telemetry)
-    FOLLOWERS.append(_following)
+    FOLLOWERS.append(following)
+    _switched_on = watch, following
 
 
 def switch_off() -> None:
     """Follow no further runs; those that are followed are followed to their ends."""
-    global _watching, _following
-    if _watching is not None and _following is not None:
-        WATCHERS.remove(_watching)
-        FOLLOWERS.remove(_following)
-        _watching = _following = None
+    global _switched_on
+    if _switched_on is not None:
+        watching, following = _switched_on
+        WATCHERS.remove(watching)
+        FOLLOWERS.remove(following)
+        _switched_on = None
 
 
 def backlog() -> int:
@@ -82,16 +82,16 @@ def backlog() -> int:
 @contextmanager
 def follow(telemetry: Telemetry, operation: Operation) -> Iterator[None]:
     """Make the span of an operation; it is current, unless the caller's code runs in between."""
-    about: Attributes = {}
+    attributes: Attributes = {}
     if operation.thread_id is not None:
-        about[names.CONVERSATION] = operation.thread_id
+        attributes[names.CONVERSATION] = operation.thread_id
     if operation.graph is not None:
-        about[names.WORKFLOW] = operation.graph
-    opened = telemetry.begin(operation.name, get_current(), about)
-    token = None if operation.yields else attach(opened.around)
+        attributes[names.WORKFLOW] = operation.graph
+    opened = telemetry.begin(operation.name, get_current(), attributes)
+    token = None if operation.yields else attach(opened.context)
     try:
         yield
-        opened.span.set_attributes(_about(operation.result))
+        opened.span.set_attributes(_result_attributes(operation.result))
     except BaseException as error:
         telemetry.mark(opened.span, error)
         raise
@@ -101,8 +101,8 @@ def follow(telemetry: Telemetry, operation: Operation) -> Iterator[None]:
         opened.span.end()
 
 
-def _about(result: Any) -> Attributes:
-    """What is told of a result: numbers and ids, no values."""
+def _result_attributes(result: Any) -> Attributes:
+    """What a span records of a result: numbers and ids, no values."""
     if isinstance(result, Removed):
         return {
             names.REMOVED_THREADS: len(result.threads),

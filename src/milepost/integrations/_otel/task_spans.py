@@ -18,9 +18,8 @@ from opentelemetry.context import get_current
 from opentelemetry.util.types import AttributeValue
 
 from milepost.constants import START
-from milepost.errors import GraphInterrupt
-from milepost.integrations._otel import marks, names
-from milepost.integrations._otel.telemetry import Attributes, Opened, Telemetry
+from milepost.integrations._otel import names
+from milepost.integrations._otel.spans import CANCELLED, Attributes, OpenSpan, Telemetry
 
 if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext
@@ -33,8 +32,8 @@ class TaskSpans:
     def __init__(self, telemetry: Telemetry, thread_id: str | None) -> None:
         self._telemetry = telemetry
         self._thread: Attributes = {} if thread_id is None else {names.CONVERSATION: thread_id}
-        self._tasks: dict[Task, Opened] = {}
-        self._attempts: dict[TaskContext, Opened] = {}
+        self._tasks: dict[Task, OpenSpan] = {}
+        self._attempts: dict[TaskContext, OpenSpan] = {}
 
     # -- tasks
 
@@ -43,36 +42,32 @@ class TaskSpans:
         if not only_passes_input_on(task):
             self._tasks[task] = self._begin(task, get_current() if task.called else parent)
 
-    def _begin(self, task: Task, parent: TraceContext) -> Opened:
-        about: Attributes = {names.NODE: task.name, names.TASK: task.id, **self._thread}
+    def _begin(self, task: Task, parent: TraceContext) -> OpenSpan:
+        attributes: Attributes = {names.NODE: task.name, names.TASK: task.id, **self._thread}
         name = f"task {task.name}"
         if task.called and (tool := tool_call_of(task)) is not None:
-            about |= tool
+            attributes |= tool
             name = f"{names.EXECUTE_TOOL} {tool[names.TOOL]!s}"
-        return self._telemetry.begin(name, parent, about)
+        return self._telemetry.begin(name, parent, attributes)
 
     def end(self, task: Task, crash: BaseException | None) -> None:
         """End the span of a task."""
         opened = self._tasks.pop(task, None)
         if opened is None:
             return
-        span, telemetry = opened.span, self._telemetry
+        span = opened.span
         if task.finished:
             span.set_attribute(names.WRITES, len(task.writes))
             if task.called and task.started is None:
                 span.set_attribute(names.CACHED, True)
-        elif crash is not None:
-            telemetry.mark(span, crash)
-        elif task.paused:
-            telemetry.mark(span, GraphInterrupt(task.interrupts))
-        elif isinstance(task.error, BaseException):
-            telemetry.mark(span, task.error)
-        elif task.error is not None:
-            marks.mark_error(span, task.error, with_text=False)
+        elif crash is None and task.paused:
+            self._telemetry.mark_interrupts(span, task.interrupts)
+        else:
+            self._telemetry.mark(span, task.error if crash is None else crash)
         span.end()
 
-    def known(self, task: Task, parent: TraceContext, *, recalled: bool) -> None:
-        """Make the span of a task that was not started, since its result was there."""
+    def add_finished(self, task: Task, parent: TraceContext, *, recalled: bool) -> None:
+        """Make the span of a task that was not started, since its result was stored or cached."""
         opened = self._begin(task, parent)
         opened.span.set_attribute(names.RECALLED if recalled else names.CACHED, True)
         opened.span.end()
@@ -87,45 +82,38 @@ class TaskSpans:
         node = task.node
         if node.retry or node.error_handler is not None:
             attempt = context.attempt
-            about: Attributes = {names.NODE: task.name, names.ATTEMPT: attempt}
+            attributes: Attributes = {names.NODE: task.name, names.ATTEMPT: attempt}
             if handler:
-                about[names.HANDLER] = True
+                attributes[names.HANDLER] = True
             name = "error_handler" if handler else f"attempt {attempt}"
-            opened = self._telemetry.begin(name, opened.around, about)
+            opened = self._telemetry.begin(name, opened.context, attributes)
             self._attempts[context] = opened
-        if self._telemetry.record_values:
-            self._telemetry.show(opened.span, names.INPUT, task.input)
+        self._telemetry.show(opened.span, names.INPUT, task.input)
 
     def end_attempt(self, context: TaskContext, output: Any, error: BaseException | None) -> None:
         """A node has returned, or has failed."""
         opened = self._attempts.pop(context, None)
-        if self._telemetry.record_values and error is None:
-            shown = opened or self._tasks.get(context.task)
-            if shown is not None:
-                self._telemetry.show(shown.span, names.OUTPUT, output)
+        shown = opened or self._tasks.get(context.task)
+        if error is None and shown is not None:
+            self._telemetry.show(shown.span, names.OUTPUT, output)
         if opened is not None:
             self._telemetry.mark(opened.span, error)
             opened.span.end()
 
-    def current(self, context: TaskContext) -> Opened | None:
+    def current(self, context: TaskContext) -> OpenSpan | None:
         """The span that is current while an attempt runs."""
         return self._attempts.get(context) or self._tasks.get(context.task)
 
-    def around(self, task: Task) -> TraceContext | None:
-        """The context of a task that has not ended."""
-        opened = self._tasks.get(task)
-        return None if opened is None else opened.around
-
-    def break_off(self) -> None:
-        """End all that the run has left behind."""
-        left: dict[Any, Opened]
+    def cancel_open(self) -> None:
+        """End the spans that the run has left open."""
+        left: dict[Any, OpenSpan]
         for left in (self._attempts, self._tasks):
             while left:
                 try:
                     _, opened = left.popitem()  # others may be ended on their threads right now
                 except KeyError:
                     break
-                opened.span.set_attribute(names.OUTCOME, marks.CANCELLED)
+                opened.span.set_attribute(names.OUTCOME, CANCELLED)
                 opened.span.end()
 
 

@@ -1,20 +1,21 @@
-"""The model of an agent: which one it is, what it knows of the tools, what it is asked."""
+"""The model of an agent: how it is chosen, bound to the tools, and given its input."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput, LanguageModelLike
 from langchain_core.messages import BaseMessage, SystemMessage
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableSequence
 from langchain_core.tools import BaseTool
 
-from milepost._engine.context.task_context import Runtime
-from milepost.prebuilt._agent.node import StateFunction
+from milepost._engine.context.node_callable import callee_of
+from milepost._engine.context.task_context import Runtime, current_context, find_context
 from milepost.prebuilt._agent.states import StateSchema, get
-from milepost.prebuilt._effects import Ask, Effects
+from milepost.prebuilt._effects import CallFunction, EffectRunnable, Effects, Invoke
 
 Prompt: TypeAlias = (
     SystemMessage
@@ -45,50 +46,79 @@ class AgentModel:
         builtin_tools: Sequence[dict[str, Any]],
     ) -> None:
         self._prompt = prompt_runnable(prompt)
-        self._choose: Callable[..., Any] | None = None
-        self._chain: Runnable[Any, Any] | None = None
-        if callable(model) and not isinstance(model, (str, Runnable)):
-            self._choose = model
-        else:
-            self._chain = self._prompt | _bound(model, tools, builtin_tools)
+        self._model: Any = model
+        chooses = callable(model) and not isinstance(model, (str, Runnable))
+        self._chain = None if chooses else self._prompt | _bound(model, tools, builtin_tools)
 
-    def chain(self, state: Any, runtime: Runtime[Any]) -> Effects[Runnable[Any, Any]]:
+    def chain(self, state: Any) -> Effects[Runnable[Any, Any]]:
         """Prompt and model, for a state."""
         if self._chain is not None:
             return self._chain
-        assert self._choose is not None
-        chosen = yield Ask(self._choose, (state, runtime))
-        if inspect.iscoroutine(chosen):
-            chosen.close()
-            raise RuntimeError(
-                "Async model callable provided but agent invoked synchronously. Use "
-                "agent.ainvoke() or agent.astream(), or give a function that is not async."
-            )
+        runtime = current_context("create_react_agent").runtime
+        chosen = yield from _result_of(
+            partial(self._model, state, runtime),
+            "Async model callable provided but agent invoked synchronously. Use "
+            "agent.ainvoke() or agent.astream(), or give a function that is not async.",
+        )
         chain: Runnable[Any, Any] = self._prompt | chosen
         return chain
 
 
+def _result_of(call: Callable[[], Any], refusal: str) -> Effects[Any]:
+    """What a function of the program returns; an async one is refused in sync code."""
+    result = yield CallFunction(call)
+    if inspect.iscoroutine(result):
+        result.close()
+        raise RuntimeError(refusal)
+    return result
+
+
 def prompt_runnable(prompt: Prompt[Any] | None) -> Runnable[Any, Any]:
     """What makes the model's input from the state."""
-    name = "Prompt"
     if prompt is None:
-        return StateFunction(lambda state: get(state, "messages"), name)
+        return _state_function(lambda state: get(state, "messages"))
     if isinstance(prompt, (str, SystemMessage)):
         first = SystemMessage(prompt) if isinstance(prompt, str) else prompt
-        return StateFunction(lambda state: [first, *get(state, "messages")], name)
+        return _state_function(lambda state: [first, *get(state, "messages")])
     if isinstance(prompt, Runnable):
         return prompt
     if callable(prompt):
-        return StateFunction(prompt, name)
+        return _state_function(prompt)
     raise ValueError(
         f"A prompt is a text, a SystemMessage, a function or a runnable, not {prompt!r}."
     )
 
 
+def _state_function(function: Callable[..., Any]) -> Runnable[Any, Any]:
+    """A function of the state that is given what nodes are given: config, store, runtime.
+
+    If the function returns a runnable, the runnable is called in its place.
+    """
+    name = "Prompt"
+    callee = callee_of(function, name)
+    called: Callable[..., Any] | None = callee.sync or callee.aio
+    assert called is not None
+
+    def logic(state: Any, config: RunnableConfig) -> Effects[Any]:
+        context = find_context()
+        given = {} if context is None else callee.arguments(context)
+        if "config" in given:
+            # That of the chain that the function is a part of, so that what it calls shows there.
+            given["config"] = config
+        result = yield from _result_of(
+            partial(called, state, **given),
+            f"'{name}' is an async function, and the agent was called from sync code: use "
+            "ainvoke() or astream(), or give a sync function.",
+        )
+        return (yield Invoke(result, state, config)) if isinstance(result, Runnable) else result
+
+    return EffectRunnable(logic, name)
+
+
 def _bound(
     model: Any, tools: Sequence[BaseTool], builtin_tools: Sequence[dict[str, Any]]
 ) -> Runnable[Any, Any]:
-    """The model, told of the tools unless it was told before."""
+    """The model, bound to the tools unless it is bound to them already."""
     if isinstance(model, str):
         try:
             from langchain.chat_models import init_chat_model
@@ -113,7 +143,7 @@ def _inside(model: Any) -> Any:
 
 
 def should_bind_tools(model: Any, tools: Sequence[BaseTool], num_builtin: int = 0) -> bool:
-    """Whether a model knows of no tools yet; ValueError if it knows of other ones."""
+    """Whether a model is bound to no tools yet; ValueError if it is bound to other ones."""
     model = _inside(model)
     if not isinstance(model, RunnableBinding) or "tools" not in model.kwargs:
         return True

@@ -1,61 +1,52 @@
 """Tool calls as tasks of a run.
 
-Each call of a node is a task like those of `@task` functions: its result is stored as soon as it is
-there, it has questions of its own, and a node that runs again from its top finds what has finished.
+Each call of a node is a task like those of `@task` functions: the result is stored when the call
+ends, interrupts belong to the call, and a node that runs again finds the calls that have ended.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from milepost._engine.drivers.futures import TaskFuture, new_future
 from milepost._engine.superstep.program import Node, Reader
 from milepost._engine.superstep.subtasks import call
-from milepost._internal.dataclass_tools import record
-from milepost._internal.generators import adrive, drive
 from milepost.constants import RETURN
 from milepost.errors import GraphBubbleUp, GraphInterrupt
+from milepost.prebuilt._effects import CallFunction, Effects, drive_async, drive_sync
 
 if TYPE_CHECKING:
     from milepost._engine.context.node_callable import Callee
     from milepost._engine.context.task_context import TaskContext
 
-T = TypeVar("T")
-Program = Generator["_Wait", None, list[Any]]
-
-
-@record
-class _Wait:
-    """Wait for calls that are under way: for all of them, or until one has ended."""
-
-    futures: Sequence[TaskFuture[Any]]
-    for_all: bool
-
 
 def run_calls(
-    context: TaskContext, callee: Callee, calls: Sequence[T], limit: int | None
+    context: TaskContext, callee: Callee, calls: Sequence[Any], limit: int | None
 ) -> list[Any]:
     """Make calls, at most `limit` at the same time, and return their results in order."""
-    return drive(_calls(context, callee, calls, limit, TaskFuture), _wait)
+    wait = concurrent.futures.wait
+    return drive_sync(_calls(context, callee, calls, limit, TaskFuture, wait))
 
 
 async def arun_calls(
-    context: TaskContext, callee: Callee, calls: Sequence[T], limit: int | None
+    context: TaskContext, callee: Callee, calls: Sequence[Any], limit: int | None
 ) -> list[Any]:
     """`run_calls`, on an event loop."""
-    return await adrive(_calls(context, callee, calls, limit, new_future), _await)
+    return await drive_async(_calls(context, callee, calls, limit, new_future, _await))
 
 
 def _calls(
     context: TaskContext,
     callee: Callee,
-    calls: Sequence[T],
+    calls: Sequence[Any],
     limit: int | None,
     future: Callable[[], TaskFuture[Any]],
-) -> Program:
+    wait: Callable[..., Any],
+) -> Effects[list[Any]]:
     node = Node(
         name=context.task.name,
         callee=callee,
@@ -67,22 +58,18 @@ def _calls(
     futures: list[TaskFuture[Any]] = []
     for one in calls:
         while limit is not None and len(open := [f for f in futures if not f.done()]) >= limit:
-            yield _Wait(open, for_all=False)
+            yield CallFunction(partial(wait, open, return_when=asyncio.FIRST_COMPLETED))
         futures.append(call(context, node, one, future()))
-    yield _Wait(futures, for_all=True)
+    if futures:
+        yield CallFunction(partial(wait, futures))
     return _results(context, futures)
 
 
 def _results(context: TaskContext, futures: Sequence[TaskFuture[Any]]) -> list[Any]:
     """What the calls returned; if some have failed or wait for answers, that is raised."""
-    paused: list[GraphInterrupt] = []
-    failed: list[BaseException] = []
-    for future in futures:
-        error = future.exception()
-        if isinstance(error, GraphInterrupt):
-            paused.append(error)
-        elif error is not None:
-            failed.append(error)
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    paused = [error for error in errors if isinstance(error, GraphInterrupt)]
+    failed = [error for error in errors if not isinstance(error, GraphInterrupt)]
     questions = tuple(question for pause in paused for question in pause.interrupts)
     if failed:
         # What the others ask can still be answered, though the node fails.
@@ -93,39 +80,18 @@ def _results(context: TaskContext, futures: Sequence[TaskFuture[Any]]) -> list[A
     return [future.result() for future in futures]
 
 
-def _wait(wait: _Wait) -> None:
-    first, every = concurrent.futures.FIRST_COMPLETED, concurrent.futures.ALL_COMPLETED
-    concurrent.futures.wait(wait.futures, return_when=every if wait.for_all else first)
-
-
-async def _await(wait: _Wait) -> None:
-    if not wait.futures:
-        return
-    pending: Sequence[Any] = wait.futures  # on a loop they are futures of the loop
-    first, every = asyncio.FIRST_COMPLETED, asyncio.ALL_COMPLETED
+async def _await(
+    futures: Sequence[asyncio.Future[Any]], return_when: str = asyncio.ALL_COMPLETED
+) -> None:
     try:
-        await asyncio.wait(pending, return_when=every if wait.for_all else first)
+        await asyncio.wait(futures, return_when=return_when)
     except asyncio.CancelledError:
-        for future in pending:
+        for future in futures:
             future.cancel()
         raise
 
 
 def is_own_task(context: TaskContext, node: object, calls: Sequence[object]) -> bool:
-    """Whether a node was sent one call alone: then the node's task is the task of the call."""
+    """Whether a `Send` gave a node a single call: the node's task is then the call's task."""
     task = context.task
     return len(calls) == 1 and task.send is not None and task.node.callee.target is node
-
-
-def wait_blocks(context: TaskContext) -> bool:
-    """Whether to wait here, without `await`, would keep the calls from being made.
-
-    That is so in an async node that calls `invoke`. The calls are then no tasks.
-    """
-    return context.run.subtasks.wait_blocks()
-
-
-def share_heartbeat(caller: TaskContext | None, own: TaskContext | None) -> None:
-    """Let what a call streams keep the node alive that waits for it."""
-    if caller is not None and own is not None and own is not caller:
-        own.heartbeat = caller.heartbeat

@@ -1,4 +1,4 @@
-"""What a model is told of a tool call that has failed, and which failures it is told of."""
+"""Which failures of tool calls become messages to the model, and what the messages say."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args, get_origin, g
 
 from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.tools import ToolException
+
+from milepost.errors import GraphBubbleUp, is_invalid_resume
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -60,8 +62,8 @@ class ToolInvocationError(ToolException):
         super().__init__(self.message)
 
 
-def errors_of_model(error: ValidationError, injected: Collection[str]) -> list[ErrorDetails]:
-    """Those errors in arguments that a model has chosen, without the values of the others."""
+def correctable_errors(error: ValidationError, injected: Collection[str]) -> list[ErrorDetails]:
+    """The errors in arguments that the model chose, without the values of injected arguments."""
     found: list[ErrorDetails] = []
     for detail in error.errors():
         if not detail["loc"] or detail["loc"][0] in injected:
@@ -88,13 +90,16 @@ def only_invocation_errors(error: Exception) -> str:
     raise error
 
 
+def is_control_flow(error: Exception) -> bool:
+    """Whether an error is an interrupt, a command or a wrong answer, which no policy handles."""
+    return isinstance(error, GraphBubbleUp) or is_invalid_resume(error)
+
+
 def handles(policy: HandleToolErrors, error: Exception) -> bool:
     """Whether an error becomes a message."""
     if not policy:
         return False
-    if isinstance(policy, type):
-        return isinstance(error, policy)
-    if isinstance(policy, tuple):
+    if isinstance(policy, (type, tuple)):
         return isinstance(error, policy)
     if callable(policy):
         return isinstance(error, handled_types(policy))
@@ -102,7 +107,7 @@ def handles(policy: HandleToolErrors, error: Exception) -> bool:
 
 
 def text_of(policy: HandleToolErrors, error: Exception) -> str:
-    """What a model is told of an error."""
+    """The message to the model about an error."""
     if isinstance(policy, str):
         return policy
     if isinstance(policy, (bool, tuple, type)):

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, Union, get_args, get_origin, get_type_hints
 
 from langchain_core.messages import ToolCall
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolArg
-from langchain_core.tools.base import _is_injected_arg_type, get_all_basemodel_annotations
+from langchain_core.tools.base import (
+    _DirectlyInjectedToolArg,
+    _is_injected_arg_type,
+    get_all_basemodel_annotations,
+)
+from typing_extensions import TypeVar
 
+from milepost._engine.streaming.tool_calls import current_writer
 from milepost._internal.dataclass_tools import record
-from milepost.prebuilt._tools.runtime import ToolRuntime
-from milepost.types import MISSING
+from milepost.runtime import ExecutionInfo
+from milepost.store.base import BaseStore
+from milepost.types import MISSING, StreamWriter
 
 
 class InjectedState(InjectedToolArg):
@@ -50,6 +59,62 @@ class InjectedStore(InjectedToolArg):
     """
 
 
+# LangChain checks the arguments of tools with pydantic, which reads these defaults.
+StateT = TypeVar("StateT", default=Any)
+ContextT = TypeVar("ContextT", default=Any)
+
+
+@dataclass
+class ToolRuntime(_DirectlyInjectedToolArg, Generic[ContextT, StateT]):
+    """What a tool gets for a parameter that is annotated so; models never see that parameter.
+
+    Examples:
+        >>> from langchain_core.tools import tool
+        >>> from milepost.prebuilt import ToolRuntime
+        >>> @tool
+        ... def who(runtime: ToolRuntime) -> str:
+        ...     '''Who the user is.'''
+        ...     return runtime.state["user"]
+    """
+
+    state: StateT
+    """The state of the graph."""
+    context: ContextT
+    """What the caller of the graph passed as `context=`."""
+    config: RunnableConfig
+    """The config of the call."""
+    stream_writer: StreamWriter
+    """Sends to the `custom` stream."""
+    tool_call_id: str | None
+    """The id that the model gave the call."""
+    store: BaseStore | None
+    """The store that the graph was compiled with."""
+    tools: list[BaseTool] = field(default_factory=list)
+    """All tools of the node."""
+    execution_info: ExecutionInfo | None = None
+    """Which task this call is; None outside a run."""
+    server_info: Any = None
+    """What the server that runs the graph says about the call; None if there is no server."""
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same whenever this call is made again: after a retry, a crash or an answer.
+
+        Pass it to services that deduplicate requests. It is empty outside a run.
+        """
+        return "" if self.execution_info is None else self.execution_info.idempotency_key
+
+    def emit_output_delta(self, delta: Any) -> None:
+        """Stream a part of the output; without effect unless such parts are listened to.
+
+        Args:
+            delta: The part.
+        """
+        write = current_writer.get()
+        if write is not None:
+            write(delta)
+
+
 @record
 class Injected:
     """Which parameters of a tool are injected."""
@@ -73,7 +138,8 @@ def injected_into(tool: BaseTool) -> Injected:
     """What the annotations of a tool ask for."""
     schema: Any = tool.get_input_schema()
     function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
-    annotations = {**_hints(function), **get_all_basemodel_annotations(schema)}
+    hints = {} if function is None else get_type_hints(function, include_extras=True)
+    annotations = {**hints, **get_all_basemodel_annotations(schema)}
     state: dict[str, str | None] = {}
     optional: set[str] = set()
     store = runtime = None
@@ -132,10 +198,6 @@ def _as_object(state: Any, injected: Injected, tool: str, messages_key: str) -> 
 
 def _value(state: Any, key: str) -> Any:
     return state.get(key, MISSING) if isinstance(state, dict) else getattr(state, key, MISSING)
-
-
-def _hints(function: Any) -> Mapping[str, Any]:
-    return {} if function is None else get_type_hints(function, include_extras=True)
 
 
 def _mark(annotation: Any, kind: type, parameter: str, tool: BaseTool) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from langchain_core.messages import ToolCall
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -25,39 +26,27 @@ from milepost._engine.superstep.subtasks import TaskStarter
 from milepost._internal.asyncio_tools import in_thread
 from milepost._internal.dataclass_tools import record
 from milepost._internal.noted_types import note_types
-from milepost.errors import GraphBubbleUp, is_invalid_resume
-from milepost.prebuilt._effects import Effects, Invoke, drive_async, drive_sync
-from milepost.prebuilt._tools.durable import (
-    arun_calls,
-    is_own_task,
-    run_calls,
-    share_heartbeat,
-    wait_blocks,
-)
+from milepost.prebuilt._effects import CallFunction, Effects, Invoke, drive_async, drive_sync
+from milepost.prebuilt._tools.durable import arun_calls, is_own_task, run_calls
 from milepost.prebuilt._tools.errors import (
     INVALID_TOOL_NAME_ERROR_TEMPLATE,
     HandleToolErrors,
     ToolInvocationError,
+    correctable_errors,
     error_message,
-    errors_of_model,
     handles,
+    is_control_flow,
     only_invocation_errors,
     text_of,
 )
-from milepost.prebuilt._tools.injection import Injected, injected_into, with_injected
-from milepost.prebuilt._tools.inputs import InputKind, ToolInput, parsed, state_of_run
-from milepost.prebuilt._tools.outputs import checked, combined
-from milepost.prebuilt._tools.request import ToolCallRequest
-from milepost.prebuilt._tools.runtime import ToolRuntime
-
-if TYPE_CHECKING:
-    from langchain_core.messages import ToolMessage
-
-    from milepost.prebuilt._tools.request import (
-        AsyncToolCallWrapper,
-        ToolCallWrapper,
-        ToolOutput,
-    )
+from milepost.prebuilt._tools.injection import Injected, ToolRuntime, injected_into, with_injected
+from milepost.prebuilt._tools.input_output import checked, combined, parsed, state_of_run
+from milepost.prebuilt._tools.request import (
+    AsyncToolCallWrapper,
+    ToolCallRequest,
+    ToolCallWrapper,
+    ToolOutput,
+)
 
 let_tools_return_commands()
 
@@ -66,11 +55,11 @@ GIVEN_RUNTIME = "__pregel_runtime"
 
 
 @record
-class _Planned:
+class _PlannedCall:
     """One call that a node is about to make."""
 
     call: ToolCall
-    kind: InputKind
+    as_list: bool
     state: Any
     config: RunnableConfig
     runtime: Runtime[Any] | None
@@ -155,9 +144,13 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
             config: The config of the node.
             **kwargs: Not used.
         """
-        given, calls, config = self._plan(input, config, kwargs)
+        as_list, calls, config = self._plan(input, config, kwargs)
         caller = find_context()
-        if caller is not None and not (is_own_task(caller, self, calls) or wait_blocks(caller)):
+        # In an async node that calls `invoke`, waiting here without `await` would keep tasks from
+        # being started: there the calls are no tasks.
+        if caller is not None and not (
+            is_own_task(caller, self, calls) or caller.run.subtasks.wait_blocks()
+        ):
             callee = Callee(self.name, self._perform, self._aperform, target=self)
             outputs = run_calls(caller, callee, calls, config.get("max_concurrency"))
         elif len(calls) == 1:
@@ -165,22 +158,22 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         else:
             with get_executor_for_config(config) as executor:
                 outputs = list(executor.map(self._perform, calls))
-        return combined(outputs, given.kind, self._messages_key)
+        return combined(outputs, as_list, self._messages_key)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """`invoke`, for use on an event loop."""
-        given, calls, config = self._plan(input, config, kwargs)
+        as_list, calls, config = self._plan(input, config, kwargs)
         caller = find_context()
         if caller is not None and not is_own_task(caller, self, calls):
             callee = Callee(self.name, self._perform, self._aperform, target=self)
             outputs = await arun_calls(caller, callee, calls, config.get("max_concurrency"))
         else:
             outputs = await asyncio.gather(*map(self._aperform, calls))
-        return combined(outputs, given.kind, self._messages_key)
+        return combined(outputs, as_list, self._messages_key)
 
     def _plan(
         self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
-    ) -> tuple[ToolInput, list[_Planned], RunnableConfig]:
+    ) -> tuple[bool, list[_PlannedCall], RunnableConfig]:
         config = ensure_config(config)
         given = parsed(input, self._messages_key)
         caller = find_context()
@@ -188,46 +181,47 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         state = state_of_run(caller, config) if given.state is None else given.state
         configs = get_config_list(config, len(given.calls)) if given.calls else []
         calls = [
-            _Planned(call, given.kind, state, one, runtime, caller)
+            _PlannedCall(call, given.as_list, state, one, runtime, caller)
             for call, one in zip(given.calls, configs, strict=True)
         ]
-        return given, calls, config
+        return given.as_list, calls, config
 
     # -- one call
 
-    def _perform(self, planned: _Planned) -> ToolOutput:
-        request = self._request(planned)
-        wrap = self._wrap_tool_call
-
+    def _perform(self, planned: _PlannedCall) -> ToolOutput:
         def execute(request: ToolCallRequest) -> Any:
             return drive_sync(self._execute(request, planned))
 
-        if wrap is None:
-            return execute(request)  # type: ignore[no-any-return]
-        try:
-            return wrap(request, execute)
-        except Exception as error:
-            return self._failed_wrapper(request, error)
+        return drive_sync(self._wrapped(planned, self._wrap_tool_call, execute))
 
-    async def _aperform(self, planned: _Planned) -> ToolOutput:
-        request = self._request(planned)
-        wrap = self._awrap_tool_call
+    async def _aperform(self, planned: _PlannedCall) -> ToolOutput:
+        if self._awrap_tool_call is None and self._wrap_tool_call is not None:
+            return await in_thread(self._perform, planned)
 
         async def execute(request: ToolCallRequest) -> Any:
             return await drive_async(self._execute(request, planned))
 
-        if wrap is None:
-            if self._wrap_tool_call is not None:
-                return await in_thread(self._perform, planned)
-            return await execute(request)  # type: ignore[no-any-return]
-        try:
-            return await wrap(request, execute)
-        except Exception as error:
-            return self._failed_wrapper(request, error)
+        return await drive_async(self._wrapped(planned, self._awrap_tool_call, execute))
 
-    def _request(self, planned: _Planned) -> ToolCallRequest:
-        own = find_context()
-        share_heartbeat(planned.caller, own)
+    def _wrapped(
+        self, planned: _PlannedCall, wrap: Callable[..., Any] | None, execute: Callable[..., Any]
+    ) -> Effects[ToolOutput]:
+        """Make a call, inside the function that wraps calls if there is one."""
+        request = self._request(planned)
+        if wrap is None:
+            return (yield from self._execute(request, planned))
+        try:
+            output: ToolOutput = yield CallFunction(partial(wrap, request, execute))
+        except Exception as error:
+            if is_control_flow(error) or not self._handle_tool_errors:
+                raise
+            return error_message(request.tool_call, text_of(self._handle_tool_errors, error))
+        return output
+
+    def _request(self, planned: _PlannedCall) -> ToolCallRequest:
+        own, caller = find_context(), planned.caller
+        if caller is not None and own is not None and own is not caller:
+            own.heartbeat = caller.heartbeat  # what a call streams keeps the waiting node alive
         runtime = planned.runtime or (Runtime() if own is None else own.runtime)
         tools = self._tools_by_name
         return ToolCallRequest(
@@ -247,14 +241,7 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
             ),
         )
 
-    def _failed_wrapper(self, request: ToolCallRequest, error: Exception) -> ToolMessage:
-        if isinstance(error, GraphBubbleUp) or is_invalid_resume(error):
-            raise error
-        if not self._handle_tool_errors:
-            raise error
-        return error_message(request.tool_call, text_of(self._handle_tool_errors, error))
-
-    def _execute(self, request: ToolCallRequest, planned: _Planned) -> Effects[ToolOutput]:
+    def _execute(self, request: ToolCallRequest, planned: _PlannedCall) -> Effects[ToolOutput]:
         """Call the tool; what goes wrong in it may become a message."""
         call, tool = request.tool_call, request.tool
         name = call["name"]
@@ -272,15 +259,13 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
             try:
                 response = yield Invoke(tool, {**filled, "type": "tool_call"}, planned.config)
             except ValidationError as error:
-                if is_invalid_resume(error):
+                if is_control_flow(error):
                     raise
-                correctable = errors_of_model(error, injected.names)
-                raise ToolInvocationError(name, error, call["args"], correctable) from error
-            return checked(response, call, planned.kind, self._messages_key)
-        except GraphBubbleUp:
-            raise
+                filtered = correctable_errors(error, injected.names)
+                raise ToolInvocationError(name, error, call["args"], filtered) from error
+            return checked(response, call, planned.as_list, self._messages_key)
         except Exception as error:
-            if is_invalid_resume(error) or not handles(self._handle_tool_errors, error):
+            if is_control_flow(error) or not handles(self._handle_tool_errors, error):
                 raise
             return error_message(call, text_of(self._handle_tool_errors, error))
 

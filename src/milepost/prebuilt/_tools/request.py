@@ -1,4 +1,4 @@
-"""One call of a tool, as functions see it that wrap calls."""
+"""One call of a tool, as it is given to functions that wrap calls."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
 from typing_extensions import TypedDict, Unpack
 
-from milepost.prebuilt._tools.runtime import ToolRuntime
+from milepost.prebuilt._tools.injection import ToolRuntime
 from milepost.types import Command
 
 ToolResult: TypeAlias = "ToolMessage | Command[Any]"
 ToolOutput: TypeAlias = "ToolResult | list[ToolResult]"
-"""What one call of a tool comes to."""
+"""The result of one call of a tool."""
 
 
 class Overrides(TypedDict, total=False):
@@ -46,7 +46,7 @@ class ToolCallRequest:
     """
 
     tool_call: ToolCall
-    """The name, arguments and id that the model said."""
+    """The name, arguments and id that the model gave."""
     tool: BaseTool | None
     """None if the node has no tool of that name."""
     state: Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from milepost.testing._kit.errors import ClauseFailed
 
@@ -105,7 +105,12 @@ def same(found: object, wanted: object, what: str) -> None:
 def holds(condition: object, what: str) -> None:
     """Fail unless the condition is true; `what` says what is wrong otherwise."""
     if not condition:
-        raise ClauseFailed(f"{what}.")
+        fail(what)
+
+
+def fail(what: str) -> NoReturn:
+    """Fail; `what` says what is wrong."""
+    raise ClauseFailed(f"{what}.")
 
 
 def exactly(found: Any, wanted: Any, what: str) -> None:

@@ -4,7 +4,7 @@ A clause is a generator, written once. It yields these and is sent the results; 
 in. The drivers (`runner.py`) carry them out in sync code or on an event loop.
 
     yielded     sent back
-    Ask         what `method` or `amethod` returned; a list if that was an iterator
+    CallMethod  what `method` or `amethod` returned; a list if that was an iterator
     Together    the results of programs that ran at the same time
     Misplaced   what a method returned that was called where it might have to block a loop
     Reopen      the saver, after it was closed and made again
@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 
 
 @dataclass(slots=True)
-class Ask:
+class CallMethod:
     """Call a method of a saver or graph: `method` in sync code, `amethod` on a loop."""
 
     target: Any
@@ -38,7 +38,7 @@ class Together:
 class Misplaced:
     """Call a method in an awkward place: a sync one on the loop, an async one on another loop."""
 
-    ask: Ask
+    call: CallMethod
 
 
 class Reopen:
@@ -47,14 +47,14 @@ class Reopen:
     __slots__ = ()
 
 
-Effect: TypeAlias = Ask | Together | Misplaced | Reopen
+Effect: TypeAlias = CallMethod | Together | Misplaced | Reopen
 R = TypeVar("R")
 Program: TypeAlias = Generator[Effect, Any, R]
 
 
-def call(target: object, method: str, *arguments: Any, **keywords: Any) -> Ask:
+def call(target: object, method: str, *arguments: Any, **keywords: Any) -> CallMethod:
     """A method of a saver or graph, in the form of the run."""
-    return Ask(target, method, arguments, keywords)
+    return CallMethod(target, method, arguments, keywords)
 
 
 def caught(effect: Effect) -> Program[Exception | None]:

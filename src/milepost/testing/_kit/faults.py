@@ -217,7 +217,10 @@ class FaultySaver(BaseCheckpointSaver[Any]):
 
     # -- what happens before and after a call, sync or async
 
-    def _begin(self, method: str, arguments: tuple[Any, ...]) -> _Passage:
+    def _begin(
+        self, method: str, arguments: tuple[Any, ...]
+    ) -> tuple[SaverCall, list[Fault], float]:
+        """Count a call; the faults that are due, and how many seconds they delay the call."""
         with self._lock:
             call = SaverCall(method, arguments)
             self.calls.append(call)
@@ -230,31 +233,21 @@ class FaultySaver(BaseCheckpointSaver[Any]):
                     if fault.nth in (None, self._counts[at]):
                         due.append(fault)
             self._fail("before", due, f"{method} was made to fail before it was carried out")
-        return _Passage(call, due, sum(fault.seconds for fault in due))
+        return call, due, sum(fault.seconds for fault in due)
 
-    def _end(self, passage: _Passage, result: Any) -> None:
-        call = passage.call
+    def _end(self, call: SaverCall, due: list[Fault], result: Any) -> None:
         with self._lock:
-            told = f"{call.method} was carried out and then made to fail"
-            self._fail("after", passage.due, told)
+            self._fail("after", due, f"{call.method} was carried out and then made to fail")
             call.returned = True
             call.writes = _stored_writes(call, result)
 
-    def _fail(self, when: str, due: list[Fault], told: str) -> None:
+    def _fail(self, when: str, due: list[Fault], message: str) -> None:
         for fault in due:
             if fault.when == when:
                 self.struck = True
                 if fault.lasting:
                     self._gone = fault
-                raise fault.error(told)
-
-
-class _Passage(NamedTuple):
-    """A call on its way through a FaultySaver."""
-
-    call: SaverCall
-    due: list[Fault]
-    seconds: float
+                raise fault.error(message)
 
 
 def _stored_writes(call: SaverCall, result: Any) -> list[PendingWrite]:
@@ -289,64 +282,59 @@ def _class_for(cls: type[F], inner: type[BaseCheckpointSaver[Any]]) -> type[F]:
             and inspect.isfunction(method)
             and method is not getattr(BaseCheckpointSaver, name, None)
         ):
-            own[name] = _in_between(name, method)
+            own[name] = _wrapper(name, method)
     bases = (cls, StepSaver) if issubclass(inner, StepSaver) else (cls,)
     made: type[F] = type(cls.__name__, bases, own)
     return made
 
 
-def _in_between(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _wrapper(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     if name in ("list", "alist"):
-        return _listing if name == "list" else _alisting
+        return _list if name == "list" else _alist
     if inspect.iscoroutinefunction(method):
-        return _apassing(name, name.removeprefix("a"))
-    return _passing(name)
+        return _async_wrapper(name, name.removeprefix("a"))
+    return _sync_wrapper(name)
 
 
-def _unwrapped(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments as the inner saver knows them: steps that it has prepared itself."""
-    return tuple(
-        [_inner(item) for item in given] if isinstance(given, list) else _inner(given)
-        for given in arguments
-    )
-
-
-def _inner(given: Any) -> Any:
-    return given.inner if isinstance(given, _Prepared) else given
-
-
-def _passing(method: str) -> Callable[..., Any]:
-    def passing(self: FaultySaver, *arguments: Any, **keywords: Any) -> Any:
-        passage = self._begin(method, arguments)
-        time.sleep(passage.seconds)
-        result = getattr(self.inner, method)(*_unwrapped(arguments), **keywords)
-        self._end(passage, result)
+def _sync_wrapper(method: str) -> Callable[..., Any]:
+    def wrapper(self: FaultySaver, *arguments: Any, **keywords: Any) -> Any:
+        call, due, seconds = self._begin(method, arguments)
+        time.sleep(seconds)
+        result = getattr(self.inner, method)(*map(_unwrapped, arguments), **keywords)
+        self._end(call, due, result)
         return result
 
-    return passing
+    return wrapper
 
 
-def _apassing(name: str, method: str) -> Callable[..., Any]:
-    async def passing(self: FaultySaver, *arguments: Any, **keywords: Any) -> Any:
-        passage = self._begin(method, arguments)
-        await asyncio.sleep(passage.seconds)
-        result = await getattr(self.inner, name)(*_unwrapped(arguments), **keywords)
-        self._end(passage, result)
+def _async_wrapper(name: str, method: str) -> Callable[..., Any]:
+    async def wrapper(self: FaultySaver, *arguments: Any, **keywords: Any) -> Any:
+        call, due, seconds = self._begin(method, arguments)
+        await asyncio.sleep(seconds)
+        result = await getattr(self.inner, name)(*map(_unwrapped, arguments), **keywords)
+        self._end(call, due, result)
         return result
 
-    return passing
+    return wrapper
 
 
-def _listing(self: FaultySaver, *arguments: Any, **keywords: Any) -> Iterator[Any]:
-    passage = self._begin("list", arguments)
-    time.sleep(passage.seconds)
+def _unwrapped(argument: Any) -> Any:
+    """An argument as the inner saver knows it: a step is what that saver has prepared."""
+    if isinstance(argument, list):
+        return [_unwrapped(item) for item in argument]
+    return argument.inner if isinstance(argument, _Prepared) else argument
+
+
+def _list(self: FaultySaver, *arguments: Any, **keywords: Any) -> Iterator[Any]:
+    call, due, seconds = self._begin("list", arguments)
+    time.sleep(seconds)
     yield from self.inner.list(*arguments, **keywords)
-    self._end(passage, None)
+    self._end(call, due, None)
 
 
-async def _alisting(self: FaultySaver, *arguments: Any, **keywords: Any) -> AsyncIterator[Any]:
-    passage = self._begin("list", arguments)
-    await asyncio.sleep(passage.seconds)
+async def _alist(self: FaultySaver, *arguments: Any, **keywords: Any) -> AsyncIterator[Any]:
+    call, due, seconds = self._begin("list", arguments)
+    await asyncio.sleep(seconds)
     async for found in self.inner.alist(*arguments, **keywords):
         yield found
-    self._end(passage, None)
+    self._end(call, due, None)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from milepost.errors import MissingDependencyError
+from milepost.testing._kit.checking import APIS, Subject
 from milepost.testing._kit.clauses import Clause, all_clauses
 from milepost.testing._kit.runner import Api, Factory
-from milepost.testing._kit.running import APIS, Subject
 
 
 def saver_tests(
@@ -51,9 +52,9 @@ def saver_tests(
         and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     ]
 
-    def test(colour: Api, clause: Clause, **given: Any) -> None:
-        subject = Subject(_filled(factory, given), persistent, keeps_history)
-        outcome = subject.check(clause, colour)
+    def test(saver_api: Api, clause: Clause, **given: Any) -> None:
+        subject = Subject(partial(factory, **given), persistent, keeps_history)
+        outcome = subject.check(clause, saver_api)
         if outcome.status == "skipped":
             pytest.skip(outcome.reason)
         if outcome.error is not None:
@@ -61,25 +62,13 @@ def saver_tests(
 
     named = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
-        for name in ("colour", "clause", *fixtures)
+        for name in ("saver_api", "clause", *fixtures)
     ]
     test.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
     table = [
-        pytest.param(colour, clause, id=f"{colour}-{clause.group}-{clause.name}")
-        for colour in APIS
+        pytest.param(api, clause, id=f"{api}-{clause.group}-{clause.name}")
+        for api in APIS
         for clause in all_clauses(groups)
     ]
-    marked: Callable[..., None] = pytest.mark.parametrize(("colour", "clause"), table)(test)
+    marked: Callable[..., None] = pytest.mark.parametrize(("saver_api", "clause"), table)(test)
     return marked
-
-
-def _filled(factory: Factory, given: dict[str, Any]) -> Factory:
-    """The factory with its fixtures; it stays a generator function if it is one."""
-    if not given:
-        return factory
-    if inspect.isasyncgenfunction(factory) or inspect.isgeneratorfunction(factory):
-        from contextlib import asynccontextmanager, contextmanager
-
-        managed = asynccontextmanager if inspect.isasyncgenfunction(factory) else contextmanager
-        return lambda: managed(factory)(**given)
-    return lambda: factory(**given)

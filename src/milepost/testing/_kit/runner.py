@@ -19,7 +19,7 @@ from milepost._internal.asyncio_tools import in_thread
 from milepost._internal.generators import adrive, drive
 from milepost._internal.threads import LoopThread
 from milepost.checkpoint.base import BaseCheckpointSaver
-from milepost.testing._kit.effects import Ask, Effect, Misplaced, Program, Together
+from milepost.testing._kit.effects import CallMethod, Effect, Misplaced, Program, Together
 from milepost.testing._kit.errors import ClauseFailed
 
 Api: TypeAlias = Literal["sync", "async"]
@@ -103,14 +103,13 @@ class Runner:
 
     def _reopen(self) -> BaseCheckpointSaver[Any]:
         self._close()
-        self._opened, self._aopened = ExitStack(), AsyncExitStack()
         self._open()
         return self.saver
 
     # -- effects
 
     def _carry_out(self, effect: Effect) -> Any:
-        if isinstance(effect, Ask):
+        if isinstance(effect, CallMethod):
             return call_sync(effect)
         if isinstance(effect, Together):
             ended = [InThread(drive, program, self._carry_out) for program in effect.programs]
@@ -118,34 +117,31 @@ class Runner:
         if isinstance(effect, Misplaced):
 
             async def on_the_loop() -> Any:
-                return call_sync(effect.ask)
+                return call_sync(effect.call)
 
             return InThread(self._loop.run, on_the_loop()).result(AT_ONCE)
         return self._reopen()
 
     async def _acarry_out(self, effect: Effect) -> Any:
-        if isinstance(effect, Ask):
+        if isinstance(effect, CallMethod):
             return await call_async(effect)
         if isinstance(effect, Together):
             return await asyncio.gather(
                 *(adrive(program, self._acarry_out) for program in effect.programs)
             )
         if isinstance(effect, Misplaced):
-            elsewhere = InThread(asyncio.run, call_async(effect.ask))
+            elsewhere = InThread(asyncio.run, call_async(effect.call))
             return await in_thread(elsewhere.result, AT_ONCE)
-        await self._aopened.aclose()
-        self._aopened = AsyncExitStack()
-        self.saver = await self._make()
-        return self.saver
+        return await in_thread(self._reopen)
 
 
-def call_sync(effect: Ask) -> Any:
+def call_sync(effect: CallMethod) -> Any:
     """Call a method in sync code."""
     result = getattr(effect.target, effect.method)(*effect.arguments, **effect.keywords)
     return list(result) if isinstance(result, Iterator) else result
 
 
-async def call_async(effect: Ask) -> Any:
+async def call_async(effect: CallMethod) -> Any:
     """Call a method on the running loop."""
     result = getattr(effect.target, f"a{effect.method}")(*effect.arguments, **effect.keywords)
     if hasattr(result, "__aiter__"):

@@ -12,13 +12,11 @@ from milepost.checkpoint._contract.records import (
     empty_checkpoint,
 )
 from milepost.checkpoint.base import BaseCheckpointSaver
-from milepost.testing._kit.clauses import holds
-from milepost.testing._kit.effects import Program, call
+from milepost.testing._kit.clauses import fail
+from milepost.testing._kit.effects import CallMethod, Program, call
 from milepost.types import RunnableConfig
 
 Saver = BaseCheckpointSaver[Any]
-Found = list[CheckpointTuple]
-Steps = list[int]
 
 
 class SaverFixture:
@@ -27,6 +25,10 @@ class SaverFixture:
     def __init__(self, saver: Saver) -> None:
         self.saver = saver
         self._own = random_token()[:12]
+
+    def call(self, method: str, *arguments: Any, **keywords: Any) -> CallMethod:
+        """A method of the saver, in the form of the run."""
+        return call(self.saver, method, *arguments, **keywords)
 
     def thread_id(self, name: str = "t") -> str:
         """An id for a thread of this clause."""
@@ -39,6 +41,12 @@ class SaverFixture:
     def thread(self, name: str = "t", ns: str = "") -> ThreadBuilder:
         """A thread, to be written checkpoint by checkpoint."""
         return ThreadBuilder(self.saver, self.thread_id(name), ns)
+
+    def started(self, step: int = 0, **content: Any) -> Program[ThreadBuilder]:
+        """A thread with one checkpoint."""
+        thread = self.thread()
+        yield from thread.put(step, **content)
+        return thread
 
     def is_own(self, found: CheckpointTuple) -> bool:
         """Whether a checkpoint belongs to this clause."""
@@ -111,26 +119,40 @@ class ThreadBuilder:
 
     def get(self, config: RunnableConfig | None = None) -> Program[CheckpointTuple]:
         """The checkpoint that `config` names, or the latest; it must be there."""
-        found: CheckpointTuple | None = yield from self.look(config)
+        found = yield from self.find(config)
         if found is None:
-            holds(False, f"get_tuple({config or self.root}) found nothing")
-        assert found is not None
+            fail(f"get_tuple({config or self.root}) found nothing")
         return found
 
-    def look(self, config: RunnableConfig | None = None) -> Program[CheckpointTuple | None]:
+    def find(self, config: RunnableConfig | None = None) -> Program[CheckpointTuple | None]:
         """The checkpoint that `config` names, or the latest, if it is there."""
         found: CheckpointTuple | None = yield call(self.saver, "get_tuple", config or self.root)
         return found
 
-    def list(self, **options: Any) -> Program[Found]:
+    def checkpoints(self, **options: Any) -> Program[list[CheckpointTuple]]:
         """The checkpoints of this namespace."""
-        found: Found = yield call(self.saver, "list", self.root, **options)
+        found: list[CheckpointTuple] = yield call(self.saver, "list", self.root, **options)
         return found
 
-    def steps(self, **options: Any) -> Program[Steps]:
+    def steps(self, **options: Any) -> Program[list[int]]:
         """The steps of the checkpoints that a listing gives."""
-        found = yield from self.list(**options)
+        found = yield from self.checkpoints(**options)
         return [one.metadata["step"] for one in found]
+
+    def pending(self, config: RunnableConfig | None = None) -> Program[list[tuple[str, str, Any]]]:
+        """The pending writes of a checkpoint, as plain tuples."""
+        found = yield from self.get(config)
+        return [tuple(write) for write in found.pending_writes or ()]
+
+    def history(self, *channels: str) -> Program[dict[str, tuple[Any, list[Any]]]]:
+        """Delta channel → its seed, None if there is none, and the values of its writes."""
+        found = yield call(
+            self.saver, "get_delta_channel_history", config=self.head, channels=list(channels)
+        )
+        return {
+            channel: (history.get("seed"), [write[2] for write in history["writes"]])
+            for channel, history in found.items()
+        }
 
 
 def values_of(found: CheckpointTuple) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from milepost.testing._kit.clauses import Trait, clause, holds, same
 from milepost.testing._kit.effects import Program, Together, call
 from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder, id_in, values_of
 from milepost.testing._suite.graphs import line
-from milepost.testing._suite.writes import pending
 
 
 def _walk(thread: ThreadBuilder, steps: int) -> Program[None]:
@@ -33,12 +32,11 @@ def threads_at_once_do_not_disturb_each_other(fixture: SaverFixture) -> Program[
 @clause("concurrency", Trait.HISTORY)
 def two_writers_of_one_thread_lose_nothing(fixture: SaverFixture) -> Program[None]:
     """Checkpoints of two writers on one thread are all kept; the largest id is the latest."""
-    thread = fixture.thread()
-    yield from thread.put(key=0)
+    thread = yield from fixture.started(key=0)
     writers = [thread.branch(), thread.branch()]
     yield Together([_walk(writer, 4) for writer in writers])
     ids = sorted({id for writer in writers for id in writer.ids}, reverse=True)
-    found = yield from thread.list()
+    found = yield from thread.checkpoints()
     same([one.checkpoint["id"] for one in found], ids, "the ids")
     same((yield from thread.get()).checkpoint["id"], ids[0], "the latest")
     for writer in writers:
@@ -50,12 +48,11 @@ def two_writers_of_one_thread_lose_nothing(fixture: SaverFixture) -> Program[Non
 @clause("concurrency")
 def tasks_may_write_at_once(fixture: SaverFixture) -> Program[None]:
     """The writes of tasks that end together are all there, in the order of their paths."""
-    thread = fixture.thread()
-    yield from thread.put(key=0)
+    thread = yield from fixture.started(key=0)
     tasks = [f"task-{n}" for n in range(6)]
     yield Together([thread.write([("key", t), ("other", t)], t, f"~{t}") for t in tasks])
     wanted = [(task, channel, task) for task in tasks for channel in ("key", "other")]
-    same((yield from pending(thread)), wanted, "the writes")
+    same((yield from thread.pending()), wanted, "the writes")
 
 
 @clause("concurrency")
@@ -63,12 +60,12 @@ def the_same_calls_at_once_are_stored_once(fixture: SaverFixture) -> Program[Non
     """A put or put_writes that arrives several times at once, by retries, has one effect."""
     thread = fixture.thread()
     checkpoint, changed = thread.next(key=1)
-    asked = call(fixture.saver, "put", thread.root, checkpoint, {"step": 0}, changed)
+    asked = fixture.call("put", thread.root, checkpoint, {"step": 0}, changed)
     yield Together([_one(asked) for _ in range(3)])
     thread.head = thread.at(checkpoint["id"])
     yield Together([thread.write([("key", "a"), ("key", "b")], "task") for _ in range(3)])
-    same(len((yield from thread.list())), 1, "the number of checkpoints")
-    same((yield from pending(thread)), [("task", "key", "a"), ("task", "key", "b")], "the writes")
+    same(len((yield from thread.checkpoints())), 1, "the number of checkpoints")
+    same((yield from thread.pending()), [("task", "key", "a"), ("task", "key", "b")], "the writes")
 
 
 def _one(effect: Any) -> Program[Any]:
@@ -82,8 +79,8 @@ def writes_may_come_before_their_checkpoint(fixture: SaverFixture) -> Program[No
     checkpoint, changed = thread.next(key=1)
     thread.head = thread.at(checkpoint["id"])
     yield from thread.write([("key", "early")], "task")
-    yield call(fixture.saver, "put", thread.root, checkpoint, {"step": 0}, changed)
-    same((yield from pending(thread)), [("task", "key", "early")], "the writes")
+    yield fixture.call("put", thread.root, checkpoint, {"step": 0}, changed)
+    same((yield from thread.pending()), [("task", "key", "early")], "the writes")
 
 
 @clause("concurrency", Trait.HISTORY)
@@ -93,8 +90,8 @@ def checkpoints_may_come_in_any_order(fixture: SaverFixture) -> Program[None]:
     older, first = thread.next(key=1)
     newer, second = thread.next(key=2)
     parent = thread.at(older["id"])
-    yield call(fixture.saver, "put", parent, newer, {"step": 1}, second)
-    yield call(fixture.saver, "put", thread.root, older, {"step": 0}, first)
+    yield fixture.call("put", parent, newer, {"step": 1}, second)
+    yield fixture.call("put", thread.root, older, {"step": 0}, first)
     found = yield from thread.get()
     same(values_of(found), {"key": 2}, "the latest values")
     same(values_of((yield from thread.get(found.parent_config))), {"key": 1}, "the parent's")

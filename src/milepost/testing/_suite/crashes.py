@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from milepost.errors import MilepostError
-from milepost.testing._kit.clauses import clause, holds, same
+from milepost.testing._kit.clauses import clause, fail, holds, same
 from milepost.testing._kit.effects import Program, call
 from milepost.testing._kit.errors import InjectedFault
 from milepost.testing._kit.faults import (
@@ -54,8 +54,7 @@ class _StoryRun:
                 values: dict[str, Any] = state.values
                 return values
             yield call(graph, "invoke", given, self.config, durability=self.durability)
-        holds(False, f"the run does not come to its end: {state.tasks} are left")
-        return {}
+        fail(f"the run does not come to its end: {state.tasks} are left")
 
 
 def _undisturbed(fixture: SaverFixture, durability: str) -> Program[None]:
@@ -94,7 +93,7 @@ def _crash_everywhere(
         if once:
             twice = [name for name in _acknowledged(faulty) if story_run.ran.count(name) != 1]
             same(twice, [], f"{what}, nodes that ran again although their writes were stored")
-    holds(False, f"the run saves more than {_MANY} times")
+    fail(f"the run saves more than {_MANY} times")
 
 
 def _acknowledged(saver: FaultySaver) -> Sequence[str]:
@@ -133,7 +132,7 @@ def a_failed_read_changes_nothing(fixture: SaverFixture) -> Program[None]:
     story_run = _StoryRun(fixture, "t", "sync")
     graph = story(story_run.ran).compile(checkpointer=fixture.saver)
     yield call(graph, "invoke", {"log": ["in"]}, story_run.config, durability="sync")
-    before, ran = (yield call(fixture.saver, "list", story_run.config)), list(story_run.ran)
+    before, ran = (yield fixture.call("list", story_run.config)), list(story_run.ran)
     broken = story(story_run.ran).compile(
         checkpointer=FaultySaver(fixture.saver, fail_before("get_tuple", nth=None))
     )
@@ -142,9 +141,9 @@ def a_failed_read_changes_nothing(fixture: SaverFixture) -> Program[None]:
     except (MilepostError, OSError):
         pass
     else:
-        holds(False, "the run did not fail")
+        fail("the run did not fail")
     same(story_run.ran, ran, "the nodes that ran")
-    same((yield call(fixture.saver, "list", story_run.config)), before, "the thread")
+    same((yield fixture.call("list", story_run.config)), before, "the thread")
     same((yield from story_run.finish(fixture.saver)), {"log": list(STORY)}, "the state in the end")
 
 

@@ -15,58 +15,42 @@ from milepost.testing._kit.clauses import Trait, clause, holds, same
 from milepost.testing._kit.effects import Program, call, caught
 from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder
 from milepost.testing._suite.graphs import noting
-from milepost.types import RunnableConfig, _DeltaSnapshot
-
-
-def history_of(
-    fixture: SaverFixture, config: RunnableConfig, *channels: str
-) -> Program[dict[str, tuple[Any, list[Any]]]]:
-    """Channel → its seed, None if there is none, and the values of its writes."""
-    found = yield call(
-        fixture.saver, "get_delta_channel_history", config=config, channels=list(channels)
-    )
-    return {
-        channel: (history.get("seed"), [write[2] for write in history["writes"]])
-        for channel, history in found.items()
-    }
+from milepost.types import _DeltaSnapshot
 
 
 @clause("delta", Trait.HISTORY)
 def a_history_is_the_writes_oldest_first(fixture: SaverFixture) -> Program[None]:
     """The writes of all ancestors, in order; those at the checkpoint itself come later."""
-    thread = fixture.thread()
-    yield from thread.put(1, other=1)
+    thread = yield from fixture.started(1, other=1)
     yield from thread.write([("log", "a"), ("other", 9), ("log", "b")], "t1")
     yield from thread.put(2, other=2)
     yield from thread.write([("log", "c")], "t2")
     yield from thread.put(3, other=3)
     yield from thread.write([("log", "not yet")], "t3")
-    found = yield from history_of(fixture, thread.head, "log")
+    found = yield from thread.history("log")
     same(found, {"log": (None, ["a", "b", "c"])}, "the history")
 
 
 @clause("delta", Trait.HISTORY)
 def writes_of_one_step_are_in_path_order(fixture: SaverFixture) -> Program[None]:
     """Tasks of one step count in the order of their paths, as when they were applied."""
-    thread = fixture.thread()
-    yield from thread.put(1, other=1)
+    thread = yield from fixture.started(1, other=1)
     yield from thread.write([("log", "second")], "t1", "~2")
     yield from thread.write([("log", "first")], "t2", "~1")
     yield from thread.put(2, other=2)
-    found = yield from history_of(fixture, thread.head, "log")
+    found = yield from thread.history("log")
     same(found, {"log": (None, ["first", "second"])}, "the history")
 
 
 @clause("delta", Trait.HISTORY)
 def a_history_ends_at_the_nearest_stored_value(fixture: SaverFixture) -> Program[None]:
     """The seed is the nearest snapshot among the ancestors; a plain value counts as one."""
-    thread = fixture.thread()
-    yield from thread.put(1, log=_DeltaSnapshot(["too old"]), plain=["seed"])
+    thread = yield from fixture.started(1, log=_DeltaSnapshot(["too old"]), plain=["seed"])
     yield from thread.write([("log", "too old"), ("plain", "a")], "t1")
     yield from thread.put(2, log=_DeltaSnapshot(["seed"]), emptied=("plain",))
     yield from thread.write([("log", "a"), ("plain", "b")], "t2")
     yield from thread.put(3, emptied=("log",))
-    found = yield from history_of(fixture, thread.head, "log", "plain")
+    found = yield from thread.history("log", "plain")
     wanted = {"log": (_DeltaSnapshot(["seed"]), ["a"]), "plain": (["seed"], ["a", "b"])}
     same(found, wanted, "the histories")
 
@@ -74,19 +58,17 @@ def a_history_ends_at_the_nearest_stored_value(fixture: SaverFixture) -> Program
 @clause("delta")
 def a_channel_without_history_is_empty(fixture: SaverFixture) -> Program[None]:
     """A channel that was never written has no writes and no seed; no channels, no histories."""
-    thread = fixture.thread()
-    yield from thread.put(1, other=1)
+    thread = yield from fixture.started(1, other=1)
     yield from thread.write([("other", 2)], "t1")
     yield from thread.put(2, other=2)
-    same((yield from history_of(fixture, thread.head, "never")), {"never": (None, [])}, "never")
-    same((yield from history_of(fixture, thread.head)), {}, "no channels")
+    same((yield from thread.history("never")), {"never": (None, [])}, "never")
+    same((yield from thread.history()), {}, "no channels")
 
 
 @clause("delta", Trait.HISTORY)
 def branches_have_histories_of_their_own(fixture: SaverFixture) -> Program[None]:
     """A step, an update and an input that share a parent do not see each other's writes."""
-    thread = fixture.thread()
-    yield from thread.put(1, other=1)
+    thread = yield from fixture.started(1, other=1)
     yield from thread.write([("log", "shared")], "t1")
     yield from thread.put(2, other=2)
     step, update, restart = thread, thread.branch(), thread.branch()
@@ -95,7 +77,7 @@ def branches_have_histories_of_their_own(fixture: SaverFixture) -> Program[None]
     yield from step.put(3, other=3)
     yield from restart.put(3, other=5, meta={"source": "input"})
     for branch, own in ((step, ["step"]), (update, ["update"]), (restart, [])):
-        found = yield from history_of(fixture, branch.head, "log")
+        found = yield from branch.history("log")
         same(found, {"log": (None, ["shared", *own])}, f"the history of the branch with {own}")
 
 
@@ -116,7 +98,7 @@ def a_broken_chain_is_an_error(fixture: SaverFixture) -> Program[None]:
     yield from thread.put(1, other=1)
     yield from thread.write([("log", "a")], "t1")
     yield from thread.put(2, other=2)
-    asked = call(fixture.saver, "get_delta_channel_history", config=thread.head, channels=["log"])
+    asked = fixture.call("get_delta_channel_history", config=thread.head, channels=["log"])
     error = yield from caught(asked)
     holds(isinstance(error, BrokenChainError), f"it raised {error!r}")
 
@@ -124,12 +106,11 @@ def a_broken_chain_is_an_error(fixture: SaverFixture) -> Program[None]:
 @clause("delta", Trait.HISTORY)
 def a_deleted_checkpoint_has_no_history(fixture: SaverFixture) -> Program[None]:
     """A checkpoint that is named and is gone raises CheckpointNotFoundError, and is not empty."""
-    thread = fixture.thread()
-    yield from thread.put(1, other=1)
+    thread = yield from fixture.started(1, other=1)
     yield from thread.write([("log", "a")], "t1")
     yield from thread.put(2, other=2)
-    yield call(fixture.saver, "delete_thread", thread.thread_id)
-    asked = call(fixture.saver, "get_delta_channel_history", config=thread.head, channels=["log"])
+    yield fixture.call("delete_thread", thread.thread_id)
+    asked = fixture.call("get_delta_channel_history", config=thread.head, channels=["log"])
     error = yield from caught(asked)
     holds(isinstance(error, CheckpointNotFoundError), f"it raised {error!r}")
 

@@ -24,10 +24,7 @@ class Diary(TypedDict):
     log: Annotated[list[str], lambda old, new: [*old, *(name for name in new if name not in old)]]
 
 
-Node = Callable[[Any], dict[str, Any]]
-
-
-def noting(name: str, ran: list[str] | None = None) -> Node:
+def noting(name: str, ran: list[str] | None = None) -> Callable[[Any], dict[str, Any]]:
     """A node that puts its name into the log; `ran` collects the calls themselves."""
 
     def node(_state: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from milepost.testing._kit.clauses import Trait, clause, same
-from milepost.testing._kit.effects import Program, call
+from milepost.testing._kit.effects import Program
 from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder, id_in, values_of
 
 
@@ -29,7 +29,7 @@ def list_gives_what_get_tuple_gives(fixture: SaverFixture) -> Program[None]:
     for n in range(3):
         yield from thread.put(n, key=n, still=0)
         yield from thread.write([("key", n), ("other", [n])], f"task-{n}", "~1")
-    for found in (yield from thread.list()):
+    for found in (yield from thread.checkpoints()):
         same(found, (yield from thread.get(thread.at(found.checkpoint["id"]))), "the item")
 
 
@@ -66,8 +66,8 @@ def filter_compares_metadata(fixture: SaverFixture) -> Program[None]:
 @clause("list")
 def filters_are_not_interpreted(fixture: SaverFixture) -> Program[None]:
     """Keys and values of a filter are compared literally, whatever they contain."""
-    thread = fixture.thread()
-    yield from thread.put(meta={"a.b": "dot", "$.step": "path", "nested": {"a": 1}}, key=1)
+    meta = {"a.b": "dot", "$.step": "path", "nested": {"a": 1}}
+    thread = yield from fixture.started(meta=meta, key=1)
     for key in ("source' OR '1'='1", "step); DROP TABLE checkpoints; --", "%", "nested.a"):
         same((yield from thread.steps(filter={key: "loop"})), [], f"the key {key!r}")
     for value in ("%", "l_op", "' OR ''='"):
@@ -89,7 +89,7 @@ def filter_before_and_limit_work_together(fixture: SaverFixture) -> Program[None
 def list_with_an_id_gives_that_one(fixture: SaverFixture) -> Program[None]:
     """A config with a checkpoint_id lists that checkpoint alone."""
     thread = yield from _five(fixture)
-    found = yield call(fixture.saver, "list", thread.at(thread.ids[1]))
+    found = yield fixture.call("list", thread.at(thread.ids[1]))
     same([id_in(one.config) for one in found], [thread.ids[1]], "the ids")
 
 
@@ -99,10 +99,10 @@ def list_without_a_config_covers_all_threads(fixture: SaverFixture) -> Program[N
     threads = [fixture.thread("t"), fixture.thread("u"), fixture.thread("u", ns="child:1")]
     for thread in threads:
         yield from thread.put(key=thread.ns, meta={"mine": fixture.thread_id()})
-    found = yield call(fixture.saver, "list", None)
+    found = yield fixture.call("list", None)
     ids = {one.checkpoint["id"] for one in found if fixture.is_own(one)}
     same(ids, {thread.ids[0] for thread in threads}, "the ids")
-    found = yield call(fixture.saver, "list", None, filter={"mine": fixture.thread_id()}, limit=2)
+    found = yield fixture.call("list", None, filter={"mine": fixture.thread_id()}, limit=2)
     same(len(found), 2, "the number of items with a filter and a limit")
     same([one for one in found if not fixture.is_own(one)], [], "what the filter should exclude")
     same({tuple(values_of(one)) for one in found}, {("key",)}, "the channels")

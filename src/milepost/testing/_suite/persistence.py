@@ -19,21 +19,20 @@ def what_was_stored_is_there_after_reopening(fixture: SaverFixture) -> Program[N
             yield from thread.write([("key", n)], "task", "~1")
     before = []
     for thread in threads:
-        before.append((yield from thread.list()))
+        before.append((yield from thread.checkpoints()))
     saver = yield Reopen()
     for thread, wanted in zip(threads, before, strict=True):
         thread.saver = saver
-        same((yield from thread.list()), wanted, f"the list of namespace '{thread.ns}'")
+        same((yield from thread.checkpoints()), wanted, f"the list of namespace '{thread.ns}'")
 
 
 @clause("persistence", Trait.PERSISTENCE)
 def a_deleted_thread_stays_deleted_after_reopening(fixture: SaverFixture) -> Program[None]:
     """Reopening brings nothing back."""
-    thread = fixture.thread()
-    yield from thread.put(key=1)
-    yield call(fixture.saver, "delete_thread", thread.thread_id)
+    thread = yield from fixture.started(key=1)
+    yield fixture.call("delete_thread", thread.thread_id)
     thread.saver = yield Reopen()
-    same((yield from thread.look()), None, "the latest checkpoint")
+    same((yield from thread.find()), None, "the latest checkpoint")
 
 
 @clause("persistence", Trait.PERSISTENCE)

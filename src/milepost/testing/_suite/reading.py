@@ -5,7 +5,7 @@ from __future__ import annotations
 from milepost._internal.ids import checkpoint_id
 from milepost.checkpoint._contract.records import CheckpointTuple
 from milepost.testing._kit.clauses import Trait, clause, holds, same
-from milepost.testing._kit.effects import Program, call
+from milepost.testing._kit.effects import Program
 from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder, id_in, values_of
 
 NAMES = (
@@ -44,22 +44,22 @@ def an_id_finds_exactly_that_checkpoint(fixture: SaverFixture) -> Program[None]:
 def what_is_not_there_is_none(fixture: SaverFixture) -> Program[None]:
     """An unknown thread, namespace or id gives None: not the latest, and no error."""
     thread = fixture.thread()
-    same((yield from thread.look()), None, "an unknown thread")
+    same((yield from thread.find()), None, "an unknown thread")
     yield from thread.put(key=1)
-    same((yield from thread.look(thread.at(checkpoint_id()))), None, "an unknown id")
-    same((yield from fixture.thread(ns="child:1").look()), None, "an unknown namespace")
+    same((yield from thread.find(thread.at(checkpoint_id()))), None, "an unknown id")
+    same((yield from fixture.thread(ns="child:1").find()), None, "an unknown namespace")
     elsewhere = fixture.thread("other").at(thread.ids[0])
-    same((yield from thread.look(elsewhere)), None, "the id of another thread")
+    same((yield from thread.find(elsewhere)), None, "the id of another thread")
 
 
 @clause("get_tuple")
 def reading_creates_nothing(fixture: SaverFixture) -> Program[None]:
     """A thread that was only asked for does not exist afterwards."""
     thread = fixture.thread()
-    yield from thread.look()
-    yield from thread.look(thread.at(checkpoint_id()))
-    yield from thread.list()
-    found = yield call(fixture.saver, "list", None)
+    yield from thread.find()
+    yield from thread.find(thread.at(checkpoint_id()))
+    yield from thread.checkpoints()
+    found = yield fixture.call("list", None)
     same([one for one in found if fixture.is_own(one)], [], "the checkpoints")
 
 
@@ -75,7 +75,7 @@ def namespaces_are_kept_apart(fixture: SaverFixture) -> Program[None]:
         same(values_of(found), {"key": thread.ns}, f"the values in namespace '{thread.ns}'")
         same(found.pending_writes, [("task", "key", thread.ns)], "the writes")
         same(found.config["configurable"]["checkpoint_ns"], thread.ns, "the namespace")
-        listed = yield from thread.list()
+        listed = yield from thread.checkpoints()
         same([one.checkpoint["id"] for one in listed], thread.ids, f"the list of '{thread.ns}'")
 
 
@@ -101,8 +101,9 @@ def names_are_taken_literally(fixture: SaverFixture) -> Program[None]:
         found = yield from thread.get()
         same(values_of(found), {"key": thread.ns}, f"the values of thread {thread.ns!r}")
         same(found.config["configurable"]["thread_id"], thread.thread_id, "the thread_id")
-        same(len((yield from thread.list())), 1, f"the number of checkpoints of {thread.ns!r}")
-    astray = yield from threads[0].look(threads[0].at("../" + threads[1].ids[0]))
+        listed = yield from thread.checkpoints()
+        same(len(listed), 1, f"the number of checkpoints of {thread.ns!r}")
+    astray = yield from threads[0].find(threads[0].at("../" + threads[1].ids[0]))
     same(astray, None, "a checkpoint_id that is no id")
 
 
@@ -110,26 +111,25 @@ def names_are_taken_literally(fixture: SaverFixture) -> Program[None]:
 def get_gives_the_bare_checkpoint(fixture: SaverFixture) -> Program[None]:
     """`get` gives the checkpoint of `get_tuple`, or None."""
     thread = fixture.thread()
-    same((yield call(fixture.saver, "get", thread.root)), None, "an unknown thread")
+    same((yield fixture.call("get", thread.root)), None, "an unknown thread")
     yield from thread.put(key=1)
-    found = yield call(fixture.saver, "get", thread.root)
+    found = yield fixture.call("get", thread.root)
     same(found, (yield from thread.get()).checkpoint, "the checkpoint")
 
 
 @clause("get_tuple")
 def what_is_returned_can_be_changed(fixture: SaverFixture) -> Program[None]:
     """Every reader gets objects of its own: changing them changes nothing that is stored."""
-    thread = fixture.thread()
-    yield from thread.put(key={"items": [1]})
+    thread = yield from fixture.started(key={"items": [1]})
     yield from thread.write([("key", [1])], "task")
     for reading in (thread.get(), _first(thread)):
-        vandal = yield from reading
-        values_of(vandal)["key"]["items"].append(2)
-        vandal.checkpoint["channel_versions"].clear()
-        vandal.metadata["step"] = 99
-        holds(vandal.pending_writes, "the writes are missing")
-        (vandal.pending_writes or [])[0][2].append(2)
-        (vandal.pending_writes or []).clear()
+        changed = yield from reading
+        values_of(changed)["key"]["items"].append(2)
+        changed.checkpoint["channel_versions"].clear()
+        changed.metadata["step"] = 99
+        holds(changed.pending_writes, "the writes are missing")
+        (changed.pending_writes or [])[0][2].append(2)
+        (changed.pending_writes or []).clear()
         found = yield from thread.get()
         same(values_of(found), {"key": {"items": [1]}}, "the values")
         same(found.checkpoint["channel_versions"], thread.versions, "the versions")
@@ -138,4 +138,4 @@ def what_is_returned_can_be_changed(fixture: SaverFixture) -> Program[None]:
 
 
 def _first(thread: ThreadBuilder) -> Program[CheckpointTuple]:
-    return (yield from thread.list())[0]
+    return (yield from thread.checkpoints())[0]

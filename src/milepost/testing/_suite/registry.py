@@ -17,7 +17,7 @@ def _listed(fixture: SaverFixture, **wanted: Any) -> Program[list[str]]:
     """The threads of this clause that a listing gives, by their short names."""
     own = fixture.thread_id("")
     prefix = own + wanted.pop("prefix", "")
-    found = yield call(fixture.saver, "list_threads", prefix=prefix, **wanted)
+    found = yield fixture.call("list_threads", prefix=prefix, **wanted)
     return [info.thread_id.removeprefix(own) for info in found]
 
 
@@ -26,18 +26,18 @@ def _people(fixture: SaverFixture) -> Program[None]:
         yield from fixture.thread(name).put(key=1)
         owner = name.split(":")[0]
         described = {"owner": owner, "tags": ["x", owner], "n": 1}
-        yield call(fixture.saver, "set_thread_metadata", fixture.thread_id(name), described)
+        yield fixture.call("set_thread_metadata", fixture.thread_id(name), described)
 
 
 @clause("registry", Trait.REGISTRY)
 def a_thread_is_known_from_its_first_checkpoint_on(fixture: SaverFixture) -> Program[None]:
     """`get_thread` gives None before, and then the head and how much is stored."""
     thread = fixture.thread()
-    same((yield call(fixture.saver, "get_thread", thread.thread_id)), None, "an unknown thread")
+    same((yield fixture.call("get_thread", thread.thread_id)), None, "an unknown thread")
     for n in range(2):
         yield from thread.put(n, key=n)
     yield from thread.write([("key", 1), ("other", 2)], "task")
-    info = yield call(fixture.saver, "get_thread", thread.thread_id)
+    info = yield fixture.call("get_thread", thread.thread_id)
     holds(info is not None, "the thread is not known")
     seen = (info.thread_id, info.head, info.metadata)
     same(seen, (thread.thread_id, thread.ids[-1], {}), "id, head and metadata")
@@ -88,7 +88,7 @@ def the_status_says_how_a_thread_stands(fixture: SaverFixture) -> Program[None]:
         graph = builder.compile(checkpointer=fixture.saver)
         config = fixture.config(name)
         yield from caught(call(graph, "invoke", {"log": []}, config, durability="sync"))
-        info = yield call(fixture.saver, "get_thread", fixture.thread_id(name))
+        info = yield fixture.call("get_thread", fixture.thread_id(name))
         same(info.status, name, "the status")
         same((yield from _listed(fixture, status=name)), [name], f"the threads with status {name}")
 
@@ -96,21 +96,20 @@ def the_status_says_how_a_thread_stands(fixture: SaverFixture) -> Program[None]:
 @clause("registry", Trait.REGISTRY)
 def a_deleted_thread_leaves_the_registry(fixture: SaverFixture) -> Program[None]:
     """Neither the thread nor its metadata is known any more."""
-    thread = fixture.thread()
-    yield from thread.put(key=1)
-    yield call(fixture.saver, "set_thread_metadata", thread.thread_id, {"owner": "ann"})
-    yield call(fixture.saver, "delete_thread", thread.thread_id)
-    same((yield call(fixture.saver, "get_thread", thread.thread_id)), None, "the thread")
+    thread = yield from fixture.started(key=1)
+    yield fixture.call("set_thread_metadata", thread.thread_id, {"owner": "ann"})
+    yield fixture.call("delete_thread", thread.thread_id)
+    same((yield fixture.call("get_thread", thread.thread_id)), None, "the thread")
     same((yield from _listed(fixture)), [], "the threads")
     yield from thread.put(key=1)
-    info = yield call(fixture.saver, "get_thread", thread.thread_id)
+    info = yield fixture.call("get_thread", thread.thread_id)
     same(info.metadata, {}, "the metadata of a new thread of that name")
 
 
 @clause("registry", Trait.REGISTRY)
 def metadata_of_an_unknown_thread_is_refused(fixture: SaverFixture) -> Program[None]:
     """`set_thread_metadata` raises for a thread that does not exist, and makes none."""
-    asked = call(fixture.saver, "set_thread_metadata", fixture.thread_id(), {"owner": "ann"})
+    asked = fixture.call("set_thread_metadata", fixture.thread_id(), {"owner": "ann"})
     error = yield from caught(asked)
     holds(isinstance(error, MilepostError), f"it raised {error!r}")
     same((yield from _listed(fixture)), [], "the threads")
@@ -119,29 +118,28 @@ def metadata_of_an_unknown_thread_is_refused(fixture: SaverFixture) -> Program[N
 @clause("registry", Trait.REGISTRY, Trait.CREATION)
 def a_created_thread_is_known_and_has_no_checkpoint(fixture: SaverFixture) -> Program[None]:
     """`create_thread` makes a thread known with its metadata, and a run finds it as new."""
-    made = yield call(fixture.saver, "create_thread", fixture.thread_id(), {"owner": "ann"})
+    made = yield fixture.call("create_thread", fixture.thread_id(), {"owner": "ann"})
     seen = (made.thread_id, made.status, made.head, made.metadata)
     same(seen, (fixture.thread_id(), "idle", None, {"owner": "ann"}), "the thread")
     same(
         (yield from _listed(fixture, metadata={"owner": "ann"})), ["t"], "the threads of its owner"
     )
-    same((yield from fixture.thread().look()), None, "its checkpoint")
+    same((yield from fixture.thread().find()), None, "its checkpoint")
     graph = line("a").compile(checkpointer=fixture.saver)
     found = yield call(graph, "invoke", {"log": []}, fixture.config(), durability="sync")
     same(found, {"log": ["a"]}, "the result of a run")
-    info = yield call(fixture.saver, "get_thread", fixture.thread_id())
+    info = yield fixture.call("get_thread", fixture.thread_id())
     same(info.metadata, {"owner": "ann"}, "the metadata after a run")
 
 
 @clause("registry", Trait.REGISTRY, Trait.CREATION)
 def a_thread_that_is_created_again_keeps_what_it_has(fixture: SaverFixture) -> Program[None]:
     """`create_thread` of a known thread adds keys to its metadata, or replaces them, no more."""
-    thread = fixture.thread()
-    yield from thread.put(key=1)
-    yield call(fixture.saver, "set_thread_metadata", thread.thread_id, {"owner": "ann", "n": 1})
-    before = yield call(fixture.saver, "get_thread", thread.thread_id)
-    yield call(fixture.saver, "create_thread", thread.thread_id, {"n": 2, "plan": "pro"})
-    after = yield call(fixture.saver, "get_thread", thread.thread_id)
+    thread = yield from fixture.started(key=1)
+    yield fixture.call("set_thread_metadata", thread.thread_id, {"owner": "ann", "n": 1})
+    before = yield fixture.call("get_thread", thread.thread_id)
+    yield fixture.call("create_thread", thread.thread_id, {"n": 2, "plan": "pro"})
+    after = yield fixture.call("get_thread", thread.thread_id)
     same(after.metadata, {"owner": "ann", "n": 2, "plan": "pro"}, "the metadata")
     same(after._replace(metadata={}), before._replace(metadata={}), "all else")
 
@@ -149,9 +147,9 @@ def a_thread_that_is_created_again_keeps_what_it_has(fixture: SaverFixture) -> P
 @clause("registry", Trait.REGISTRY, Trait.CREATION)
 def a_created_thread_is_deleted_like_any_other(fixture: SaverFixture) -> Program[None]:
     """A thread without a checkpoint leaves the registry with `delete_thread`."""
-    yield call(fixture.saver, "create_thread", fixture.thread_id(), {"owner": "ann"})
-    yield call(fixture.saver, "delete_thread", fixture.thread_id())
-    same((yield call(fixture.saver, "get_thread", fixture.thread_id())), None, "the thread")
+    yield fixture.call("create_thread", fixture.thread_id(), {"owner": "ann"})
+    yield fixture.call("delete_thread", fixture.thread_id())
+    same((yield fixture.call("get_thread", fixture.thread_id())), None, "the thread")
 
 
 @clause("registry", Trait.REGISTRY, Trait.STEPS)
@@ -161,5 +159,5 @@ def the_first_commit_stores_what_the_run_says_of_its_thread(fixture: SaverFixtur
         thread = fixture.thread(f"t{ns}", ns=ns)
         fence = Fence(None, thread_metadata={"owner": "ann"})
         same((yield from committed(fixture, prepared(thread, fence, key=1))), [None], "the outcome")
-        info = yield call(fixture.saver, "get_thread", thread.thread_id)
+        info = yield fixture.call("get_thread", thread.thread_id)
         same(info.metadata, {"owner": "ann"}, "the metadata")

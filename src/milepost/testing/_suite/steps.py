@@ -13,10 +13,9 @@ from milepost.checkpoint._contract.step_saver import (
     TaskWrites,
 )
 from milepost.errors import SerdeError, ThreadConflict
-from milepost.testing._kit.clauses import Trait, clause, holds, same
-from milepost.testing._kit.effects import Program, Together, call, caught
+from milepost.testing._kit.clauses import Trait, clause, fail, holds, same
+from milepost.testing._kit.effects import Program, Together, caught
 from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder, id_in, values_of
-from milepost.testing._suite.writes import pending
 
 
 def prepared(
@@ -44,7 +43,7 @@ def prepared(
 
 def committed(fixture: SaverFixture, *steps: Any) -> Program[list[type[Exception] | None]]:
     """Commit steps; for each, what was wrong with it."""
-    outcome = yield call(fixture.saver, "commit", list(steps))
+    outcome = yield fixture.call("commit", list(steps))
     return [None if error is None else type(error) for error in outcome]
 
 
@@ -59,7 +58,7 @@ def a_step_is_stored_in_one_go(fixture: SaverFixture) -> Program[None]:
     found = yield from thread.get()
     same(values_of(found), {"still": [1], "key": "b"}, "the values")
     same((found.metadata["step"], id_in(found.parent_config)), (1, thread.ids[0]), "step, parent")
-    writes = yield from pending(thread, thread.at(thread.ids[0]))
+    writes = yield from thread.pending(thread.at(thread.ids[0]))
     same(writes, [("task", "key", "b")], "the writes at the parent")
 
 
@@ -68,7 +67,7 @@ def prepare_stores_nothing(fixture: SaverFixture) -> Program[None]:
     """What was only prepared cannot be read, and the thread is still free."""
     thread = fixture.thread()
     prepared(thread, Fence(None), key="a")
-    same((yield from fixture.thread().look()), None, "the thread")
+    same((yield from fixture.thread().find()), None, "the thread")
     other = fixture.thread()
     same((yield from committed(fixture, prepared(other, Fence(None), key=1))), [None], "a commit")
 
@@ -98,8 +97,8 @@ def what_cannot_be_stored_is_refused_by_prepare(fixture: SaverFixture) -> Progra
         except SerdeError:
             pass
         else:
-            holds(False, f"prepare accepted {given}")
-        same((yield from thread.look()), None, "the thread")
+            fail(f"prepare accepted {given}")
+        same((yield from thread.find()), None, "the thread")
 
 
 @clause("steps", Trait.STEPS, Trait.HISTORY)
@@ -142,7 +141,7 @@ def the_first_commit_compares_the_head(fixture: SaverFixture) -> Program[None]:
     same((yield from committed(fixture, stale)), [ThreadConflict], "the outcome")
     found = yield from thread.get()
     same(values_of(found), {"key": 1}, "the values")
-    same((yield from thread.look(late.head)), None, "the checkpoint of the late run")
+    same((yield from thread.find(late.head)), None, "the checkpoint of the late run")
 
 
 @clause("steps", Trait.STEPS)
@@ -188,20 +187,20 @@ def a_deleted_thread_refuses_its_old_run(fixture: SaverFixture) -> Program[None]
     """A run whose thread was deleted conflicts, and the thread stays deleted."""
     thread, fence = fixture.thread(), Fence(None)
     yield from committed(fixture, prepared(thread, fence, 0, key=0))
-    yield call(fixture.saver, "delete_thread", thread.thread_id)
+    yield fixture.call("delete_thread", thread.thread_id)
     same((yield from committed(fixture, prepared(thread, fence, 1, key=1))), [ThreadConflict], "it")
-    same((yield from thread.look()), None, "the thread")
+    same((yield from thread.find()), None, "the thread")
 
 
 @clause("steps", Trait.STEPS)
 def the_head_is_the_latest_of_the_root(fixture: SaverFixture) -> Program[None]:
     """`head` gives the id of the root graph's latest checkpoint; inner graphs do not move it."""
     thread, child, fence = fixture.thread(), fixture.thread(ns="child:1"), Fence(None)
-    same((yield call(fixture.saver, "head", thread.thread_id)), None, "an unknown thread")
+    same((yield fixture.call("head", thread.thread_id)), None, "an unknown thread")
     for _ in range(2):
         same((yield from committed(fixture, prepared(thread, fence, key=1))), [None], "the outcome")
         same((yield from committed(fixture, prepared(child, fence, key=1))), [None], "the outcome")
-        same((yield call(fixture.saver, "head", thread.thread_id)), thread.ids[-1], "the head")
+        same((yield fixture.call("head", thread.thread_id)), thread.ids[-1], "the head")
 
 
 @clause("steps", Trait.STEPS)
@@ -215,17 +214,17 @@ def of_claims_at_once_one_wins(fixture: SaverFixture) -> Program[None]:
     same(sorted(map(str, outcomes)), sorted(map(str, [None] + [ThreadConflict] * 3)), "outcomes")
     found = yield from threads[0].get()
     same(values_of(found), {"key": outcomes.index(None)}, "the values")
-    same(len((yield from threads[0].list())), 1, "the number of checkpoints")
+    same(len((yield from threads[0].checkpoints())), 1, "the number of checkpoints")
 
 
 @clause("steps", Trait.STEPS)
 def a_claim_keeps_other_runs_out(fixture: SaverFixture) -> Program[None]:
     """`hold` claims a thread: another run's `hold` conflicts, and its own may be repeated."""
     thread, owner = fixture.thread(), Fence(None)
-    yield call(fixture.saver, "hold", thread.thread_id, owner)
-    error = yield from caught(call(fixture.saver, "hold", thread.thread_id, Fence(None)))
+    yield fixture.call("hold", thread.thread_id, owner)
+    error = yield from caught(fixture.call("hold", thread.thread_id, Fence(None)))
     holds(isinstance(error, ThreadConflict), f"the other run's hold raised {error!r}")
-    yield call(fixture.saver, "hold", thread.thread_id, owner)
+    yield fixture.call("hold", thread.thread_id, owner)
     same((yield from committed(fixture, prepared(thread, owner, key=1))), [None], "its commit")
 
 
@@ -233,8 +232,8 @@ def a_claim_keeps_other_runs_out(fixture: SaverFixture) -> Program[None]:
 def a_claim_is_given_back(fixture: SaverFixture) -> Program[None]:
     """After `release` another run can claim the thread; an unused claim leaves no thread."""
     thread, owner = fixture.thread(), Fence(None)
-    yield call(fixture.saver, "hold", thread.thread_id, owner)
+    yield fixture.call("hold", thread.thread_id, owner)
     owner.ended = True
-    yield call(fixture.saver, "release", thread.thread_id, owner, owner.before)
-    same((yield from thread.look()), None, "the thread")
-    yield call(fixture.saver, "hold", thread.thread_id, Fence(None))
+    yield fixture.call("release", thread.thread_id, owner, owner.before)
+    same((yield from thread.find()), None, "the thread")
+    yield fixture.call("hold", thread.thread_id, Fence(None))

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from milepost.testing._kit.clauses import Trait, clause, exactly, holds, same
-from milepost.testing._kit.effects import Program, call
+from milepost.testing._kit.effects import Program
 from milepost.testing._kit.saver_fixture import SaverFixture, id_in, values_of
 from milepost.types import _DeltaSnapshot
 
@@ -50,7 +50,7 @@ def a_checkpoint_comes_back_whole(fixture: SaverFixture) -> Program[None]:
     """Every key of a checkpoint is stored: v, id, ts, values, versions, seen and updated."""
     thread = fixture.thread()
     checkpoint, changed = thread.next(one=1, two=2)
-    yield call(fixture.saver, "put", thread.root, checkpoint, {"step": 0}, changed)
+    yield fixture.call("put", thread.root, checkpoint, {"step": 0}, changed)
     found = yield from thread.get()
     exactly(dict(sorted(found.checkpoint.items())), dict(sorted(checkpoint.items())), "it")
 
@@ -58,8 +58,7 @@ def a_checkpoint_comes_back_whole(fixture: SaverFixture) -> Program[None]:
 @clause("put")
 def values_come_back_exactly(fixture: SaverFixture) -> Program[None]:
     """Values of every kind come back equal and of the same type."""
-    thread = fixture.thread()
-    yield from thread.put(**EXACT)
+    thread = yield from fixture.started(**EXACT)
     found = values_of((yield from thread.get()))
     same(sorted(found), sorted(EXACT), "the channels")
     for name, wanted in EXACT.items():
@@ -94,8 +93,7 @@ def the_parent_is_the_checkpoint_that_put_was_given(fixture: SaverFixture) -> Pr
 @clause("put", Trait.HISTORY)
 def channels_that_did_not_change_keep_their_values(fixture: SaverFixture) -> Program[None]:
     """A channel that is not among the new versions has the value that it had before."""
-    thread = fixture.thread()
-    yield from thread.put(1, still="here", moving=1)
+    thread = yield from fixture.started(1, still="here", moving=1)
     first = thread.head
     yield from thread.put(2, moving=2)
     now = yield from thread.get()
@@ -107,8 +105,7 @@ def channels_that_did_not_change_keep_their_values(fixture: SaverFixture) -> Pro
 @clause("put")
 def an_emptied_channel_has_no_value(fixture: SaverFixture) -> Program[None]:
     """A channel with a new version and no value is absent, not None and not its old value."""
-    thread = fixture.thread()
-    yield from thread.put(1, gone=1, stays=1)
+    thread = yield from fixture.started(1, gone=1, stays=1)
     yield from thread.put(2, emptied=("gone",))
     found = yield from thread.get()
     same(values_of(found), {"stays": 1}, "the values")
@@ -121,8 +118,8 @@ def a_repeated_put_is_harmless(fixture: SaverFixture) -> Program[None]:
     thread = fixture.thread()
     checkpoint, changed = thread.next(key=1)
     for _ in range(2):
-        yield call(fixture.saver, "put", thread.root, checkpoint, {"step": 0}, changed)
-    found = yield from thread.list()
+        yield fixture.call("put", thread.root, checkpoint, {"step": 0}, changed)
+    found = yield from thread.checkpoints()
     same([one.checkpoint["id"] for one in found], thread.ids, "the checkpoints")
 
 
@@ -132,7 +129,7 @@ def what_was_given_can_be_changed_afterwards(fixture: SaverFixture) -> Program[N
     thread = fixture.thread()
     value, metadata = {"items": [1]}, {"step": 0, "tags": ["a"]}
     checkpoint, changed = thread.next(key=value)
-    yield call(fixture.saver, "put", thread.root, checkpoint, metadata, changed)
+    yield fixture.call("put", thread.root, checkpoint, metadata, changed)
     thread.head = thread.at(checkpoint["id"])
     yield from thread.write([("key", value)], "task")
     value["items"].append(2)

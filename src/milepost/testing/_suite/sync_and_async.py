@@ -34,10 +34,9 @@ def _is_typed(error: Exception | None) -> bool:
 @clause("colours")
 def methods_answer_at_once_in_awkward_places(fixture: SaverFixture) -> Program[None]:
     """A sync method called on the loop, and an async one on another loop, work or say why not."""
-    thread = fixture.thread()
-    yield from thread.put(key=1)
+    thread = yield from fixture.started(key=1)
     for method, arguments in _five_calls(fixture).items():
-        error = yield from caught(Misplaced(call(fixture.saver, method, *arguments)))
+        error = yield from caught(Misplaced(fixture.call(method, *arguments)))
         holds(error is None or _is_typed(error), f"{method} raised {error!r}")
     same((yield from thread.steps()), [0], "the thread afterwards")
 
@@ -46,7 +45,7 @@ def methods_answer_at_once_in_awkward_places(fixture: SaverFixture) -> Program[N
 def a_missing_colour_is_refused(fixture: SaverFixture) -> Program[None]:
     """Each of the five methods that the saver lacks in this API says so."""
     for method, arguments in _five_calls(fixture).items():
-        error = yield from caught(call(fixture.saver, method, *arguments))
+        error = yield from caught(fixture.call(method, *arguments))
         holds(_is_typed(error), f"{method} raised {error!r}, not NotImplementedError")
 
 

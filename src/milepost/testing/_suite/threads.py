@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from milepost.testing._kit.clauses import clause, same
-from milepost.testing._kit.effects import Program, call
+from milepost.testing._kit.effects import Program
 from milepost.testing._kit.saver_fixture import SaverFixture, values_of
 
 
@@ -15,12 +15,12 @@ def delete_thread_removes_all_of_it(fixture: SaverFixture) -> Program[None]:
         for n in range(2):
             yield from thread.put(n, key=n)
             yield from thread.write([("key", n)], "task")
-    yield call(fixture.saver, "delete_thread", fixture.thread_id())
+    yield fixture.call("delete_thread", fixture.thread_id())
     for thread in threads:
-        same((yield from thread.look()), None, f"the latest of namespace '{thread.ns}'")
-        same((yield from thread.look(thread.head)), None, "a checkpoint by its id")
-        same((yield from thread.list()), [], f"the list of namespace '{thread.ns}'")
-    found = yield call(fixture.saver, "list", None)
+        same((yield from thread.find()), None, f"the latest of namespace '{thread.ns}'")
+        same((yield from thread.find(thread.head)), None, "a checkpoint by its id")
+        same((yield from thread.checkpoints()), [], f"the list of namespace '{thread.ns}'")
+    found = yield fixture.call("list", None)
     same([one for one in found if fixture.is_own(one)], [], "the list of all threads")
 
 
@@ -28,11 +28,11 @@ def delete_thread_removes_all_of_it(fixture: SaverFixture) -> Program[None]:
 def delete_thread_leaves_the_others(fixture: SaverFixture) -> Program[None]:
     """Other threads stay whole, also those whose ids look alike."""
     others = [fixture.thread(name) for name in ("t2", "", "T", "t_", "t%")]
-    doomed = fixture.thread("t")
-    for thread in (*others, doomed):
+    deleted = fixture.thread("t")
+    for thread in (*others, deleted):
         yield from thread.put(key=thread.thread_id)
         yield from thread.write([("key", 2)], "task")
-    yield call(fixture.saver, "delete_thread", doomed.thread_id)
+    yield fixture.call("delete_thread", deleted.thread_id)
     for thread in others:
         found = yield from thread.get()
         same(values_of(found), {"key": thread.thread_id}, f"thread {thread.thread_id!r}")
@@ -43,7 +43,7 @@ def delete_thread_leaves_the_others(fixture: SaverFixture) -> Program[None]:
 def deleting_what_is_not_there_is_no_error(fixture: SaverFixture) -> Program[None]:
     """An unknown thread can be deleted, also twice."""
     for _ in range(2):
-        yield call(fixture.saver, "delete_thread", fixture.thread_id())
+        yield fixture.call("delete_thread", fixture.thread_id())
 
 
 @clause("delete_thread")
@@ -51,14 +51,14 @@ def a_deleted_thread_starts_anew(fixture: SaverFixture) -> Program[None]:
     """Nothing of a deleted thread comes back when its id, or a checkpoint's id, is used again."""
     thread = fixture.thread()
     checkpoint, changed = thread.next(key="old", other="old")
-    yield call(fixture.saver, "put", thread.root, checkpoint, {"step": 0}, changed)
+    yield fixture.call("put", thread.root, checkpoint, {"step": 0}, changed)
     thread.head = thread.at(checkpoint["id"])
     yield from thread.write([("key", "old")], "task")
-    yield call(fixture.saver, "delete_thread", thread.thread_id)
+    yield fixture.call("delete_thread", thread.thread_id)
     checkpoint["channel_values"] = {"key": "new"}
     checkpoint["channel_versions"].pop("other")
     changed = {"key": changed["key"]}
-    yield call(fixture.saver, "put", thread.root, checkpoint, {"step": 1}, changed)
+    yield fixture.call("put", thread.root, checkpoint, {"step": 1}, changed)
     found = yield from thread.get()
     same(values_of(found), {"key": "new"}, "the values")
     same(found.pending_writes or [], [], "the writes")

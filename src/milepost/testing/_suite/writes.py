@@ -7,36 +7,28 @@ from typing import Any
 from milepost.checkpoint._contract.records import WRITES_IDX_MAP
 from milepost.testing._kit.clauses import Trait, clause, exactly, same
 from milepost.testing._kit.effects import Program
-from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder
+from milepost.testing._kit.saver_fixture import SaverFixture
 from milepost.testing._suite.storing import EXACT
-
-
-def pending(thread: ThreadBuilder, config: Any = None) -> Program[list[tuple[str, str, Any]]]:
-    """The pending writes of a checkpoint, as plain tuples."""
-    found = yield from thread.get(config)
-    return [tuple(write) for write in found.pending_writes or ()]
 
 
 @clause("put_writes", Trait.HISTORY)
 def writes_belong_to_their_checkpoint(fixture: SaverFixture) -> Program[None]:
     """Writes are pending at the checkpoint that the config names, and at no other."""
-    thread = fixture.thread()
-    yield from thread.put(1, key=1)
+    thread = yield from fixture.started(1, key=1)
     first = thread.head
     yield from thread.write([("key", "a"), ("other", [1])], "task-1")
     yield from thread.put(2, key=2)
-    same((yield from pending(thread)), [], "the writes of the later checkpoint")
+    same((yield from thread.pending()), [], "the writes of the later checkpoint")
     wanted = [("task-1", "key", "a"), ("task-1", "other", [1])]
-    same((yield from pending(thread, first)), wanted, "the writes of the earlier checkpoint")
+    same((yield from thread.pending(first)), wanted, "the writes of the earlier checkpoint")
 
 
 @clause("put_writes")
 def values_of_writes_come_back_exactly(fixture: SaverFixture) -> Program[None]:
     """Values of every kind come back from a write equal and of the same type."""
-    thread = fixture.thread()
-    yield from thread.put(key=1)
+    thread = yield from fixture.started(key=1)
     yield from thread.write(list(EXACT.items()), "task")
-    found = yield from pending(thread)
+    found = yield from thread.pending()
     same([channel for _, channel, _ in found], list(EXACT), "the channels")
     for _, channel, value in found:
         exactly(value, EXACT[channel], f"the write to '{channel}'")
@@ -45,85 +37,76 @@ def values_of_writes_come_back_exactly(fixture: SaverFixture) -> Program[None]:
 @clause("put_writes")
 def writes_of_a_task_keep_their_order(fixture: SaverFixture) -> Program[None]:
     """A task may write a channel several times: all its writes stay, in the order given."""
-    thread = fixture.thread()
-    yield from thread.put(key=1)
+    thread = yield from fixture.started(key=1)
     given: list[tuple[str, Any]] = [("key" if n % 3 else "other", n) for n in range(12)]
     yield from thread.write(given, "task")
-    same((yield from pending(thread)), [("task", c, v) for c, v in given], "the writes")
+    same((yield from thread.pending()), [("task", c, v) for c, v in given], "the writes")
 
 
 @clause("put_writes")
 def tasks_come_in_the_order_of_their_paths(fixture: SaverFixture) -> Program[None]:
     """Writes come back in the order of `task_path`, not in that of their arrival."""
-    thread = fixture.thread()
-    yield from thread.put(key=1)
+    thread = yield from fixture.started(key=1)
     for task, path in (("task-a", "~3"), ("task-c", "~1"), ("task-b", "~2")):
         yield from thread.write([("key", path), ("key", task)], task, path)
-    found = [value for _, _, value in (yield from pending(thread))]
+    found = [value for _, _, value in (yield from thread.pending())]
     same(found, ["~1", "task-c", "~2", "task-b", "~3", "task-a"], "the writes")
 
 
 @clause("put_writes")
 def the_first_write_at_a_place_stays(fixture: SaverFixture) -> Program[None]:
     """A task's ordinary write is stored once: a second one at its place changes nothing."""
-    thread = fixture.thread()
-    yield from thread.put(key=1)
+    thread = yield from fixture.started(key=1)
     yield from thread.write([("key", "first"), ("other", 1)], "task")
     yield from thread.write([("key", "second"), ("other", 1)], "task")
-    same(
-        (yield from pending(thread)), [("task", "key", "first"), ("task", "other", 1)], "the writes"
-    )
+    wanted = [("task", "key", "first"), ("task", "other", 1)]
+    same((yield from thread.pending()), wanted, "the writes")
 
 
 @clause("put_writes")
 def later_places_are_added(fixture: SaverFixture) -> Program[None]:
     """A repeated call that has more writes than the first adds what is new."""
-    thread = fixture.thread()
-    yield from thread.put(key=1)
+    thread = yield from fixture.started(key=1)
     yield from thread.write([("key", "a")], "task")
     yield from thread.write([("key", "a"), ("key", "b")], "task")
-    same((yield from pending(thread)), [("task", "key", "a"), ("task", "key", "b")], "the writes")
+    same((yield from thread.pending()), [("task", "key", "a"), ("task", "key", "b")], "the writes")
 
 
 @clause("put_writes")
 def tasks_do_not_share_places(fixture: SaverFixture) -> Program[None]:
     """Two tasks that write the same channel at the same position both keep their write."""
-    thread = fixture.thread()
-    yield from thread.put(key=1)
+    thread = yield from fixture.started(key=1)
     for task in ("task-1", "task-2"):
         yield from thread.write([("key", task)], task)
-    found = yield from pending(thread)
+    found = yield from thread.pending()
     same(sorted(found), [(task, "key", task) for task in ("task-1", "task-2")], "the writes")
 
 
 @clause("put_writes")
 def special_writes_are_replaced(fixture: SaverFixture) -> Program[None]:
     """Of the writes to a channel of WRITES_IDX_MAP the later one counts."""
-    thread = fixture.thread()
-    yield from thread.put(key=1)
+    thread = yield from fixture.started(key=1)
     for channel in WRITES_IDX_MAP:
         yield from thread.write([(channel, "old")], "task")
         yield from thread.write([(channel, "new")], "task")
-    found = yield from pending(thread)
+    found = yield from thread.pending()
     same(sorted(found), sorted(("task", c, "new") for c in WRITES_IDX_MAP), "the writes")
 
 
 @clause("put_writes")
 def special_writes_have_places_of_their_own(fixture: SaverFixture) -> Program[None]:
     """Special writes neither hide a task's ordinary writes nor each other."""
-    thread = fixture.thread()
-    yield from thread.put(key=1)
+    thread = yield from fixture.started(key=1)
     yield from thread.write([(channel, channel) for channel in WRITES_IDX_MAP], "task")
     yield from thread.write([("key", "kept"), ("other", "kept")], "task")
     wanted = [*((c, c) for c in WRITES_IDX_MAP), ("key", "kept"), ("other", "kept")]
-    found = yield from pending(thread)
+    found = yield from thread.pending()
     same(sorted(found), sorted(("task", c, v) for c, v in wanted), "the writes")
 
 
 @clause("put_writes")
 def no_writes_are_no_error(fixture: SaverFixture) -> Program[None]:
     """A task may write nothing."""
-    thread = fixture.thread()
-    yield from thread.put(key=1)
+    thread = yield from fixture.started(key=1)
     yield from thread.write([], "task")
-    same((yield from pending(thread)), [], "the writes")
+    same((yield from thread.pending()), [], "the writes")

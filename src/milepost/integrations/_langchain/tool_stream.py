@@ -23,7 +23,7 @@ class ToolStream(TaskStream):
     def __init__(self, context: TaskContext) -> None:
         super().__init__(context)
         self._calls: dict[UUID, _Call] = {}
-        """The calls in progress: their ids, and how the writer before them is put back."""
+        """The calls in progress: their ids, and the token that resets the writer."""
 
     def on_tool_start(
         self,
@@ -37,37 +37,37 @@ class ToolStream(TaskStream):
         **rest: Any,
     ) -> None:
         """A call begins."""
-        if not self._is_heard(tags, metadata or {}):
+        if not self._is_streamed(tags, metadata or {}):
             return
         id = rest.get("tool_call_id") or str(run_id)
         name = (serialized or {}).get("name") or rest.get("name") or ""
 
         def write(delta: Any) -> None:
-            self._tell({"event": "tool-output-delta", "tool_call_id": id, "delta": delta})
+            self._push({"event": "tool-output-delta", "tool_call_id": id, "delta": delta})
 
         self._calls[run_id] = (id, current_writer.set(write))
         started = {"event": "tool-started", "tool_call_id": id, "tool_name": name}
-        self._tell(started if inputs is None else {**started, "input": inputs})
+        self._push(started if inputs is None else {**started, "input": inputs})
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_rest: Any) -> None:
         """A call has ended."""
         if (id := self._end(run_id)) is not None:
-            self._tell({"event": "tool-finished", "tool_call_id": id, "output": output})
+            self._push({"event": "tool-finished", "tool_call_id": id, "output": output})
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_rest: Any) -> None:
-        """A call has failed; one that pauses has not: it is made again on a resume."""
+        """A call has failed. A call that pauses has not: a resumed run makes it again."""
         id = self._end(run_id)
         if id is not None and not isinstance(error, (GraphInterrupt, GraphDrained)):
-            self._tell({"event": "tool-error", "tool_call_id": id, "message": str(error)})
+            self._push({"event": "tool-error", "tool_call_id": id, "message": str(error)})
 
     def _end(self, run_id: UUID) -> str | None:
         id, before = self._calls.pop(run_id, (None, None))
         if before is not None:
-            # A call may end in another context than it began in: then its own is gone.
+            # A call may end in another context than it began in: that context is gone.
             with suppress(ValueError):
                 current_writer.reset(before)
         return id
 
-    def _tell(self, payload: dict[str, Any]) -> None:
+    def _push(self, payload: dict[str, Any]) -> None:
         self._context.heartbeat()
         self._context.run.events.push("tools", payload)

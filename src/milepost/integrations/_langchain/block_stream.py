@@ -14,38 +14,38 @@ if TYPE_CHECKING:
 
 
 class BlockStream(TokenStream, _V2StreamingCallbackHandler):
-    """Streams what the chat models of one task say, as events: begin, blocks, end.
+    """Streams the answers of the chat models of one task as events: begin, blocks, end.
 
     LangChain makes such events where a callback derives from its handler for them.
     """
 
     def __init__(self, context: TaskContext) -> None:
         super().__init__(context)
-        self._spoken: set[UUID] = set()
-        """Models that have begun to speak in events."""
+        self._streamed: set[UUID] = set()
+        """Models whose answers are streamed in events."""
 
     def on_stream_event(self, event: Any, *, run_id: UUID, **_rest: Any) -> None:
-        """A model says something."""
+        """A model has produced an event."""
         metadata = self._models.get(run_id)
         if metadata is None:
             return
         self._context.heartbeat()
         events = self._context.run.events
         if event.get("event") == "message-start":
-            # The node will return the same message as a whole.
+            # The node will return the complete message, which is not to be streamed again.
             events.stream.know_messages([event.get("message_id")])
-            self._spoken.add(run_id)
+            self._streamed.add(run_id)
         events.message_event(event, {**metadata, "run_id": str(run_id)})
 
     def on_llm_new_token(self, token: Any, **_rest: Any) -> None:
-        """Nothing: a model that is streamed in the older form is heard when it has ended."""
+        """Do nothing: an answer in the older form is streamed when the model has ended."""
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **rest: Any) -> None:
-        """A model has ended; what was said in events is not said again."""
-        if run_id not in self._spoken:
+        """A model has ended; what was streamed in events is not streamed again."""
+        if run_id not in self._streamed:
             super().on_llm_end(response, run_id=run_id, **rest)
             return
-        self._spoken.discard(run_id)
+        self._streamed.discard(run_id)
         self._models.pop(run_id, None)
-        said = [answer.message.id for answers in response.generations for answer in answers]
-        self._context.run.events.stream.know_messages(said)
+        ids = [answer.message.id for answers in response.generations for answer in answers]
+        self._context.run.events.stream.know_messages(ids)

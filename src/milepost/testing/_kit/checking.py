@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from milepost._internal.ids import random_token
 from milepost.checkpoint._contract.step_saver import StepSaver
@@ -14,13 +14,94 @@ from milepost.errors import ColourError
 from milepost.testing._kit.clauses import Clause, Trait, all_clauses
 from milepost.testing._kit.effects import call, caught
 from milepost.testing._kit.errors import ClauseFailed
-from milepost.testing._kit.report import Outcome, Report, Status
 from milepost.testing._kit.runner import Api, Factory, InThread, Runner
 from milepost.testing._kit.saver_fixture import SaverFixture
 
 APIS: tuple[Api, ...] = ("sync", "async")
+Status = Literal["passed", "failed", "skipped"]
 LIMIT = 120.0
 """Seconds that a clause may take before the saver is said to hang."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one clause went in one API.
+
+    Examples:
+        >>> from milepost.testing import Outcome
+        >>> outcome = Outcome("lists", "newest first", "sync", "passed")
+        >>> outcome.status
+        'passed'
+    """
+
+    group: str
+    """The part of the contract."""
+    clause: str
+    """The clause."""
+    colour: Api  # the name is public
+    """The API that was tried: "sync" or "async"."""
+    status: Status
+    """How it went."""
+    reason: str = ""
+    """Why it failed or was skipped."""
+    error: BaseException | None = None
+    """What was raised."""
+    about: str = ""
+    """The clause as a sentence."""
+
+    def __str__(self) -> str:
+        line = f"{self.status:7} {self.colour:5} {self.group}: {self.clause}"
+        return f"{line}\n        {self.reason}" if self.reason else line
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How all clauses went.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.testing import all_clauses, check_saver
+        >>> report = check_saver(InMemorySaver, groups=[all_clauses()[0].group])
+        >>> report.raise_failures()
+    """
+
+    saver: str
+    """The name of the saver's class."""
+    outcomes: tuple[Outcome, ...]
+    """One for each clause and API."""
+
+    @property
+    def passed(self) -> tuple[Outcome, ...]:
+        """Clauses that the saver keeps."""
+        return self._with("passed")
+
+    @property
+    def failed(self) -> tuple[Outcome, ...]:
+        """Clauses that it breaks."""
+        return self._with("failed")
+
+    @property
+    def skipped(self) -> tuple[Outcome, ...]:
+        """Clauses that are not about a saver of this kind."""
+        return self._with("skipped")
+
+    @property
+    def ok(self) -> bool:
+        """Whether some clauses passed and none failed."""
+        return bool(self.passed) and not self.failed
+
+    def raise_failures(self) -> None:
+        """Raise ClauseFailed if any clause failed."""
+        if self.failed:
+            raise ClauseFailed(str(self))
+
+    def _with(self, status: Status) -> tuple[Outcome, ...]:
+        return tuple(one for one in self.outcomes if one.status == status)
+
+    def __str__(self) -> str:
+        counts = f"{len(self.passed)} passed, {len(self.failed)} failed"
+        head = f"{self.saver}: {counts}, {len(self.skipped)} skipped"
+        return "\n".join([head, *map(str, self.failed)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +115,6 @@ class Subject:
     def check(self, clause: Clause, api: Api) -> Outcome:
         """Run one clause in one API."""
         outcome = partial(Outcome, clause.group, clause.name, api, about=clause.about)
-        status: Status = "passed"
         try:
             # In a thread of its own: a saver that hangs fails, and does not hang the suite.
             reason = InThread(self._attempt, clause, api).result(LIMIT)
@@ -42,9 +122,7 @@ class Subject:
             return outcome("failed", f"{clause.about} {error}", error)
         except Exception as error:
             return outcome("failed", f"{clause.about} It raised {error!r}.", error)
-        if reason is not None:
-            status = "skipped"
-        return outcome(status, reason or "")
+        return outcome("passed") if reason is None else outcome("skipped", reason)
 
     def _attempt(self, clause: Clause, api: Api) -> str | None:
         """Run a clause; why it does not apply, if it does not."""
@@ -98,11 +176,8 @@ def check_saver(
 
 
 FIVE = ("put", "put_writes", "get_tuple", "list", "delete_thread")
-OPTIONAL = {
-    Trait.COPIES: "copy_thread",
-    Trait.PRUNING: "prune",
-    Trait.RUNS: "delete_for_runs",
-}
+OPTIONAL = (Trait.COPIES, Trait.PRUNING, Trait.RUNS)
+"""Methods that a saver may leave out; the trait is the name of the method."""
 REGISTRY = ("list_threads", "get_thread", "set_thread_metadata")
 
 
@@ -118,9 +193,9 @@ def missing_traits(
         lacks[Trait.NO_METHODS] = f"{name} has {api} methods"
     else:
         lacks[Trait.METHODS] = f"{name} has no {api} methods: {refusal}"
-    for trait, method in OPTIONAL.items():
-        if not has(saver, method, api):
-            lacks[trait] = f"{name} does not implement {named(method, api)}()"
+    for trait in OPTIONAL:
+        if not has(saver, trait, api):
+            lacks[trait] = f"{name} does not implement {named(trait, api)}()"
     if not all(hasattr(saver, named(method, api)) for method in REGISTRY):
         lacks[Trait.REGISTRY] = f"{name} has no {Trait.REGISTRY}"
     if not hasattr(saver, named("create_thread", api)):
