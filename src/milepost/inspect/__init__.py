@@ -40,6 +40,16 @@ if TYPE_CHECKING:
     from milepost.inspect._blame import blame
     from milepost.inspect._data import as_data, part_of
     from milepost.inspect._database import Database
+    from milepost.inspect._database_admin import (
+        Checked,
+        SalvagedState,
+        check_threads,
+        dump,
+        load_dump,
+        reencrypt,
+        salvage,
+        verify,
+    )
     from milepost.inspect._diff import changes, compare, diff
     from milepost.inspect._errors import (
         AmbiguousReferenceError,
@@ -53,7 +63,8 @@ if TYPE_CHECKING:
         ThreadNotFoundError,
     )
     from milepost.inspect._graphs import GraphNotFoundError, attached, load_graph, load_graphs
-    from milepost.inspect._log import GraphRow, graph_rows, log, tail
+    from milepost.inspect._lanes import GraphRow, graph_rows
+    from milepost.inspect._log import log, tail
     from milepost.inspect._merge import Merged, merge
     from milepost.inspect._open import open_database
     from milepost.inspect._records import (
@@ -73,23 +84,15 @@ if TYPE_CHECKING:
     from milepost.inspect._runs import RunEvent, answer, fork, resume, run
     from milepost.inspect._stored import StoredObject
     from milepost.inspect._tags import TagRow, tag, tags, untag
-    from milepost.inspect._threads import namespaces, show, stats, thread, threads
-    from milepost.inspect._upkeep import (
-        Checked,
-        SalvagedState,
-        check_threads,
+    from milepost.inspect._thread_admin import (
         copy_thread,
         delete_threads,
-        dump,
         erase_threads,
-        load_dump,
         matching,
         prune,
         prune_preview,
-        reencrypt,
-        salvage,
-        verify,
     )
+    from milepost.inspect._threads import namespaces, show, stats, thread, threads
 else:
     # Each is imported when it is asked for: a command of the command line needs few of them.
     _HOMES = {
@@ -97,6 +100,9 @@ else:
         "_blame": "blame",
         "_data": "as_data part_of",
         "_database": "Database",
+        "_database_admin": (
+            "Checked SalvagedState check_threads dump load_dump reencrypt salvage verify"
+        ),
         "_diff": "changes compare diff",
         "_errors": (
             "AmbiguousReferenceError BadReferenceError CannotOpenError DamagedError "
@@ -104,7 +110,8 @@ else:
             "ThreadNotFoundError"
         ),
         "_graphs": "GraphNotFoundError attached load_graph load_graphs",
-        "_log": "GraphRow graph_rows log tail",
+        "_lanes": "GraphRow graph_rows",
+        "_log": "log tail",
         "_merge": "Merged merge",
         "_open": "open_database",
         "_records": (
@@ -114,12 +121,8 @@ else:
         "_runs": "RunEvent answer fork resume run",
         "_stored": "StoredObject",
         "_tags": "TagRow tag tags untag",
+        "_thread_admin": "copy_thread delete_threads erase_threads matching prune prune_preview",
         "_threads": "namespaces show stats thread threads",
-        "_upkeep": (
-            "Checked SalvagedState check_threads copy_thread delete_threads dump "
-            "erase_threads load_dump matching prune prune_preview reencrypt salvage "
-            "verify"
-        ),
     }
     __getattr__, __dir__ = on_demand(
         __name__,

@@ -6,9 +6,11 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint._contract.records import Place, place_of
-from milepost.inspect._failures import told_plainly
-from milepost.inspect._log import entry_of, tags_by_id
-from milepost.inspect._reading import id_of, line_to, load, resolve, state_of
+from milepost.inspect._errors import told_plainly
+from milepost.inspect._log import entry_of
+from milepost.inspect._reading import id_of, line_to, load, state_of
+from milepost.inspect._refs import resolve
+from milepost.inspect._tag_metadata import tags_by_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,16 +9,16 @@ from milepost.constants import ROOT, START
 from milepost.inspect._data import as_data, members, part_of
 from milepost.inspect._diff import aligned, same
 from milepost.inspect._errors import StateNotFoundError
-from milepost.inspect._log import writes_behind
 from milepost.inspect._reading import (
     NO_VALUES,
     ancestors,
     id_of,
     outline,
-    resolve,
     state_of,
 )
 from milepost.inspect._records import Blame, Path
+from milepost.inspect._refs import resolve
+from milepost.inspect._tasks import writes_behind
 
 if TYPE_CHECKING:
     from milepost.checkpoint._contract.records import CheckpointTuple

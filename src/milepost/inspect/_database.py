@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
-from milepost.inspect._errors import ReadOnlyError
-from milepost.inspect._failures import told_plainly
+from milepost.inspect._errors import ReadOnlyError, told_plainly
 from milepost.inspect._sources import PlainSource, Source
 from milepost.inspect._stored import data_saver
 from milepost.inspect._tables import SqlSource
@@ -102,7 +101,7 @@ class Database:
         reader: Any = data_saver(saver)
         kind: Kind = cast("Kind", saver.dialect.name) if isinstance(saver, SqlSaver) else "memory"
         if kind == "redis":
-            from milepost.inspect._redis_source import RedisSource
+            from milepost.inspect._redis import RedisSource
 
             source: Source = RedisSource(reader)
         else:

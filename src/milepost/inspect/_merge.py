@@ -18,11 +18,10 @@ from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_
 from milepost.checkpoint.base import writes_leading_to
 from milepost.inspect._data import as_data
 from milepost.inspect._diff import common_ends, same
-from milepost.inspect._errors import InspectError, MergeConflictError
-from milepost.inspect._failures import told_plainly
+from milepost.inspect._errors import InspectError, MergeConflictError, told_plainly
 from milepost.inspect._graphs import attached, records_of, refusing
-from milepost.inspect._reading import id_of, is_internal, line_to, resolve
-from milepost.inspect._refs import Ref
+from milepost.inspect._reading import id_of, is_internal, line_to
+from milepost.inspect._refs import Ref, resolve
 from milepost.types import MISSING
 
 if TYPE_CHECKING:

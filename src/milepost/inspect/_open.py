@@ -6,8 +6,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from milepost._db.addresses import is_postgres, is_redis
-from milepost.inspect._errors import CannotOpenError
-from milepost.inspect._failures import hidden, told_plainly
+from milepost.inspect._errors import CannotOpenError, hidden, told_plainly
 
 if TYPE_CHECKING:
     from milepost.checkpoint.serde.base import SerializerProtocol
@@ -57,7 +56,7 @@ def open_database(
 
             return open_postgres(url, write, create, serde)
         if is_redis(url):
-            from milepost.inspect._open_redis import open_redis
+            from milepost.inspect._redis import open_redis
 
             return open_redis(url, write, serde)
         if "://" not in url or url.startswith(("sqlite://", "file://")):

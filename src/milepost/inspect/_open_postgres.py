@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.operations import rows_of
 from milepost.errors import MissingDependencyError
-from milepost.inspect._failures import hidden, told_plainly
+from milepost.inspect._errors import hidden, told_plainly
 from milepost.inspect._opening_parts import langgraphs_or_none, ours, serde_for, store_opener
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from milepost._db.addresses import sqlite_file
-from milepost.inspect._errors import CannotOpenError
-from milepost.inspect._failures import told_plainly
+from milepost.inspect._errors import CannotOpenError, told_plainly
 from milepost.inspect._opening_parts import langgraphs_or_none, ours, serde_for, store_opener
 
 if TYPE_CHECKING:

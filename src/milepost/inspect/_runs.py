@@ -14,12 +14,11 @@ from milepost.checkpoint._contract.records import (
     place_of,
 )
 from milepost.checkpoint._contract.step_saver import Fence, NewCheckpoint, StepCommit
-from milepost.inspect._errors import InspectError, StateNotFoundError
-from milepost.inspect._failures import told_plainly
+from milepost.inspect._errors import InspectError, StateNotFoundError, told_plainly
 from milepost.inspect._graphs import attached, is_langgraph, records_of, refusing
-from milepost.inspect._log import step_at
-from milepost.inspect._reading import is_internal, resolve
-from milepost.inspect._refs import Ref
+from milepost.inspect._reading import is_internal
+from milepost.inspect._refs import Ref, resolve
+from milepost.inspect._tasks import step_at
 from milepost.inspect._threads import show
 
 if TYPE_CHECKING:

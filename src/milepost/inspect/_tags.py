@@ -1,4 +1,4 @@
-"""Tags, written and listed; see `_tag_names.py` for where they are kept."""
+"""Tags, written and listed; see `_tag_metadata.py` for where they are kept."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from milepost.checkpoint._contract.records import Place, place_of
-from milepost.inspect._errors import BadReferenceError, StateNotFoundError
-from milepost.inspect._failures import told_plainly
-from milepost.inspect._reading import load, no_such_thread, resolve
-from milepost.inspect._tag_names import TaggedAt, stored_tag, tags_in
+from milepost.inspect._errors import BadReferenceError, StateNotFoundError, told_plainly
+from milepost.inspect._reading import load
+from milepost.inspect._refs import no_such_thread, resolve
+from milepost.inspect._tag_metadata import TaggedAt, stored_tag, tags_in
 
 if TYPE_CHECKING:
     from milepost.inspect._database import Database

@@ -33,12 +33,21 @@ from milepost.constants import (
     TASKS,
 )
 from milepost.inspect._data import as_data
-from milepost.inspect._reading import INTERNAL, id_of, is_internal, outline
+from milepost.inspect._reading import (
+    INTERNAL,
+    NO_VALUES,
+    id_of,
+    is_internal,
+    load,
+    outline,
+    parent_of,
+)
 from milepost.inspect._records import Question, TaskRow
 from milepost.types import Interrupt, Send, _Answered
 
 if TYPE_CHECKING:
     from milepost.checkpoint._contract.records import Checkpoint, PendingWrite
+    from milepost.inspect._database import Database
 
 _SPECIAL: Final = frozenset(
     {ERROR, INTERRUPT, RESUME, SCHEDULED, NO_WRITES, CHILDREN, ANSWERS, RETURN}
@@ -48,6 +57,8 @@ _PUSHED: Final = f"~{PUSH}, "
 _FROM_OUTSIDE: Final = NULL_TASK_ID[:24]
 COMMAND: Final = "__command__"
 """Stands for a Command from outside, which no node made."""
+SET: Final = "__set__"
+"""Stands for `fork` without a graph, which sets keys as no node does."""
 Paths = Mapping[str, str]
 
 
@@ -176,6 +187,47 @@ class Step:
             if not is_internal(channel) and channel not in keys:
                 keys.append(channel)
         return found
+
+
+def step_at(db: Database, saved: CheckpointTuple, nodes: Iterable[str] = ()) -> Step:
+    """What follows a checkpoint.
+
+    Args:
+        db: The database.
+        saved: The checkpoint.
+        nodes: Names of nodes that the graph has, where they are known.
+
+    Examples:
+        >>> from milepost.inspect.parts import resolve, step_at
+        >>> [task.name for task in step_at(db, resolve(db, Ref.parse("trip@~1"))).tasks()]
+        ['count']
+    """
+    place = place_of(saved.config)
+    paths = db.source.paths(place.thread_id, place.checkpoint_ns, place.checkpoint_id or "")
+    return Step(saved, paths, nodes)
+
+
+def writes_behind(
+    db: Database, saved: CheckpointTuple, following: CheckpointTuple | None = None
+) -> dict[str, list[str]]:
+    """What made a checkpoint: node → the keys that it wrote."""
+    source = saved.metadata.get("source")
+    if source == "input":
+        given = outline(saved, (START,))["channel_values"].get(START)
+        return {START: [str(key) for key in given] if isinstance(given, dict) else []}
+    parent_id = parent_of(saved)
+    if source == "fork" and (changed := outline(saved, NO_VALUES)["updated_channels"]):
+        return {SET: [name for name in changed if not is_internal(name)]}
+    if parent_id is None or source not in ("loop", "update"):
+        return {}
+    place = place_of(saved.config)
+    # Our own savers fetch it along.
+    for parent in (following, getattr(saved, "parent", None)):
+        if parent is not None and id_of(parent) == parent_id:
+            break
+    else:
+        parent = load(db, place._replace(checkpoint_id=parent_id))
+    return {} if parent is None else step_at(db, parent).writes_to(saved)
 
 
 def _row(id: str, name: str, writes: list[tuple[str, Any]]) -> TaskRow:

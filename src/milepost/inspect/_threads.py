@@ -10,19 +10,17 @@ from milepost.checkpoint._contract.records import place_of
 from milepost.checkpoint._contract.threads import Wanted
 from milepost.checkpoint._sql.threads.registry import Search
 from milepost.inspect._data import as_data, part_of
-from milepost.inspect._errors import InspectError
-from milepost.inspect._failures import told_plainly
-from milepost.inspect._log import step_at, tags_by_id
+from milepost.inspect._errors import InspectError, told_plainly
 from milepost.inspect._reading import (
     UNREADABLE,
     damaged,
-    no_such_thread,
     parent_of,
-    resolve_or_none,
     state_of,
 )
 from milepost.inspect._records import Page, Path, ThreadRow, ThreadView
-from milepost.inspect._tag_names import without_tags
+from milepost.inspect._refs import no_such_thread, resolve_or_none
+from milepost.inspect._tag_metadata import tags_by_id, without_tags
+from milepost.inspect._tasks import step_at
 
 if TYPE_CHECKING:
     from milepost.inspect._database import Database

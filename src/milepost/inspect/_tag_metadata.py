@@ -10,15 +10,17 @@ its tags as well.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 PREFIX: Final = "milepost:tag:"
 """How the reserved keys begin."""
 _OLDER: Final = "milepost:tags"
 """The key under which version 0.2.0 kept all tags of a thread."""
+
+
+TagsById = Mapping[tuple[str, str], Sequence[str]]
+"""Namespace and checkpoint → the tags there."""
 
 
 class TaggedAt(NamedTuple):
@@ -42,6 +44,14 @@ def _is_place(place: Any) -> bool:
     return (
         isinstance(place, list) and len(place) == 2 and all(isinstance(part, str) for part in place)
     )
+
+
+def tags_by_id(metadata: Mapping[str, Any]) -> TagsById:
+    """Tags by what they mean."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, tag in sorted(tags_in(metadata).items()):
+        found.setdefault((tag.namespace, tag.checkpoint_id), []).append(name)
+    return found
 
 
 def stored_tag(name: str, at: TaggedAt | None) -> dict[str, Any]:
