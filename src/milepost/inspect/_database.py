@@ -98,21 +98,15 @@ class Database:
         """
         from milepost.checkpoint._sql.saver import SqlSaver
 
-        reader: Any = data_saver(saver)
         kind: Kind = cast("Kind", saver.dialect.name) if isinstance(saver, SqlSaver) else "memory"
-        if kind == "redis":
-            from milepost.inspect._redis import RedisSource
-
-            source: Source = RedisSource(reader)
-        else:
-            source = PlainSource(reader) if kind == "memory" else SqlSource(reader)
+        reader = data_saver(saver)
         return cls(
             saver,
             url=f"{kind}:",
             kind=kind,
             writable=writable,
             store=store,
-            source=source,
+            source=source_for(kind, reader),
             reader=reader,
         )
 
@@ -166,3 +160,14 @@ class Database:
                 f"{what} would change {self.url}, which was opened for reading. Open it with "
                 "write=True (the page: --write)."
             )
+
+
+def source_for(kind: Kind, reader: Any) -> Source:
+    """The source that fits a saver of milepost's own."""
+    if kind == "memory":
+        return PlainSource(reader)
+    if kind == "redis":
+        from milepost.inspect._redis import RedisSource
+
+        return RedisSource(reader)
+    return SqlSource(reader)

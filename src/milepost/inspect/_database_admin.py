@@ -9,7 +9,7 @@ from milepost.errors import CheckpointError
 from milepost.inspect._data import as_data
 from milepost.inspect._errors import InspectError, told_plainly
 from milepost.inspect._reading import is_internal
-from milepost.inspect._thread_admin import _saver, check_threads_exist, matching
+from milepost.inspect._thread_admin import check_threads_exist, matching, method_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ def dump(db: Database, thread_ids: Sequence[str] | None = None) -> Iterator[str]
     with told_plainly(db.url):
         if thread_ids is not None:
             check_threads_exist(db, thread_ids)
-        yield from _saver(db, "dump", "dump").dump(thread_ids)
+        yield from method_of(db, db.saver, "dump")(thread_ids)
 
 
 def load_dump(
@@ -57,7 +57,7 @@ def load_dump(
         ['copy']
     """
     db.check_writable("load")
-    loaded: list[str] = _saver(db, "load", "load").load(lines, rename=rename)
+    loaded: list[str] = method_of(db, db.saver, "load")(lines, rename=rename)
     return loaded
 
 
@@ -82,10 +82,10 @@ def verify(
         []
     """
     with told_plainly(db.url):
-        reader = _saver(db, "verify", "verify", reader=True)
+        method = method_of(db, db.reader, "verify")
         if thread_ids is not None:
             check_threads_exist(db, thread_ids)
-        yield from reader.verify(thread_ids, progress=progress)
+        yield from method(thread_ids, progress=progress)
 
 
 class SalvagedState(NamedTuple):
@@ -125,7 +125,7 @@ def salvage(db: Database, thread_id: str) -> list[SalvagedState]:
         4
     """
     with told_plainly(db.url):
-        found = _saver(db, "salvage", "salvage", reader=True).salvage(thread_id)
+        found = method_of(db, db.reader, "salvage")(thread_id)
         if not found:
             check_threads_exist(db, [thread_id])
     return [
@@ -165,7 +165,7 @@ def reencrypt(
     """
     db.check_writable("reencrypt")
     try:
-        done: Reencrypted[Problem] = _saver(db, "reencrypt", "reencrypt").reencrypt(
+        done: Reencrypted[Problem] = method_of(db, db.saver, "reencrypt")(
             thread_ids, progress=progress
         )
     except CheckpointError as error:

@@ -11,7 +11,7 @@ from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_
 from milepost.inspect._errors import StateNotFoundError, told_plainly
 from milepost.inspect._reading import UNREADABLE, parent_of
 from milepost.inspect._records import LogEntry
-from milepost.inspect._refs import no_such_thread
+from milepost.inspect._refs import thread_row
 from milepost.inspect._tag_metadata import TagsById, tags_by_id
 from milepost.inspect._tasks import step_at, writes_behind
 
@@ -45,9 +45,7 @@ def log(
         [(2, {'count': ['n']}), (1, {'find': ['city']})]
     """
     with told_plainly(f"thread '{thread_id}'"):
-        row = db.source.thread_entry(thread_id)
-        if row is None:
-            raise no_such_thread(db, thread_id)
+        row = thread_row(db, thread_id)
     return _log(db, row, namespace, limit, before)
 
 

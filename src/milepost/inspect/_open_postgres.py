@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.operations import rows_of
 from milepost.errors import MissingDependencyError
-from milepost.inspect._errors import hidden, told_plainly
-from milepost.inspect._opening_parts import langgraphs_or_none, ours, serde_for, store_opener
+from milepost.inspect._errors import hidden
+from milepost.inspect._opening_parts import langgraph_database, milepost_database, serde_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from milepost._db.postgres.sync import PostgresEngine
     from milepost.checkpoint.serde.base import SerializerProtocol
     from milepost.inspect._database import Database
-    from milepost.inspect._langgraph import Execute
-    from milepost.store.postgres import PostgresStore
 
 
 def open_postgres(
@@ -44,53 +40,41 @@ def open_postgres(
     with connecting():
         connection = connect()
     shown = hidden(url)
-    stack = ExitStack()
-    stack.callback(connection.close)
-    try:
-        columns = {row[0] for row in connection.execute(_POSTGRES_COLUMNS).fetchall()}
-        execute = _on_postgres(connection)
-        create = write and create
-        theirs = langgraphs_or_none(columns, execute, shown, "postgres", stack, create=create)
-    except BaseException:
-        stack.close()
-        raise
+
+    def run_query(sql: str, values: Sequence[Any]) -> Any:
+        return connection.execute(sql.replace("%", "%%").replace("?", "%s"), values).fetchall()
+
+    with ExitStack() as stack:
+        stack.callback(connection.close)
+        columns = {row[0] for row in connection.execute(_COLUMNS).fetchall()}
+        theirs = langgraph_database(
+            columns, run_query, shown, "postgres", connection.close, write and create
+        )
+        stack.pop_all()  # no error: the connection stays open
     if theirs is not None:
         return theirs
     saver = PostgresSaver(connection, serde=serde_for(serde), pooler_safe=True)
     saver.engine = PostgresEngine(connection, Settings(None, True, TABLES), reconnect=connect)
-    stack.pop_all()
-    stack.callback(saver.engine.close)
     if not columns:
         saver.setup()
 
-    def make() -> PostgresStore:
+    def open_store(create: bool) -> Any:
+        if not create:
+            [(table,)] = saver.engine.run(lambda: rows_of(_STORE_TABLE), write=False)
+            if table is None:
+                return None
         from milepost.store.postgres import PostgresStore
 
-        return PostgresStore(saver.engine, serde=serde_for(serde))
+        store = PostgresStore(saver.engine, serde=serde_for(serde))
+        if create:
+            store.setup()
+        return store
 
-    store = store_opener(make, lambda: _has_store(saver.engine))
-    return ours(saver, store, shown, "postgres", write, stack)
-
-
-def _has_store(engine: PostgresEngine) -> bool:
-    [(table,)] = engine.run(lambda: rows_of("SELECT to_regclass('milepost_items')"), write=False)
-    return table is not None
+    return milepost_database(saver, open_store, shown, "postgres", write, saver.engine.close)
 
 
-_POSTGRES_COLUMNS: Final = (
+_STORE_TABLE: Final = "SELECT to_regclass('milepost_items')"
+_COLUMNS: Final = (
     "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass('checkpoints') AND attnum > 0"
     " AND NOT attisdropped"
 )
-
-
-def _on_postgres(connection: Any) -> Execute:
-    lock = threading.Lock()
-
-    def execute(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        with lock, told_plainly("the database"):
-            rows: list[tuple[Any, ...]] = connection.execute(
-                sql.replace("%", "%%").replace("?", "%s"), tuple(values)
-            ).fetchall()
-            return rows
-
-    return execute

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 from contextlib import ExitStack
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from milepost._db.addresses import sqlite_file
-from milepost.inspect._errors import CannotOpenError, told_plainly
-from milepost.inspect._opening_parts import langgraphs_or_none, ours, serde_for, store_opener
+from milepost.inspect._errors import CannotOpenError
+from milepost.inspect._opening_parts import langgraph_database, milepost_database, serde_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from milepost.checkpoint.serde.base import SerializerProtocol
     from milepost.inspect._database import Database
-    from milepost.inspect._langgraph import Execute
-    from milepost.store.sqlite import SqliteStore
 
 
 def open_sqlite_file(
@@ -34,44 +29,43 @@ def open_sqlite_file(
             raise CannotOpenError(f"There is no file '{path}'.")
     elif not os.path.isfile(path):
         raise CannotOpenError(f"'{path}' is not a file.")
-    stack = ExitStack()
     try:
-        connection = _connect_sqlite(path, write)
-        stack.callback(connection.close)
-        columns = {row[0] for row in connection.execute(_SQLITE_COLUMNS)}
-        execute = _on_sqlite(connection)
-        create = write and create
-        theirs = langgraphs_or_none(columns, execute, shown, "sqlite", stack, create=create)
+        with ExitStack() as stack:
+            connection = _connect_sqlite(path, write)
+            stack.callback(connection.close)
+            columns = {row[0] for row in connection.execute(_COLUMNS)}
+            theirs = langgraph_database(
+                columns, connection.execute, shown, "sqlite", connection.close, write and create
+            )
+            stack.pop_all()  # no error: the connection stays open
     except sqlite3.DatabaseError as error:
-        stack.close()
         raise CannotOpenError(
             f"{shown} cannot be read as a SQLite database ({error}). If it is one, it is damaged: "
             "restore it from a backup, or try `milepost salvage`."
         ) from error
-    except BaseException:
-        stack.close()
-        raise
     if theirs is not None:
         return theirs
     from milepost.checkpoint.sqlite import SqliteSaver
 
     saver = SqliteSaver(connection, serde=serde_for(serde))
-    stack.pop_all()
-    stack.callback(saver.engine.close)
     if write:
         saver.setup()
 
-    def make() -> SqliteStore:
+    def open_store(create: bool) -> Any:
+        if not create and not connection.execute(_STORE_TABLE).fetchone():
+            return None
         from milepost.store.sqlite import SqliteStore
 
-        return SqliteStore(saver.engine, serde=serde_for(serde))
+        store = SqliteStore(saver.engine, serde=serde_for(serde))
+        if create:
+            store.setup()
+        return store
 
-    store = store_opener(make, lambda: bool(connection.execute(_SQLITE_STORE).fetchone()))
-    return ours(saver, store, shown, "sqlite", write, stack)
+    return milepost_database(saver, open_store, shown, "sqlite", write, saver.engine.close)
 
 
-_SQLITE_COLUMNS: Final = "SELECT name FROM pragma_table_info('checkpoints')"
-_SQLITE_STORE: Final = "SELECT 1 FROM sqlite_master WHERE name = 'milepost_items'"
+_COLUMNS: Final = "SELECT name FROM pragma_table_info('checkpoints')"
+_STORE_TABLE: Final = "SELECT 1 FROM sqlite_master WHERE name = 'milepost_items'"
 
 
 def _connect_sqlite(path: str, write: bool) -> sqlite3.Connection:
@@ -83,9 +77,10 @@ def _connect_sqlite(path: str, write: bool) -> sqlite3.Connection:
     connection = open_sqlite(address)
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError:
+    except sqlite3.DatabaseError as error:
         connection.close()
-        if os.access(os.path.dirname(os.path.abspath(path)), os.W_OK):
+        is_writable = os.access(os.path.dirname(os.path.abspath(path)), os.W_OK)
+        if is_writable or not isinstance(error, sqlite3.OperationalError):
             raise
         # A database in WAL mode needs a file beside it. In a folder that cannot be written to, no
         # other process can change the database either.
@@ -96,17 +91,4 @@ def _connect_sqlite(path: str, write: bool) -> sqlite3.Connection:
                 "to another folder, and open the copy."
             ) from None
         return open_sqlite(f"{address}&immutable=1")
-    except sqlite3.DatabaseError:
-        connection.close()
-        raise
     return connection
-
-
-def _on_sqlite(connection: sqlite3.Connection) -> Execute:
-    lock = threading.Lock()
-
-    def execute(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        with lock, told_plainly("the database"):
-            return [tuple(row) for row in connection.execute(sql, tuple(values))]
-
-    return execute

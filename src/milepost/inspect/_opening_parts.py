@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 
-from milepost.inspect._database import Database
-from milepost.inspect._errors import CannotOpenError
+from milepost.inspect._database import Database, source_for
+from milepost.inspect._errors import CannotOpenError, told_plainly
 from milepost.inspect._stored import data_saver
-from milepost.inspect._tables import SqlSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import ExitStack
+    from collections.abc import Callable, Iterable, Sequence
 
+    from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.checkpoint.serde.base import SerializerProtocol
     from milepost.inspect._database import Kind, OpenStore
-    from milepost.inspect._langgraph import Execute, LangGraphReader
+    from milepost.inspect._langgraph import LangGraphReader
 
 
 def serde_for(serde: SerializerProtocol | None) -> SerializerProtocol | None:
@@ -31,8 +31,13 @@ def serde_for(serde: SerializerProtocol | None) -> SerializerProtocol | None:
     return EncryptedSerializer.from_pycryptodome_aes(allow_plaintext=True)
 
 
-def ours(
-    saver: Any, open_store: OpenStore, url: str, kind: Kind, write: bool, stack: ExitStack
+def milepost_database(
+    saver: BaseCheckpointSaver[Any],
+    open_store: OpenStore,
+    url: str,
+    kind: Kind,
+    write: bool,
+    close: Callable[[], None],
 ) -> Database:
     reader = data_saver(saver)
     return Database(
@@ -41,15 +46,40 @@ def ours(
         kind=kind,
         writable=write,
         open_store=open_store,
-        source=SqlSource(reader),  # type: ignore[arg-type]
+        source=source_for(kind, reader),
         reader=reader,
-        close=stack.close,
+        close=close,
     )
 
 
-def _langgraphs(execute: Execute, url: str, kind: Kind, stack: ExitStack) -> Database:
+def langgraph_database(
+    columns: set[str],
+    run_query: Callable[[str, Sequence[Any]], Iterable[Sequence[Any]]],
+    url: str,
+    kind: Kind,
+    close: Callable[[], None],
+    create: bool,
+) -> Database | None:
+    """The database if its table of checkpoints, with these columns, is LangGraph's."""
+    if not columns and not create:
+        raise CannotOpenError(
+            f"{url} holds no threads: it has no table 'checkpoints'. Is it the right database?"
+        )
+    if not columns or "frame" in columns:
+        return None
+    if not {"checkpoint_ns", "checkpoint", "metadata"} <= columns:
+        raise CannotOpenError(
+            f"{url} has a table 'checkpoints' that is neither milepost's nor LangGraph's "
+            "(since 0.2)."
+        )
     from milepost.inspect._langgraph import PostgresReader, SqliteReader
     from milepost.inspect._langgraph_threads import LangGraphSource
+
+    lock = threading.Lock()
+
+    def execute(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        with lock, told_plainly("the database"):
+            return [tuple(row) for row in run_query(sql, tuple(values))]
 
     reader: LangGraphReader
     reader = SqliteReader(execute) if kind == "sqlite" else PostgresReader(execute)
@@ -60,37 +90,5 @@ def _langgraphs(execute: Execute, url: str, kind: Kind, stack: ExitStack) -> Dat
         flavour="langgraph",
         source=LangGraphSource(reader),
         reader=reader,
-        close=stack.close,
+        close=close,
     )
-
-
-def langgraphs_or_none(
-    columns: set[str], execute: Execute, url: str, kind: Kind, stack: ExitStack, *, create: bool
-) -> Database | None:
-    """The database if its table of checkpoints, with these columns, is LangGraph's."""
-    if columns and "frame" not in columns:
-        if not {"checkpoint_ns", "checkpoint", "metadata"} <= columns:
-            raise CannotOpenError(
-                f"{url} has a table 'checkpoints' that is neither milepost's nor LangGraph's "
-                "(since 0.2)."
-            )
-        return _langgraphs(execute, url, kind, stack)
-    if not columns and not create:
-        raise CannotOpenError(
-            f"{url} holds no threads: it has no table 'checkpoints'. Is it the right database?"
-        )
-    return None
-
-
-def store_opener(make: Callable[[], Any], is_there: Callable[[], bool]) -> OpenStore:
-    """Opens the store of a database; None if there is none and none is to be made."""
-
-    def opened(create: bool) -> Any:
-        if not create and not is_there():
-            return None
-        store = make()
-        if create:
-            store.setup()
-        return store
-
-    return opened

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 from milepost._db.operations import rows_of
 from milepost.checkpoint._contract.threads import Wanted
 from milepost.errors import MissingDependencyError
-from milepost.inspect._database import Database
 from milepost.inspect._errors import hidden
-from milepost.inspect._opening_parts import serde_for
+from milepost.inspect._opening_parts import milepost_database, serde_for
 from milepost.inspect._sources import PlainSource, collected, row_of
-from milepost.inspect._stored import data_saver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from milepost.checkpoint.serde.base import SerializerProtocol
+    from milepost.inspect._database import Database
     from milepost.inspect._records import Stats, ThreadRow
 
 
@@ -31,40 +30,26 @@ def open_redis(url: str, write: bool, serde: SerializerProtocol | None) -> Datab
         raise MissingDependencyError(
             "Redis needs a client: pip install 'milepost[redis]'"
         ) from error
-    stack = ExitStack()
     client = make_client(url, is_async=False)
-    stack.callback(client.close)
     # To read, it does not matter what the server does with its memory and its disk.
     saver = RedisSaver(
         redis_client=client, serde=serde_for(serde), allow_eviction=not write, wait_aof=write
     )
-    try:
-        with warnings.catch_warnings():
-            if not write:
-                warnings.simplefilter("ignore", RuntimeWarning)
-            saver.setup()
-    except BaseException:
-        stack.close()
-        raise
+    with ExitStack() as stack, warnings.catch_warnings():
+        stack.callback(client.close)
+        if not write:
+            warnings.simplefilter("ignore", RuntimeWarning)
+        saver.setup()
+        stack.pop_all()  # no error: the client stays open
 
-    def store(create: bool) -> Any:
+    def open_store(create: bool) -> Any:
         from milepost.store.redis import RedisStore
 
         found = RedisStore(client, serde=serde_for(serde), allow_eviction=not write)
         # There are no tables that would show whether a program keeps a store here.
         return found if create or found.list_namespaces(limit=1) else None
 
-    reader: Any = data_saver(saver)
-    return Database(
-        saver,
-        url=hidden(url),
-        kind="redis",
-        writable=write,
-        open_store=store,
-        source=RedisSource(reader),
-        reader=reader,
-        close=stack.close,
-    )
+    return milepost_database(saver, open_store, hidden(url), "redis", write, client.close)
 
 
 class RedisSource(PlainSource):

@@ -21,6 +21,7 @@ from milepost.inspect._tag_metadata import tags_in
 if TYPE_CHECKING:
     from milepost.checkpoint._contract.records import CheckpointTuple
     from milepost.inspect._database import Database
+    from milepost.inspect._records import ThreadRow
 
 _BACK = re.compile(r"~(\d*)\Z")
 
@@ -146,10 +147,7 @@ def _named(db: Database, ref: Ref, at: str) -> str:
     """The id that begins or ends like this, or has this tag."""
     thread_id, ns = ref.thread_id, ref.namespace
     with told_plainly(f"thread '{thread_id}'"):
-        row = db.source.thread_entry(thread_id)
-        if row is None:
-            raise no_such_thread(db, thread_id)
-        tag = tags_in(row.metadata).get(at)
+        tag = tags_in(thread_row(db, thread_id).metadata).get(at)
         if tag is not None and tag.namespace == ns:
             return tag.checkpoint_id
         found = db.source.ids(thread_id, ns, at, 3)
@@ -173,6 +171,18 @@ def _named(db: Database, ref: Ref, at: str) -> str:
         f"{f' in {ns}' if ns else ''}. `milepost log` lists its checkpoints, `milepost tags` its "
         "tags."
     )
+
+
+def thread_row(db: Database, thread_id: str) -> ThreadRow:
+    """A thread of the registry, without counts.
+
+    Raises:
+        ThreadNotFoundError: There is no such thread.
+    """
+    row = db.source.thread_entry(thread_id)
+    if row is None:
+        raise no_such_thread(db, thread_id)
+    return row
 
 
 def no_such_thread(db: Database, thread_id: str) -> ThreadNotFoundError:

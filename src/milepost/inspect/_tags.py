@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from milepost.checkpoint._contract.records import Place, place_of
 from milepost.inspect._errors import BadReferenceError, StateNotFoundError, told_plainly
 from milepost.inspect._reading import load
-from milepost.inspect._refs import no_such_thread, resolve
+from milepost.inspect._refs import resolve, thread_row
 from milepost.inspect._tag_metadata import TaggedAt, stored_tag, tags_in
 
 if TYPE_CHECKING:
@@ -113,10 +113,7 @@ def untag(db: Database, thread_id: str, name: str) -> None:
 
 def _known(db: Database, thread_id: str) -> dict[str, TaggedAt]:
     with told_plainly(f"thread '{thread_id}'"):
-        row = db.source.thread_entry(thread_id)
-    if row is None:
-        raise no_such_thread(db, thread_id)
-    return tags_in(row.metadata)
+        return tags_in(thread_row(db, thread_id).metadata)
 
 
 def _store(db: Database, thread_id: str, name: str, at: TaggedAt | None) -> None:

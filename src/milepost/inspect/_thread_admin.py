@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from milepost.checkpoint._contract.threads import Removed, Wanted
 from milepost.checkpoint._sql.threads.registry import Search
 from milepost.inspect._errors import InspectError, told_plainly
-from milepost.inspect._refs import no_such_thread
+from milepost.inspect._refs import thread_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from milepost.inspect._database import Database
 
 
-def _saver(db: Database, what: str, method: str, *, reader: bool = False) -> Any:
-    """The saver, or the one that reads values as data, if it can do this."""
+def method_of(db: Database, saver: Any, name: str) -> Any:
+    """A method that only some savers have, and none on a LangGraph database."""
+    what = name.removesuffix("_thread")
     db.check_ours(what)
-    saver = db.reader if reader else db.saver
-    if not hasattr(saver, method):
+    if not hasattr(saver, name):
         raise InspectError(f"{what} is not possible on {db.url} ({db.kind}).")
-    return saver
+    return getattr(saver, name)
 
 
 def check_threads_exist(db: Database, thread_ids: Iterable[str]) -> None:
@@ -40,8 +40,7 @@ def check_threads_exist(db: Database, thread_ids: Iterable[str]) -> None:
         >>> check_threads_exist(db, ["trip"])
     """
     for thread_id in thread_ids:
-        if db.source.thread_entry(thread_id) is None:
-            raise no_such_thread(db, thread_id)
+        thread_row(db, thread_id)
 
 
 def matching(
@@ -93,7 +92,7 @@ def copy_thread(db: Database, source: str, target: str) -> None:
     db.check_writable("copy")
     with told_plainly(db.url):
         check_threads_exist(db, [source])
-        _saver(db, "copy", "copy_thread").copy_thread(source, target)
+        method_of(db, db.saver, "copy_thread")(source, target)
 
 
 def delete_threads(
@@ -137,7 +136,7 @@ def erase_threads(
     db.check_writable("erase")
     with told_plainly(db.url):
         check_threads_exist(db, thread_ids)
-        removed: Removed = _saver(db, "erase", "erase").erase(thread_ids, progress=progress)
+        removed: Removed = method_of(db, db.saver, "erase")(thread_ids, progress=progress)
         return removed
 
 
@@ -158,7 +157,7 @@ def prune_preview(
     """
     with told_plainly(db.url):
         check_threads_exist(db, thread_ids)
-        removed: Removed = _saver(db, "prune", "prune").prune(
+        removed: Removed = method_of(db, db.saver, "prune")(
             thread_ids, keep=keep, older_than=older_than, dry_run=True
         )
         return removed
@@ -189,9 +188,9 @@ def prune(
     removed = Removed()
     with told_plainly(db.url):
         check_threads_exist(db, thread_ids)
-        saver = _saver(db, "prune", "prune")
+        method = method_of(db, db.saver, "prune")
         for thread_id in thread_ids:
-            removed.add(saver.prune([thread_id], keep=keep, older_than=older_than))
+            removed.add(method([thread_id], keep=keep, older_than=older_than))
             if progress is not None:
                 progress(thread_id)
     return removed
