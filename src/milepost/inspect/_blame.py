@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from milepost.constants import ROOT, START
 from milepost.inspect._data import as_data, members, part_of
@@ -21,11 +20,15 @@ from milepost.inspect._refs import resolve
 from milepost.inspect._tasks import writes_behind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from milepost.checkpoint._contract.records import CheckpointTuple
     from milepost.inspect._database import Database
     from milepost.inspect._refs import Ref
 
 _NOTHING: Any = object()
+_Writing: TypeAlias = "tuple[CheckpointTuple, CheckpointTuple | None, Any]"
+"""The checkpoint that a step made, its parent, and the value at a path in the parent."""
 
 
 def blame(db: Database, ref: Ref, path: Path) -> list[Blame]:
@@ -47,79 +50,73 @@ def blame(db: Database, ref: Ref, path: Path) -> list[Blame]:
     if not path:
         raise StateNotFoundError("Say of which key: `milepost blame THREAD key`.")
     saved = resolve(db, ref)
-    key = str(path[0])
-    whole = _value(db, saved, path, key)
-    if whole is _NOTHING:
+    value = _value(db, saved, path)
+    if value is _NOTHING:
         part_of(state_of(db, saved), path)  # says up to where there is something
         raise StateNotFoundError(f"There is nothing at '{'.'.join(map(str, path))}'.")
-    parts = members(whole)
+    parts = members(value)
     if not parts:
-        return _whole(db, saved, path, key, whole)
-    if isinstance(whole, (list, tuple)):
-        return _members(db, saved, path, key, list(whole))
-    return _fields(db, saved, path, key, parts)
+        return _undivided(db, saved, path, value)
+    if isinstance(value, (list, tuple)):
+        return _members(db, saved, path, list(value))
+    return _fields(db, saved, path, parts)
 
 
-def _value(db: Database, saved: CheckpointTuple, path: Path, key: str) -> Any:
-    """The value at a path, of which only one key is read."""
-    state = state_of(db, saved, lambda name: name in (key, ROOT))
+def _value(db: Database, saved: CheckpointTuple, path: Path) -> Any:
+    """The value at a path; only its key of the state is read."""
+    state = state_of(db, saved, lambda name: name in (str(path[0]), ROOT))
     try:
         return part_of(state, path)
     except StateNotFoundError:
         return _NOTHING
 
 
-def _versions(saved: CheckpointTuple, key: str) -> Any:
+def _version(saved: CheckpointTuple, key: str) -> Any:
     versions = outline(saved, NO_VALUES)["channel_versions"]
     return versions.get(key, versions.get(ROOT))
 
 
-def _line(db: Database, saved: CheckpointTuple, path: Path, key: str) -> Any:
-    """Pairs of a checkpoint and its parent between which the key was written, newest first."""
+def _writings(db: Database, saved: CheckpointTuple, path: Path) -> Iterator[_Writing]:
+    """Where the key of a path was written on the way to a checkpoint, newest first."""
+    key = str(path[0])
     child = saved
-    version = _versions(child, key)
-    for parent in chain(ancestors(db, saved), (None,)):
-        older = None if parent is None else _versions(parent, key)
-        if parent is None or older != version:
-            value = _NOTHING if parent is None else _value(db, parent, path, key)
-            yield child, parent, value
+    version = _version(child, key)
+    for parent in ancestors(db, saved):
+        older = _version(parent, key)
+        if older != version:
+            yield child, parent, _value(db, parent, path)
             version = older
-        if parent is not None:
-            child = parent
+        child = parent
+    yield child, None, _NOTHING
 
 
-def _whole(db: Database, saved: CheckpointTuple, path: Path, key: str, value: Any) -> list[Blame]:
-    for child, parent, before in _line(db, saved, path, key):
+def _undivided(db: Database, saved: CheckpointTuple, path: Path, value: Any) -> list[Blame]:
+    for child, parent, before in _writings(db, saved, path):
         if before is _NOTHING or not same(before, value):
-            return [_made(db, child, parent, path, key, value)]
+            return [_made(db, child, parent, path, value)]
     return []
 
 
-def _fields(
-    db: Database, saved: CheckpointTuple, path: Path, key: str, parts: dict[Any, Any]
-) -> list[Blame]:
+def _fields(db: Database, saved: CheckpointTuple, path: Path, parts: dict[Any, Any]) -> list[Blame]:
     found: dict[Any, Blame] = {}
     left = dict(parts)
-    for child, parent, before in _line(db, saved, path, key):
+    for child, parent, before in _writings(db, saved, path):
         old = {} if before is _NOTHING else members(before) or {}
         for name in list(left):
             if name not in old or not same(old[name], left[name]):
                 step = name if isinstance(name, (str, int)) else str(name)
-                value = left.pop(name)
-                found[name] = _made(db, child, parent, (*path, step), key, value)
+                found[name] = _made(db, child, parent, (*path, step), left.pop(name))
         if not left:
             break
     return [found[name] for name in parts if name in found]
 
 
-def _members(
-    db: Database, saved: CheckpointTuple, path: Path, key: str, value: list[Any]
-) -> list[Blame]:
+def _members(db: Database, saved: CheckpointTuple, path: Path, value: list[Any]) -> list[Blame]:
     found: dict[int, Blame] = {}
     current = value
     places = {at: at for at in range(len(value))}
     """Where each member that is still to be explained is in `current`."""
-    for child, parent, before in _line(db, saved, path, key):
+    for child, parent, before in _writings(db, saved, path):
         old = list(before) if isinstance(before, (list, tuple)) else []
         kept = {
             new: before
@@ -131,7 +128,7 @@ def _members(
             if place in kept:
                 moved[at] = kept[place]
             else:
-                found[at] = _made(db, child, parent, (*path, at), key, value[at])
+                found[at] = _made(db, child, parent, (*path, at), value[at])
         places, current = moved, old
         if not places:
             break
@@ -143,11 +140,10 @@ def _made(
     child: CheckpointTuple,
     parent: CheckpointTuple | None,
     path: Path,
-    key: str,
     value: Any,
 ) -> Blame:
     writes = writes_behind(db, child, parent)
-    nodes = [node for node, keys in writes.items() if key in keys or ROOT in keys]
+    nodes = [node for node, keys in writes.items() if str(path[0]) in keys or ROOT in keys]
     if not nodes and child.metadata.get("source") == "input":
         nodes = [START]
     run_id = child.metadata.get("run_id")

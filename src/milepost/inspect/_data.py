@@ -22,7 +22,7 @@ from typing import Any, Final
 from milepost.inspect._errors import StateNotFoundError
 from milepost.inspect._records import Path
 from milepost.inspect._stored import StoredObject
-from milepost.types import Interrupt, Overwrite, Send, _Answered, _DeltaSnapshot
+from milepost.types import Interrupt, Overwrite, Send
 
 _HEAD: Final = 48
 """So many bytes of bytes are shown."""
@@ -214,7 +214,9 @@ def _named(fields: Mapping[str, Any], depth: int) -> dict[str, Any]:
     return {_text(key): _data(member, depth + 1) for key, member in fields.items()}
 
 
-_QUIET: Final = ("additional_kwargs", "response_metadata", "invalid_tool_calls", "example")
+_MOSTLY_EMPTY: Final = frozenset(
+    {"additional_kwargs", "response_metadata", "invalid_tool_calls", "tool_calls", "example"}
+)
 
 
 def _message(short: str, fields: Mapping[str, Any], depth: int) -> dict[str, Any]:
@@ -222,62 +224,60 @@ def _message(short: str, fields: Mapping[str, Any], depth: int) -> dict[str, Any
     role = fields.get("type") if isinstance(fields.get("type"), str) else None
     shown = {"type": role or _ROLES.get(short, short), "content": fields.get("content")}
     for key, member in fields.items():
-        if key in shown or member is None:
-            continue
-        if (key in _QUIET or key == "tool_calls") and not member:
-            continue
-        shown[key] = member
+        if key not in shown and member is not None and (member or key not in _MOSTLY_EMPTY):
+            shown[key] = member
     return _named(shown, depth)
 
 
 def _other(value: Any, depth: int) -> Any:
     if isinstance(value, Unreadable):
         return {"$error": value.reason}
+    shown = _known(value, depth)
+    if shown is None:
+        fields = fields_of(value)
+        if type(value).__name__ in _ROLES and fields is not None and "content" in fields:
+            role = getattr(value, "type", None)
+            return _message(type(value).__name__, {"type": role, **fields}, depth)
+        shown = _unknown(value, depth) if fields is None else _named(fields, depth)
+    return {"$type": type_name(value), **shown}
+
+
+def _known(value: Any, depth: int) -> dict[str, Any] | None:
+    """Values of types that are shown in a way of their own; None for all others."""
     if isinstance(value, enum.Enum):
-        return {"$type": type_name(value), "name": value.name}
+        return {"name": value.name}
     if isinstance(value, Interrupt):
-        return {"$type": "Interrupt", "id": value.id, "value": _data(value.value, depth + 1)}
+        return {"id": value.id, "value": _data(value.value, depth + 1)}
     if isinstance(value, Send):
-        return {"$type": "Send", "node": value.node, "arg": _data(value.arg, depth + 1)}
-    if isinstance(value, (Overwrite, _DeltaSnapshot)):
-        return {"$type": type_name(value), "value": _data(value.value, depth + 1)}
-    if isinstance(value, _Answered):
-        return {"$type": "Answered", "interrupt": _data(value.interrupt, depth + 1)}
+        return {"node": value.node, "arg": _data(value.arg, depth + 1)}
+    if isinstance(value, Overwrite):
+        return {"value": _data(value.value, depth + 1)}
     if isinstance(value, BaseException):
-        return {"$type": type_name(value), "message": _text(str(value))}
+        return {"message": _text(str(value))}
     if isinstance(value, (datetime, date, time)):
-        return {"$type": type_name(value), "value": value.isoformat()}
+        return {"value": value.isoformat()}
     if isinstance(value, (timedelta, Decimal, complex)):
-        return {"$type": type_name(value), "value": str(value)}
+        return {"value": str(value)}
     if isinstance(value, (set, frozenset)):
-        items = sorted((_data(member, depth + 1) for member in value), key=repr)
-        return {"$type": type_name(value), "items": items}
-    fields = fields_of(value)
-    if type(value).__name__ in _ROLES and fields is not None and "content" in fields:
-        role = getattr(value, "type", None)
-        return _message(type(value).__name__, {"type": role, **fields}, depth)
-    if fields is not None:
-        return {"$type": type_name(value), **_named(fields, depth)}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {"$type": type_name(value), **_named(members(value) or {}, depth)}
-    if isinstance(value, (tuple, deque)):
-        return {"$type": type_name(value), "items": [_data(one, depth + 1) for one in value]}
-    if isinstance(value, Mapping):
-        pairs = _mapping(dict(value), depth)
-        return {"$type": type_name(value), "value": pairs}
-    if isinstance(value, (str, int, float)):
-        return {"$type": type_name(value), "value": _plain_base(value)}
-    return {"$type": type_name(value), "value": _shown(value)}
-
-
-def _plain_base(value: Any) -> Any:
-    for base in (str, int, float):
-        if isinstance(value, base):
-            return _data(base(value), 0)
+        return {"items": sorted((_data(member, depth + 1) for member in value), key=repr)}
     return None
 
 
-def _shown(value: Any) -> str:
+def _unknown(value: Any, depth: int) -> dict[str, Any]:
+    """Values of a program's own classes that have no fields, and tuples."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return _named(members(value) or {}, depth)
+    if isinstance(value, (tuple, deque)):
+        return {"items": [_data(one, depth + 1) for one in value]}
+    if isinstance(value, Mapping):
+        return {"value": _mapping(dict(value), depth)}
+    for base in (str, int, float):
+        if isinstance(value, base):
+            return {"value": _data(base(value), 0)}
+    return {"value": _repr(value)}
+
+
+def _repr(value: Any) -> str:
     try:
         return _text(repr(value)[:2_000])
     except Exception as error:

@@ -222,7 +222,7 @@ class SqliteReader(LangGraphReader):
         metadata = as_json(about)
         before = place._replace(checkpoint_id=parent).config() if parent else None
         return CheckpointTuple(
-            place.config(), _whole(checkpoint, id), metadata, before, self._pending(place)
+            place.config(), _with_all_keys(checkpoint, id), metadata, before, self._pending(place)
         )
 
 
@@ -239,7 +239,7 @@ class PostgresReader(LangGraphReader):
         self, thread_id: str, ns: str, id: str, parent: str | None, checkpoint: Any, about: Any
     ) -> CheckpointTuple:
         place = Place(thread_id, ns, id)
-        stored = _whole(as_json(checkpoint), id)
+        stored = _with_all_keys(as_json(checkpoint), id)
         values = dict(stored["channel_values"])
         versions = stored["channel_versions"]
         wanted = [str(versions[name]) for name in versions if name not in values]
@@ -267,7 +267,7 @@ def as_json(cell: Any) -> Any:
     return cell if isinstance(cell, dict) else {}
 
 
-def _whole(stored: Mapping[str, Any], id: str) -> Checkpoint:
+def _with_all_keys(stored: Mapping[str, Any], id: str) -> Checkpoint:
     """A checkpoint with all of its keys, whatever version of LangGraph wrote it."""
     return Checkpoint(
         v=stored.get("v", 1),

@@ -90,10 +90,10 @@ class LangGraphSource(TableSource):
         return replace(row, status=status, metadata=shown, head=head[0][0])
 
     def thread(self, thread_id: str) -> ThreadRow | None:
-        found = self._summaries("WHERE thread_id = ?", (thread_id,))
-        if not found:
+        row = self.thread_entry(thread_id)
+        if row is None:
             return None
-        return replace(self._with_status(found[0]), bytes=self.stats(thread_id).bytes)
+        return replace(self._with_status(row), bytes=self.stats(thread_id).bytes)
 
     def thread_entry(self, thread_id: str) -> ThreadRow | None:
         found = self._summaries("WHERE thread_id = ?", (thread_id,))

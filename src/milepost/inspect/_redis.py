@@ -12,7 +12,7 @@ from milepost.checkpoint._contract.threads import Wanted
 from milepost.errors import MissingDependencyError
 from milepost.inspect._errors import hidden
 from milepost.inspect._opening_parts import milepost_database, serde_for
-from milepost.inspect._sources import PlainSource, collected, row_of
+from milepost.inspect._sources import PlainSource, collected, registered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,10 +56,7 @@ class RedisSource(PlainSource):
     """A saver on Redis. Ids are read without the rows that they name."""
 
     def thread_entry(self, thread_id: str) -> ThreadRow | None:
-        registry = self._saver._registry
-        wanted = Wanted(prefix=thread_id, limit=1)
-        found = self._saver.engine.run(lambda: registry.page(wanted), write=False)
-        return row_of(found[0]) if found and found[0].thread_id == thread_id else None
+        return registered(self._saver, thread_id)
 
     def namespaces(self, thread_id: str) -> list[str]:
         return sorted({ns for ns, _ in self._rows("checkpoint_keys", thread_id)})

@@ -153,7 +153,6 @@ def _named(db: Database, ref: Ref, at: str) -> str:
         found = db.source.ids(thread_id, ns, at, 3)
         if at in found:
             return at
-        found = found or db.source.ids_ending(thread_id, ns, at, 3)
     if len(found) == 1:
         return found[0]
     if found:

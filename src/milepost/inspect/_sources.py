@@ -7,8 +7,7 @@ for LangGraph's databases (`_langgraph_threads.py`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint._contract.names import time_of
 from milepost.checkpoint._contract.records import place_of
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from milepost.checkpoint.base import BaseCheckpointSaver
-
-R = TypeVar("R")
 
 LAST = "\U0010ffff"
 """Sorts after every id."""
@@ -53,12 +50,8 @@ class Source(ABC):
         """The graphs of a thread that have checkpoints."""
 
     @abstractmethod
-    def ids(self, thread_id: str, ns: str, begin: str, limit: int) -> list[str]:
-        """Ids of checkpoints that begin with a text, newest first."""
-
-    @abstractmethod
-    def ids_ending(self, thread_id: str, ns: str, end: str, limit: int) -> list[str]:
-        """Ids of checkpoints that end with a text, newest first."""
+    def ids(self, thread_id: str, ns: str, part: str, limit: int) -> list[str]:
+        """Ids of checkpoints that begin with a text or, if none does, end with it; newest first."""
 
     @abstractmethod
     def stats(self, thread_id: str | None) -> Stats:
@@ -84,6 +77,13 @@ def row_of(info: ThreadInfo) -> ThreadRow:
         info.checkpoints,
         info.bytes,
     )
+
+
+def registered(saver: Any, thread_id: str) -> ThreadRow | None:
+    """A thread as the registry of one of our savers has it, without counts."""
+    wanted = Wanted(prefix=thread_id, limit=1)
+    found = saver.engine.run(lambda: saver._registry.page(wanted), write=False)
+    return row_of(found[0]) if found and found[0].thread_id == thread_id else None
 
 
 def collected(
@@ -157,11 +157,10 @@ class PlainSource(Source):
         config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}
         return map(id_of, self._saver.list(config))
 
-    def ids(self, thread_id: str, ns: str, begin: str, limit: int) -> list[str]:
-        return list(islice((i for i in self._ids(thread_id, ns) if i.startswith(begin)), limit))
-
-    def ids_ending(self, thread_id: str, ns: str, end: str, limit: int) -> list[str]:
-        return list(islice((i for i in self._ids(thread_id, ns) if i.endswith(end)), limit))
+    def ids(self, thread_id: str, ns: str, part: str, limit: int) -> list[str]:
+        ids = list(self._ids(thread_id, ns))
+        found = [id for id in ids if id.startswith(part)] or [id for id in ids if id.endswith(part)]
+        return found[:limit]
 
     def stats(self, thread_id: str | None) -> Stats:
         rows = list(self._all(Wanted(limit=_MOST)))
