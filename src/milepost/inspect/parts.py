@@ -4,9 +4,10 @@ The functions of `milepost.inspect` answer whole questions. A face of its own, s
 needs their parts: how a checkpoint is found and read, what a graph is, how errors are told.
 """
 
-from milepost.inspect._data import fields_of, limited
+from milepost.inspect._data import fields_of
 from milepost.inspect._errors import told_plainly
 from milepost.inspect._graphs import is_langgraph, records_of, refusing
+from milepost.inspect._limits import limited
 from milepost.inspect._reading import id_of, load, parent_of, state_of
 from milepost.inspect._refs import resolve
 from milepost.inspect._runs import settle
