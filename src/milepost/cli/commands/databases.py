@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 @click.argument("threads", type=THREAD, nargs=-1)
 @click.option("--output", "-o", "file", metavar="FILE", help="Default: standard output.")
 @database_option
-def dump(threads: tuple[str, ...], file: str | None, database: str | None) -> None:
+def dump(threads: tuple[str, ...], file: str | None) -> None:
     """Write threads, or all, as lines of text with checksums, which `load` takes."""
-    db = opened(database)
+    db = opened()
     lines = inspect.dump(db, list(threads) or None)
     if file is None:
         for line in lines:
@@ -53,7 +53,7 @@ def dump(threads: tuple[str, ...], file: str | None, database: str | None) -> No
 @click.argument("file", metavar="FILE")
 @click.option("--rename", multiple=True, metavar="OLD=NEW", help="Store a thread under another id.")
 @database_option
-def load(file: str, rename: tuple[str, ...], database: str | None) -> None:
+def load(file: str, rename: tuple[str, ...]) -> None:
     """Store the threads of a dump, from a file or - for standard input; a file that is not there
     is made."""
     names = dict(pair.partition("=")[::2] for pair in rename)
@@ -62,7 +62,7 @@ def load(file: str, rename: tuple[str, ...], database: str | None) -> None:
     except OSError as error:
         raise click.BadParameter(f"'{file}' cannot be read: {error.strerror}.") from error
     with stream as lines, output.progress("loading", None) as step:
-        db = opened(database, write=True, create=True)
+        db = opened(write=True, create=True)
         loaded = inspect.load_dump(db, _each(lines, step), rename=names)
     click.echo(f"{output.count_text(len(loaded), 'thread')} loaded.")
 
@@ -77,9 +77,9 @@ def _each(lines: Iterable[str], step: Callable[..., None]) -> Iterator[str]:
 @click.argument("threads", type=THREAD, nargs=-1)
 @json_option
 @database_option
-def verify(threads: tuple[str, ...], as_json: bool, database: str | None) -> None:
+def verify(threads: tuple[str, ...], as_json: bool) -> None:
     """Check every row and value of threads, or of all; exits with 1 if something is wrong."""
-    db = opened(database)
+    db = opened()
     with output.progress("verifying", len(threads) or None) as step:
         problems = list(inspect.verify(db, list(threads) or None, progress=step))
     if as_json:
@@ -109,11 +109,9 @@ def verify(threads: tuple[str, ...], as_json: bool, database: str | None) -> Non
 @click.option("--full", is_flag=True, help="Show long texts and lists whole.")
 @json_option
 @database_option
-def salvage(
-    thread: str, limit: int | None, full: bool, as_json: bool, database: str | None
-) -> None:
+def salvage(thread: str, limit: int | None, full: bool, as_json: bool) -> None:
     """Show what can still be read of a damaged thread, newest first. Nothing is changed."""
-    found = inspect.salvage(opened(database), thread)[:limit]
+    found = inspect.salvage(opened(), thread)[:limit]
     if as_json:
         output.show_json_lines(found)
         return
@@ -141,7 +139,6 @@ def reencrypt(
     old_key_env: tuple[str, ...],
     yes: bool,
     as_json: bool,
-    database: str | None,
 ) -> None:
     """Seal everything with the key in MILEPOST_AES_KEY: what has an older key, or none."""
     from milepost.checkpoint.serde.encrypted import EncryptedSerializer
@@ -151,7 +148,7 @@ def reencrypt(
         serde = EncryptedSerializer.from_pycryptodome_aes(old_keys=old, allow_plaintext=True)
     except ValueError as error:
         raise click.UsageError(f"The new key: {error}") from error
-    db = opened(database, write=True, serde=serde)
+    db = opened(write=True, serde=serde)
     confirm(f"Seal {'these threads' if threads else 'all threads'} of {db.url} again?", yes)
     with output.progress("sealing", None) as step:
         done = inspect.reencrypt(db, list(threads) or None, progress=step)
@@ -183,7 +180,6 @@ def migrate(
     dry_run: bool,
     graph: str | None,
     as_json: bool,
-    database: str | None,
 ) -> None:
     """Check every thread against the code of today; exits with 1 if one does not fit.
 
@@ -198,7 +194,7 @@ def migrate(
             "--dry-run says which threads would fail."
         )
     found = the_graph(graph)
-    db = opened(database)
+    db = opened()
     check_threads_exist(db, threads)
     ids = list(threads) or inspect.matching(db)
     failed = []

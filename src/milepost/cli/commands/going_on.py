@@ -49,7 +49,6 @@ def fork(
     go_on: bool,
     as_json: bool,
     graph: str | None,
-    database: str | None,
 ) -> None:
     """Start a branch at a checkpoint, with some keys changed. The original stays.
 
@@ -60,7 +59,7 @@ def fork(
     if not given and not as_node:
         raise click.UsageError("What is to be different? Give --set KEY=JSON.")
     found = the_graph(graph) if graph or as_node or go_on else graph_or_none(None)
-    db = opened(database, write=True)
+    db = opened(write=True)
     made = inspect.fork(db, ref, given, graph=found, as_node=as_node)
     if as_json and not go_on:
         output.show_json({"ref": str(made), "checkpoint_id": made.at})
@@ -76,9 +75,7 @@ def fork(
 @json_option
 @graph_option
 @database_option
-def answer(
-    thread: str, given: tuple[str, ...], as_json: bool, graph: str | None, database: str | None
-) -> None:
+def answer(thread: str, given: tuple[str, ...], as_json: bool, graph: str | None) -> None:
     """Answer what a thread asks, and let it go on.
 
     ID is needed where it asks several questions; its beginning is enough.
@@ -88,7 +85,7 @@ def answer(
     id = given[0] if len(given) == 2 else None
     value = parsed_json(given[-1], "the answer")
     found = the_graph(graph)
-    db = opened(database, write=True)
+    db = opened(write=True)
     events = inspect.answer(db, found, thread, value, interrupt_id=id)
     _follow(db, thread, events, as_json)
 
@@ -98,10 +95,10 @@ def answer(
 @json_option
 @graph_option
 @database_option
-def resume(ref: Ref, as_json: bool, graph: str | None, database: str | None) -> None:
+def resume(ref: Ref, as_json: bool, graph: str | None) -> None:
     """Go on where a thread stopped; from a checkpoint, replay what came after it."""
     found = the_graph(graph)
-    db = opened(database, write=True)
+    db = opened(write=True)
     _follow(db, ref.thread_id, inspect.resume(db, found, ref), as_json)
 
 
@@ -111,9 +108,7 @@ def resume(ref: Ref, as_json: bool, graph: str | None, database: str | None) -> 
 @click.option("--input", "-i", "given", metavar="JSON", help="The input, or - for standard input.")
 @json_option
 @database_option
-def run(
-    graph: str | None, thread: str | None, given: str | None, as_json: bool, database: str | None
-) -> None:
+def run(graph: str | None, thread: str | None, given: str | None, as_json: bool) -> None:
     """Run a graph with an input, and keep its thread in the database.
 
     GRAPH is module:attribute, file.py:attribute or langgraph.json[:NAME]; it is imported. (A
@@ -126,7 +121,7 @@ def run(
     value = parsed_json(given, "--input")
     found = the_graph(graph)
     thread = thread or random_uuid()
-    db = opened(database, write=True, create=True)
+    db = opened(write=True, create=True)
     _follow(db, thread, inspect.run(db, found, thread, value), as_json)
 
 
@@ -201,7 +196,6 @@ def merge(
     dry_run: bool,
     as_json: bool,
     graph: str | None,
-    database: str | None,
 ) -> None:
     """Bring what B changed since their common ancestor to A, as a new checkpoint after A.
 
@@ -210,7 +204,7 @@ def merge(
     """
     prefer: dict[str, Any] = {**dict.fromkeys(keep, "ours"), **dict.fromkeys(take, "theirs")}
     found = the_graph(graph)
-    db = opened(database, write=not dry_run)
+    db = opened(write=not dry_run)
     done = inspect.merge(db, found, ours, theirs, prefer=prefer, as_node=as_node, dry_run=dry_run)
     if as_json:
         output.show_json(

@@ -41,13 +41,12 @@ def log(
     ids: bool,
     as_json: bool,
     pager: bool,
-    database: str | None,
 ) -> None:
     """Show the checkpoints of a thread with its forks, newest first.
 
     With a checkpoint, those before it. --json prints a line for each.
     """
-    db = opened(database)
+    db = opened()
     before = None
     if ref.at is not None or ref.back:
         from milepost.inspect.parts import id_of, resolve
@@ -107,14 +106,12 @@ def _writes(writes: Any) -> str:
 @json_option
 @pager_option
 @database_option
-def diff(
-    a: Ref, b: Ref | None, exit_code: bool, as_json: bool, pager: bool, database: str | None
-) -> None:
+def diff(a: Ref, b: Ref | None, exit_code: bool, as_json: bool, pager: bool) -> None:
     """Show what differs between two states: checkpoints, branches or threads.
 
     With one checkpoint, what its step changed.
     """
-    db = opened(database)
+    db = opened()
     if b is None:
         a, b = inspect.Ref(a.thread_id, a.namespace, a.at, a.back + 1), a
     changes = inspect.diff(db, a, b)
@@ -154,9 +151,9 @@ def _diff_lines(changes: Iterable[Change]) -> Iterator[Text]:
 @json_option
 @pager_option
 @database_option
-def blame(ref: Ref, path: str, as_json: bool, pager: bool, database: str | None) -> None:
+def blame(ref: Ref, path: str, as_json: bool, pager: bool) -> None:
     """Show which step, node and run wrote each part of a value."""
-    parts = inspect.blame(opened(database), ref, values.parse_path(path))
+    parts = inspect.blame(opened(), ref, values.parse_path(path))
     if as_json:
         output.show_json({"parts": parts})
         return
@@ -185,7 +182,7 @@ def _blame_row(part: Blame) -> list[Any]:
 @click.option("--halving", is_flag=True, help="It stays true once it is: look at few states.")
 @json_option
 @database_option
-def bisect(ref: Ref, expression: str, halving: bool, as_json: bool, database: str | None) -> None:
+def bisect(ref: Ref, expression: str, halving: bool, as_json: bool) -> None:
     """Find the first checkpoint at which a Python expression is true.
 
     The keys of the state are names in it, with values as `show --json` prints them; `state` is
@@ -214,7 +211,7 @@ def bisect(ref: Ref, expression: str, halving: bool, as_json: bool, database: st
             failures.append(error)
             return False
 
-    entry = inspect.bisect(opened(database), ref, holds, halving=halving)
+    entry = inspect.bisect(opened(), ref, holds, halving=halving)
     if as_json:
         output.show_json({"entry": entry})
     elif entry is not None:
@@ -242,11 +239,9 @@ def bisect(ref: Ref, expression: str, halving: bool, as_json: bool, database: st
 )
 @json_option
 @database_option
-def tail(
-    ref: Ref, follow: bool, lines: int, poll: float, as_json: bool, database: str | None
-) -> None:
+def tail(ref: Ref, follow: bool, lines: int, poll: float, as_json: bool) -> None:
     """Show the last checkpoints of a thread, oldest first; with -f, those that follow."""
-    db = opened(database)
+    db = opened()
     entries = inspect.tail(
         db, ref.thread_id, namespace=ref.namespace, poll=poll, last=lines, follow=follow
     )

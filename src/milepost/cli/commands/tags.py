@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 @click.argument("name")
 @click.option("--delete", "-d", is_flag=True, help="Remove the tag; the checkpoint stays.")
 @database_option
-def tag(ref: Ref, name: str, delete: bool, database: str | None) -> None:
+def tag(ref: Ref, name: str, delete: bool) -> None:
     """Name a checkpoint: THREAD@NAME means it from then on."""
-    db = opened(database, write=True)
+    db = opened(write=True)
     if delete:
         inspect.untag(db, ref.thread_id, name)
         return
@@ -34,9 +34,9 @@ def tag(ref: Ref, name: str, delete: bool, database: str | None) -> None:
 @click.argument("thread", type=THREAD)
 @json_option
 @database_option
-def tags(thread: str, as_json: bool, database: str | None) -> None:
+def tags(thread: str, as_json: bool) -> None:
     """List the tags of a thread."""
-    found = inspect.tags(opened(database), thread)
+    found = inspect.tags(opened(), thread)
     if as_json:
         output.show_json({"tags": found})
         return

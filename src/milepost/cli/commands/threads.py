@@ -12,10 +12,10 @@ from milepost.cli.lines import Text
 from milepost.cli.options import (
     REFERENCE,
     THREAD,
-    Moment,
     database_option,
     json_option,
     metadata_option,
+    moment,
     opened,
     pager_option,
     parsed_metadata,
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 @click.option("--unfinished", is_flag=True, help="Only those that wait, run or have failed.")
 @metadata_option
 @click.option("--search", "-s", metavar="TEXT", help="A part of the id, or of the metadata.")
-@click.option("--since", type=Moment(), help="Used since: 2026-05-01, or 3d (three days ago).")
-@click.option("--before", type=Moment(), help="Not used since.")
+@click.option(
+    "--since", type=moment, metavar="TIME", help="Used since: 2026-05-01, or 3d (three days ago)."
+)
+@click.option("--before", type=moment, metavar="TIME", help="Not used since.")
 @click.option(
     "--sort",
     type=click.Choice(["updated_at", "created_at", "thread_id"]),
@@ -51,10 +53,10 @@ if TYPE_CHECKING:
 @json_option
 @pager_option
 @database_option
-def threads(database: str | None, as_json: bool, count: bool, pager: bool, **wanted: Any) -> None:
+def threads(as_json: bool, count: bool, pager: bool, **wanted: Any) -> None:
     """List threads, those that were used last at first."""
     wanted["metadata"] = parsed_metadata(wanted["metadata"])
-    db = opened(database)
+    db = opened()
     page = inspect.threads(db, **({**wanted, "limit": 0} if count else wanted))
     if as_json:
         output.show_json(
@@ -97,11 +99,9 @@ def _about(metadata: Any) -> str:
 @json_option
 @pager_option
 @database_option
-def show(
-    ref: Ref, path: str | None, full: bool, as_json: bool, pager: bool, database: str | None
-) -> None:
+def show(ref: Ref, path: str | None, full: bool, as_json: bool, pager: bool) -> None:
     """Show the state of a thread, what follows, and what it asks."""
-    view = inspect.show(opened(database), ref, path=values.parse_path(path) if path else ())
+    view = inspect.show(opened(), ref, path=values.parse_path(path) if path else ())
     if as_json:
         output.show_json(view)
         return
@@ -148,9 +148,9 @@ def _line(label: str, *parts: str, style: str = "") -> Text:
 @click.argument("thread", type=THREAD, required=False)
 @json_option
 @database_option
-def stats(thread: str | None, as_json: bool, database: str | None) -> None:
+def stats(thread: str | None, as_json: bool) -> None:
     """Show what takes how much room: by thread, key and kind."""
-    found = inspect.stats(opened(database), thread)
+    found = inspect.stats(opened(), thread)
     if as_json:
         output.show_json(found)
         return

@@ -10,7 +10,7 @@ from milepost import inspect
 from milepost.cli import output
 from milepost.cli.options import (
     THREAD,
-    Age,
+    age,
     confirm,
     database_option,
     json_option,
@@ -31,7 +31,7 @@ def choosing_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Threads by id, or by what the registry says of them."""
     for option in (
         status_option,
-        click.option("--older-than", type=Age(), help="Those that were not used for so long: 30d."),
+        click.option("--older-than", type=age, help="Those that were not used for so long: 30d."),
         click.option("--prefix", help="Those whose ids begin with this."),
         metadata_option,
         click.argument("threads", type=THREAD, nargs=-1),
@@ -67,33 +67,31 @@ def _listed(ids: list[str]) -> str:
 @click.argument("source", type=THREAD)
 @click.argument("target")
 @database_option
-def copy(source: str, target: str, database: str | None) -> None:
+def copy(source: str, target: str) -> None:
     """Copy a thread with its whole history to a new id."""
-    inspect.copy_thread(opened(database, write=True), source, target)
+    inspect.copy_thread(opened(write=True), source, target)
 
 
 @click.command()
 @choosing_options
 @yes_option
 @database_option
-def delete(database: str | None, yes: bool, **chosen: Any) -> None:
+def delete(yes: bool, **chosen: Any) -> None:
     """Remove threads. Their bytes stay in the files until they are overwritten: see erase."""
-    _remove(inspect.delete_threads, database, yes, "Delete", "", **chosen)
+    _remove(inspect.delete_threads, yes, "Delete", "", **chosen)
 
 
 @click.command()
 @choosing_options
 @yes_option
 @database_option
-def erase(database: str | None, yes: bool, **chosen: Any) -> None:
+def erase(yes: bool, **chosen: Any) -> None:
     """Remove threads for good: the files hold none of their bytes afterwards."""
-    _remove(inspect.erase_threads, database, yes, "Erase", " for good", **chosen)
+    _remove(inspect.erase_threads, yes, "Erase", " for good", **chosen)
 
 
-def _remove(
-    remove: Callable[..., Any], database: str | None, yes: bool, verb: str, how: str, **chosen: Any
-) -> None:
-    db = opened(database, write=True)
+def _remove(remove: Callable[..., Any], yes: bool, verb: str, how: str, **chosen: Any) -> None:
+    db = opened(write=True)
     ids = _chosen(db, **chosen)
     if not ids:
         click.echo("No thread fits.")
@@ -115,13 +113,12 @@ def _remove(
     show_default=True,
     help="How many checkpoints of each thread to keep.",
 )
-@click.option("--keep-younger", type=Age(), help="Keep what is younger than this: 7d.")
+@click.option("--keep-younger", type=age, help="Keep what is younger than this: 7d.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @yes_option
 @json_option
 @database_option
 def prune(
-    database: str | None,
     as_json: bool,
     yes: bool,
     dry_run: bool,
@@ -134,7 +131,7 @@ def prune(
 
     It counts first, and asks.
     """
-    db = opened(database, write=not dry_run)
+    db = opened(write=not dry_run)
     ids = inspect.matching(db) if everything else _chosen(db, **chosen)
     removed = inspect.prune_preview(db, ids, keep=keep, older_than=keep_younger)
     if not dry_run and removed.checkpoints:
