@@ -7,20 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from milepost import inspect
-from milepost.cli import output, values
+from milepost.cli import options, output, values
 from milepost.cli.lines import Text
-from milepost.cli.options import (
-    REFERENCE,
-    THREAD,
-    database_option,
-    json_option,
-    metadata_option,
-    moment,
-    opened,
-    pager_option,
-    parsed_metadata,
-    status_option,
-)
 from milepost.cli.plain import plain
 
 if TYPE_CHECKING:
@@ -30,14 +18,17 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@status_option
+@options.status_option
 @click.option("--unfinished", is_flag=True, help="Only those that wait, run or have failed.")
-@metadata_option
+@options.metadata_option
 @click.option("--search", "-s", metavar="TEXT", help="A part of the id, or of the metadata.")
 @click.option(
-    "--since", type=moment, metavar="TIME", help="Used since: 2026-05-01, or 3d (three days ago)."
+    "--since",
+    type=options.moment,
+    metavar="TIME",
+    help="Used since: 2026-05-01, or 3d (three days ago).",
 )
-@click.option("--before", type=moment, metavar="TIME", help="Not used since.")
+@click.option("--before", type=options.moment, metavar="TIME", help="Not used since.")
 @click.option(
     "--sort",
     type=click.Choice(["updated_at", "created_at", "thread_id"]),
@@ -50,13 +41,13 @@ if TYPE_CHECKING:
 )
 @click.option("--offset", type=click.IntRange(0), default=0, help="Leave out the first so many.")
 @click.option("--count", is_flag=True, help="Print only how many there are.")
-@json_option
-@pager_option
-@database_option
+@options.json_option
+@options.pager_option
+@options.database_option
 def threads(as_json: bool, count: bool, pager: bool, **wanted: Any) -> None:
     """List threads, those that were used last at first."""
-    wanted["metadata"] = parsed_metadata(wanted["metadata"])
-    db = opened()
+    wanted["metadata"] = options.parsed_metadata(wanted["metadata"])
+    db = options.opened()
     page = inspect.threads(db, **({**wanted, "limit": 0} if count else wanted))
     if as_json:
         output.show_json(
@@ -93,15 +84,15 @@ def _about(metadata: Any) -> str:
 
 
 @click.command()
-@click.argument("ref", type=REFERENCE, metavar="THREAD[@CHECKPOINT]")
+@click.argument("ref", type=options.REFERENCE, metavar="THREAD[@CHECKPOINT]")
 @click.option("--path", "-p", metavar="PATH", help="Only this part: messages.0.content")
 @click.option("--full", is_flag=True, help="Show long texts and lists whole.")
-@json_option
-@pager_option
-@database_option
+@options.json_option
+@options.pager_option
+@options.database_option
 def show(ref: Ref, path: str | None, full: bool, as_json: bool, pager: bool) -> None:
     """Show the state of a thread, what follows, and what it asks."""
-    view = inspect.show(opened(), ref, path=values.parse_path(path) if path else ())
+    view = inspect.show(options.opened(), ref, path=values.parse_path(path) if path else ())
     if as_json:
         output.show_json(view)
         return
@@ -145,12 +136,12 @@ def _line(label: str, *parts: str, style: str = "") -> Text:
 
 
 @click.command()
-@click.argument("thread", type=THREAD, required=False)
-@json_option
-@database_option
+@click.argument("thread", type=options.THREAD, required=False)
+@options.json_option
+@options.database_option
 def stats(thread: str | None, as_json: bool) -> None:
     """Show what takes how much room: by thread, key and kind."""
-    found = inspect.stats(opened(), thread)
+    found = inspect.stats(options.opened(), thread)
     if as_json:
         output.show_json(found)
         return

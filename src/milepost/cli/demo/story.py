@@ -68,7 +68,8 @@ def tell() -> int:
             if not _resume(out, graph, journal):
                 return 1
             original = graph.get_state(order.CONFIG)
-            _history(out, graph)
+            out.heading("3. The history, newest first: graph.get_state_history(config)")
+            _show(out, list(graph.get_state_history(order.CONFIG)))
             fork = _fork(out, graph)
             _compare(out, graph, original, fork)
     _farewell(out)
@@ -126,11 +127,6 @@ def _resume(out: Printer, graph: Graph, journal: order.Journal) -> bool:
         return False
     out.line("  What was saved did not run again: the order was charged once.")
     return True
-
-
-def _history(out: Printer, graph: Graph) -> None:
-    out.heading("3. The history, newest first: graph.get_state_history(config)")
-    _show(out, list(graph.get_state_history(order.CONFIG)))
 
 
 def _fork(out: Printer, graph: Graph) -> StateSnapshot:
