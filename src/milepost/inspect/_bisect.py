@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
-from milepost.checkpoint._contract.records import Place, place_of
+from milepost.checkpoint._contract.records import place_of
 from milepost.inspect._errors import told_plainly
 from milepost.inspect._log import entry_of
 from milepost.inspect._reading import id_of, line_to, load, state_of
@@ -41,19 +41,19 @@ def bisect(
     with told_plainly(f"thread '{place.thread_id}'"):
         line = list(line_to(db, place, id_of(saved)))[::-1]
 
-        def holds(at: int) -> bool:
-            found = load(db, Place(place.thread_id, place.checkpoint_ns, line[at]))
+        def holds(id: str) -> bool:
+            found = load(db, place._replace(checkpoint_id=id))
             return found is not None and bool(predicate(state_of(db, found)))
 
         if halving:
-            first = bisect_left(range(len(line)), True, key=holds)
+            line = line[bisect_left(line, True, key=holds) :]
+            first = line[0] if line else None
         else:
-            first = next((at for at in range(len(line)) if holds(at)), len(line))
-        if first == len(line):
-            return None
-        found = load(db, Place(place.thread_id, place.checkpoint_ns, line[first]))
+            first = next(filter(holds, line), None)
+        found = None if first is None else load(db, place._replace(checkpoint_id=first))
         if found is None:
             return None
         row = db.source.thread_entry(place.thread_id)
         tags = tags_by_id(row.metadata if row else {})
-        return entry_of(db, found, None, tags, is_open=row is not None and row.head == line[first])
+        is_open = row is not None and row.head == first
+        return entry_of(db, found, None, tags, is_open=is_open, nodes=set())

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
-from milepost.inspect._errors import ReadOnlyError, told_plainly
+from milepost.inspect._errors import CannotOpenError, ReadOnlyError, told_plainly
 from milepost.inspect._sources import PlainSource, Source
 from milepost.inspect._stored import data_saver
 from milepost.inspect._tables import SqlSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
     from milepost.checkpoint.base import BaseCheckpointSaver
+    from milepost.inspect._langgraph import LangGraphReader
 
 Kind = Literal["sqlite", "postgres", "redis", "memory"]
 Flavour = Literal["milepost", "langgraph"]
@@ -171,3 +173,66 @@ def source_for(kind: Kind, reader: Any) -> Source:
 
         return RedisSource(reader)
     return SqlSource(reader)
+
+
+def milepost_database(
+    saver: BaseCheckpointSaver[Any],
+    open_store: OpenStore,
+    url: str,
+    kind: Kind,
+    write: bool,
+    close: Callable[[], None],
+) -> Database:
+    reader = data_saver(saver)
+    return Database(
+        saver,
+        url=url,
+        kind=kind,
+        writable=write,
+        open_store=open_store,
+        source=source_for(kind, reader),
+        reader=reader,
+        close=close,
+    )
+
+
+def langgraph_database(
+    columns: set[str],
+    run_query: Callable[[str, Sequence[Any]], Iterable[Sequence[Any]]],
+    url: str,
+    kind: Kind,
+    close: Callable[[], None],
+    create: bool,
+) -> Database | None:
+    """The database if its table of checkpoints, with these columns, is LangGraph's."""
+    if not columns and not create:
+        raise CannotOpenError(
+            f"{url} holds no threads: it has no table 'checkpoints'. Is it the right database?"
+        )
+    if not columns or "frame" in columns:
+        return None
+    if not {"checkpoint_ns", "checkpoint", "metadata"} <= columns:
+        raise CannotOpenError(
+            f"{url} has a table 'checkpoints' that is neither milepost's nor LangGraph's "
+            "(since 0.2)."
+        )
+    from milepost.inspect._langgraph import PostgresReader, SqliteReader
+    from milepost.inspect._langgraph_threads import LangGraphSource
+
+    lock = threading.Lock()
+
+    def execute(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        with lock, told_plainly("the database"):
+            return [tuple(row) for row in run_query(sql, tuple(values))]
+
+    reader: LangGraphReader
+    reader = SqliteReader(execute) if kind == "sqlite" else PostgresReader(execute)
+    return Database(
+        reader,
+        url=url,
+        kind=kind,
+        flavour="langgraph",
+        source=LangGraphSource(reader),
+        reader=reader,
+        close=close,
+    )

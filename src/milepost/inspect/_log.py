@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -79,21 +80,47 @@ def entry_of(
     tags: TagsById,
     *,
     is_open: bool,
-    nodes: set[str] | None = None,
+    nodes: set[str],
 ) -> LogEntry:
-    """One checkpoint; `following` is perhaps its parent. One that is damaged says so.
+    """The entry of a checkpoint; a damaged checkpoint has an entry that says so.
 
-    `nodes` are those that later checkpoints have told of; the ones of this are added.
+    Args:
+        db: The database.
+        saved: The checkpoint.
+        following: The next older checkpoint, which may be its parent.
+        tags: The tags of its thread.
+        is_open: Whether tasks that have finished are left out of what is next.
+        nodes: The nodes that younger checkpoints have seen; those of this one are added.
     """
     place = place_of(saved.config)
     id = place.checkpoint_id or ""
-    named = tags.get((place.checkpoint_ns, id), ())
+    named = tuple(tags.get((place.checkpoint_ns, id), ()))
     try:
-        return _entry(db, saved, following, named, is_open, set() if nodes is None else nodes)
-    except UNREADABLE as error:
+        metadata = saved.metadata
+        step = step_at(db, saved, nodes)
+        nodes.update(step.checkpoint["versions_seen"])
+        tasks = step.tasks()
+        run_id = metadata.get("run_id")
         return LogEntry(
             checkpoint_id=id,
-            parent_id=_parent_or_none(saved),
+            parent_id=parent_of(saved),
+            namespace=place.checkpoint_ns,
+            step=metadata.get("step"),
+            source=str(metadata.get("source", "")),
+            created_at=step.checkpoint["ts"] or None,
+            run_id=None if run_id is None else str(run_id),
+            next=tuple(task.name for task in tasks if not (is_open and task.finished)),
+            tasks=tuple(tasks),
+            writes=writes_behind(db, saved, following),
+            tags=named,
+        )
+    except UNREADABLE as error:
+        parent = None
+        with suppress(*UNREADABLE):
+            parent = parent_of(saved)
+        return LogEntry(
+            checkpoint_id=id,
+            parent_id=parent,
             namespace=place.checkpoint_ns,
             step=None,
             source="damaged",
@@ -105,42 +132,6 @@ def entry_of(
             tags=named,
             problem=str(error),
         )
-
-
-def _parent_or_none(saved: CheckpointTuple) -> str | None:
-    try:
-        return parent_of(saved)
-    except UNREADABLE:
-        return None
-
-
-def _entry(
-    db: Database,
-    saved: CheckpointTuple,
-    following: CheckpointTuple | None,
-    tags: Sequence[str],
-    is_open: bool,
-    nodes: set[str],
-) -> LogEntry:
-    place = place_of(saved.config)
-    metadata = saved.metadata
-    step = step_at(db, saved, nodes)
-    nodes.update(step.checkpoint["versions_seen"])
-    tasks = step.tasks()
-    run_id = metadata.get("run_id")
-    return LogEntry(
-        checkpoint_id=place.checkpoint_id or "",
-        parent_id=parent_of(saved),
-        namespace=place.checkpoint_ns,
-        step=metadata.get("step"),
-        source=str(metadata.get("source", "")),
-        created_at=step.checkpoint["ts"] or None,
-        run_id=None if run_id is None else str(run_id),
-        next=tuple(task.name for task in tasks if not (is_open and task.finished)),
-        tasks=tuple(tasks),
-        writes=writes_behind(db, saved, following),
-        tags=tuple(tags),
-    )
 
 
 def tail(

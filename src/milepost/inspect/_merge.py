@@ -8,7 +8,7 @@ the other, as if they had run here; a key without one is a conflict.
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -25,7 +25,7 @@ from milepost.inspect._refs import Ref, resolve
 from milepost.types import MISSING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from milepost.inspect._database import Database
 
@@ -103,7 +103,8 @@ def merge(
             _values(saver, at._replace(checkpoint_id=id)) for id in (base_id, id_of(a), id_of(b))
         )
         for key in sorted({*base, *one, *other}):
-            plan.key(key, base, one, other, lambda key=key: _writes(saver, at, line, key))
+            before, mine, yours = (state.get(key, MISSING) for state in (base, one, other))
+            plan.decide(key, before, mine, yours, partial(_writes, saver, at, line, key))
     if plan.conflicts:
         named = ", ".join(f"'{key}'" for key in plan.conflicts)
         error = MergeConflictError(
@@ -135,22 +136,16 @@ class _Plan:
         self.combined: list[str] = []
         self.conflicts: list[str] = []
 
-    def key(
-        self,
-        key: str,
-        base: Mapping[str, Any],
-        one: Mapping[str, Any],
-        other: Mapping[str, Any],
-        writes: Any,
+    def decide(
+        self, key: str, before: Any, ours: Any, theirs: Any, writes: Callable[[], list[Any]]
     ) -> None:
-        """Decide about one key."""
-        before, ours, theirs = (state.get(key, MISSING) for state in (base, one, other))
-        if _equal(before, theirs) or _equal(ours, theirs):
+        """Decide about one key; `writes` are those of the other branch."""
+        if same(before, theirs) or same(ours, theirs):
             return
         side = self._prefer.get(key)
         if side == "ours":
             return
-        if side == "theirs" or _equal(before, ours):
+        if side == "theirs" or same(before, ours):
             self._take(key, theirs)
             return
         made = (writes() or _added(before, theirs)) if self._reduces(key) else None
@@ -185,12 +180,6 @@ def _added(before: Any, after: Any) -> list[Any]:
     return [after[start:]] if start == len(before) else []
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if one is MISSING or other is MISSING:
-        return one is other
-    return same(one, other)
-
-
 def _lines(db: Database, a: CheckpointTuple, b: CheckpointTuple) -> tuple[str, list[str]]:
     """The common ancestor, and the ids from there to `b`, both included."""
     place = place_of(a.config)
@@ -214,11 +203,10 @@ def _values(saver: Any, place: Place) -> dict[str, Any]:
 def _writes(saver: Any, at: Place, line: Sequence[str], key: str) -> list[Any]:
     """What was written to a key on the way along a line, oldest first; empty if not all is kept."""
     found: list[Any] = []
-    for before, after in pairwise(line):
-        parent = saver.get_tuple(at._replace(checkpoint_id=before).config())
-        child = saver.get_tuple(at._replace(checkpoint_id=after).config())
-        same = parent.checkpoint["channel_versions"].get(key)
-        if child.checkpoint["channel_versions"].get(key) == same:
+    checkpoints = (saver.get_tuple(at._replace(checkpoint_id=id).config()) for id in line)
+    for parent, child in pairwise(checkpoints):
+        version = parent.checkpoint["channel_versions"].get(key)
+        if child.checkpoint["channel_versions"].get(key) == version:
             continue
         made = [
             value

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.operations import rows_of
 from milepost.errors import MissingDependencyError
+from milepost.inspect._database import langgraph_database, milepost_database
 from milepost.inspect._errors import hidden
-from milepost.inspect._opening_parts import langgraph_database, milepost_database, serde_for
+from milepost.inspect._stored import serde_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from milepost._db.addresses import sqlite_file
+from milepost.inspect._database import langgraph_database, milepost_database
 from milepost.inspect._errors import CannotOpenError
-from milepost.inspect._opening_parts import langgraph_database, milepost_database, serde_for
+from milepost.inspect._stored import serde_for
 
 if TYPE_CHECKING:
     from milepost.checkpoint.serde.base import SerializerProtocol

@@ -140,7 +140,8 @@ def state_of(
         >>> state_of(db, resolve(db, Ref.parse("trip")), only=lambda key: key == "city")
         {'city': 'Paris'}
     """
-    values = values_of(saved, only or (lambda _: True))
+    only = only or (lambda _: True)
+    values = values_of(saved, only)
     if ROOT in values:
         return values[ROOT]
     shown = {name: value for name, value in values.items() if not is_internal(name)}
@@ -167,11 +168,9 @@ def _one_by_one(saved: CheckpointTuple, only: Callable[[str], bool]) -> dict[str
     found: dict[str, Any] = {}
     for name in filter(only, names):
         try:
-            found |= {
-                key: value
-                for key, value in outline(saved, (name,))["channel_values"].items()
-                if key == name
-            }
+            values = outline(saved, (name,))["channel_values"]
+            if name in values:
+                found[name] = values[name]
         except UNREADABLE as error:
             found[name] = Unreadable(str(error))
     return found
@@ -187,11 +186,11 @@ def damaged(saved: CheckpointTuple, error: MilepostError) -> DamagedError:
 
 
 def _deltas(
-    db: Database, saved: CheckpointTuple, shown: Any, only: Callable[[str], bool] | None
+    db: Database, saved: CheckpointTuple, shown: Any, only: Callable[[str], bool]
 ) -> dict[str, Any]:
     """Delta channels, whose values only their reducers can make: what those would be given."""
     counters = saved.metadata.get("counters_since_delta_snapshot") or {}
-    names = [name for name in counters if name not in shown and (only is None or only(name))]
+    names = [name for name in counters if name not in shown and only(name)]
     if not names:
         return {}
     history = db.reader.get_delta_channel_history(config=saved.config, channels=names)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from milepost._db.operations import rows_of
 from milepost.checkpoint._contract.threads import Wanted
 from milepost.errors import MissingDependencyError
+from milepost.inspect._database import milepost_database
 from milepost.inspect._errors import hidden
-from milepost.inspect._opening_parts import milepost_database, serde_for
 from milepost.inspect._sources import PlainSource, collected, registered
+from milepost.inspect._stored import serde_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

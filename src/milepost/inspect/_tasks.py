@@ -8,6 +8,7 @@ ids of all nodes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._engine.superstep.plan import path_text
@@ -59,30 +60,32 @@ COMMAND: Final = "__command__"
 """Stands for a Command from outside, which no node made."""
 SET: Final = "__set__"
 """Stands for `fork` without a graph, which sets keys as no node does."""
-Paths = Mapping[str, str]
 
 
 class Step:
     """One checkpoint, and what is stored of the tasks that follow it."""
 
     def __init__(
-        self, saved: CheckpointTuple, paths: Paths | None = None, nodes: Iterable[str] = ()
+        self, saved: CheckpointTuple, paths: Mapping[str, str], nodes: Iterable[str]
     ) -> None:
         self._saved = saved
-        self._paths = paths or {}
+        self._paths = paths
         self._nodes = nodes
         """Nodes that are known from elsewhere: one that the input starts is told by no channel."""
         self.checkpoint: Checkpoint = outline(saved, INTERNAL)
         step = saved.metadata.get("step")
         number = -1 if step is None else step
         self._base = (id_of(saved), place_of(saved.config).checkpoint_ns, str(number + 1))
-        self._names: dict[str, str] | None = None
 
     def _pulled(self, name: str) -> str:
         return digest_id(*self._base, name, f"{_PULLED}{name}")
 
-    def _pushed(self, at: int, name: str) -> str:
-        return digest_id(*self._base, name, path_text((PUSH, at, False)))
+    def _send_tasks(self) -> list[tuple[str, str]]:
+        """Ids and nodes of the tasks of `Send`s."""
+        return [
+            (digest_id(*self._base, send.node, path_text((PUSH, at, False))), send.node)
+            for at, send in enumerate(self.sends())
+        ]
 
     @property
     def pending(self) -> Sequence[PendingWrite]:
@@ -113,20 +116,18 @@ class Step:
                 found[name] = None
         return sorted(found)
 
+    @cached_property
     def names(self) -> dict[str, str]:
         """Task id → node, of all tasks that may follow."""
-        if self._names is None:
-            nodes = {START, *self._nodes, *self.checkpoint["versions_seen"]}
-            for channel in self.checkpoint["channel_versions"]:
-                if channel.startswith((BRANCH_TO, JOIN)):
-                    nodes.add(channel.rpartition(":")[2])
-            found = {self._pulled(name): name for name in nodes}
-            for at, send in enumerate(self.sends()):
-                found[self._pushed(at, send.node)] = send.node
-            for task_id, path in self._paths.items():
-                found.setdefault(task_id, self._by_path(path))
-            self._names = {id: name for id, name in found.items() if name}
-        return self._names
+        nodes = {START, *self._nodes, *self.checkpoint["versions_seen"]}
+        for channel in self.checkpoint["channel_versions"]:
+            if channel.startswith((BRANCH_TO, JOIN)):
+                nodes.add(channel.rpartition(":")[2])
+        found = {self._pulled(name): name for name in nodes}
+        found |= dict(self._send_tasks())
+        for task_id, path in self._paths.items():
+            found.setdefault(task_id, self._by_path(path))
+        return {id: name for id, name in found.items() if name}
 
     def _by_path(self, path: str) -> str:
         if path.startswith(_PULLED):
@@ -144,7 +145,7 @@ class Step:
         owner, *rest = task_id.split(":", 2)
         if len(rest) == 2 and len(owner) == 36:
             return rest[1]  # an update: the checkpoint that it made, its number, its node
-        return self.names().get(task_id, "?")
+        return self.names.get(task_id, "?")
 
     def tasks(self) -> list[TaskRow]:
         by_task: dict[str, list[tuple[str, Any]]] = {}
@@ -152,7 +153,7 @@ class Step:
             if not task_id.startswith(_FROM_OUTSIDE) and ":" not in task_id:
                 by_task.setdefault(task_id, []).append((channel, value))
         rows = [(self._pulled(name), name) for name in self.planned()]
-        rows += [(self._pushed(at, send.node), send.node) for at, send in enumerate(self.sends())]
+        rows += self._send_tasks()
         known = {id for id, _ in rows}
         for task_id, writes in by_task.items():
             if task_id in known:
@@ -173,7 +174,7 @@ class Step:
     def writes_to(self, child: CheckpointTuple) -> dict[str, list[str]]:
         """What made `child` out of this checkpoint: node → the keys that it wrote."""
         found: dict[str, list[str]] = {}
-        names = dict(self.names())
+        names = dict(self.names)
         # A node that has just run for the first time is among what the child has seen.
         for name in outline(child, INTERNAL)["versions_seen"]:
             names.setdefault(self._pulled(name), name)

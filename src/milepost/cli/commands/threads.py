@@ -12,7 +12,7 @@ from milepost.cli.lines import Text
 from milepost.cli.plain import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from milepost.inspect import Ref, ThreadView
 
@@ -151,11 +151,17 @@ def stats(thread: str | None, as_json: bool) -> None:
         output.size(found.bytes),
     )
     output.show_lines([Text(", ".join(counts), style="bold")])
-    for name, table in (("kind", found.kinds), ("key", found.channels), ("status", found.statuses)):
-        if table:
+    for name, sizes in (("kind", found.kinds), ("key", found.channels)):
+        if sizes:
             output.show_lines([""])
-            unit = "threads" if name == "status" else "bytes"
-            _sizes(name, unit, list(table.items()), found.bytes)
+            shares = [
+                (plain(key), output.size(n), _share(n, found.bytes)) for key, n in sizes.items()
+            ]
+            output.show_table((name, "bytes", "share"), shares)
+    if found.statuses:
+        output.show_lines([""])
+        counted = [(output.status_text(key), str(n)) for key, n in found.statuses.items()]
+        output.show_table(("status", "threads"), counted)
     if found.largest and thread is None:
         output.show_lines([""])
         rows = [
@@ -165,14 +171,5 @@ def stats(thread: str | None, as_json: bool) -> None:
         output.show_table(("thread", "checkpoints", "bytes"), rows)
 
 
-def _sizes(name: str, unit: str, rows: Sequence[tuple[str, int]], whole: int) -> None:
-    if unit == "threads":
-        output.show_table((name, unit), [(output.status_text(key), str(n)) for key, n in rows])
-        return
-    output.show_table(
-        (name, unit, "share"),
-        [
-            (plain(key), output.size(count), f"{100 * count / whole:.0f} %" if whole else "-")
-            for key, count in rows
-        ],
-    )
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else "-"
