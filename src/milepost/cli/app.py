@@ -36,10 +36,8 @@ class Lazy(click.Group):
 
             names = self.list_commands(ctx)
             close = difflib.get_close_matches(args[0], names, n=3)
-            meant = (
-                f"Did you mean {' or '.join(close)}?" if close else "milepost --help lists them."
-            )
-            ctx.fail(f"There is no command '{args[0]}'. {meant}")
+            hint = f"Did you mean {' or '.join(close)}?" if close else "milepost --help lists them."
+            ctx.fail(f"There is no command '{args[0]}'. {hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

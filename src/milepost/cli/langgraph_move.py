@@ -148,7 +148,7 @@ def _move_items(opened: Any, made: Any, options: argparse.Namespace, report: Rep
                 ):
                     move_items(source, target, reader, report, progress)
     except MilepostError as error:
-        # The threads have been copied by now, and what became of them has to be told.
+        # The threads have been copied by now, and the report on them must still be printed.
         report.unreadable.append(f"the other items of the store: {error}")
 
 

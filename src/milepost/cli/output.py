@@ -114,14 +114,14 @@ def say(text: str) -> None:
 @contextmanager
 def progress(label: str, total: int | None) -> Iterator[Callable[..., None]]:
     """Show on stderr how far something has come; call it for each step."""
-    with shown(label) as tell:
+    with shown(label) as show:
         steps = count(1)
 
         def step(done: object = None, of: int | None = None) -> None:
             if isinstance(done, int):  # otherwise the id of a thread, or nothing
-                tell(done, total if of is None else of)
+                show(done, total if of is None else of)
             else:
-                tell(next(steps), total)
+                show(next(steps), total)
 
         yield step
 

@@ -93,7 +93,7 @@ def _writings(db: Database, saved: CheckpointTuple, path: Path) -> Iterator[_Wri
 def _undivided(db: Database, saved: CheckpointTuple, path: Path, value: Any) -> list[Blame]:
     for child, parent, before in _writings(db, saved, path):
         if before is _NOTHING or not same(before, value):
-            return [_made(db, child, parent, path, value)]
+            return [_blamed(db, child, parent, path, value)]
     return []
 
 
@@ -105,7 +105,7 @@ def _fields(db: Database, saved: CheckpointTuple, path: Path, parts: dict[Any, A
         for name in list(left):
             if name not in old or not same(old[name], left[name]):
                 step = name if isinstance(name, (str, int)) else str(name)
-                found[name] = _made(db, child, parent, (*path, step), left.pop(name))
+                found[name] = _blamed(db, child, parent, (*path, step), left.pop(name))
         if not left:
             break
     return [found[name] for name in parts if name in found]
@@ -128,14 +128,14 @@ def _members(db: Database, saved: CheckpointTuple, path: Path, value: list[Any])
             if place in kept:
                 moved[at] = kept[place]
             else:
-                found[at] = _made(db, child, parent, (*path, at), value[at])
+                found[at] = _blamed(db, child, parent, (*path, at), value[at])
         places, current = moved, old
         if not places:
             break
     return [found[at] for at in sorted(found)]
 
 
-def _made(
+def _blamed(
     db: Database,
     child: CheckpointTuple,
     parent: CheckpointTuple | None,

@@ -50,7 +50,7 @@ _ROLES: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Stands where a stored value cannot be read."""
+    """In place of a stored value that cannot be read."""
 
     reason: str
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Kind = Literal["sqlite", "postgres", "redis", "memory"]
 Flavour = Literal["milepost", "langgraph"]
 OpenStore: TypeAlias = "Callable[[bool], Any]"
-"""Opens the store of a database: None if there is none, unless it is told to make the tables."""
+"""Opens the store of a database; called with whether to make its tables. None without tables."""
 
 
 class Database:
@@ -58,7 +58,7 @@ class Database:
         close: Callable[[], None] | None = None,
     ) -> None:
         self.saver = saver
-        """The saver, with a program's own types: for graphs that go on with a thread."""
+        """The saver, with a program's own types: for graphs that run a thread."""
         self.reader: Any = data_saver(saver) if reader is None else reader
         """The same storage, read as data: no class of a program is needed."""
         self.source = source

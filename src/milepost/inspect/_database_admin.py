@@ -209,10 +209,10 @@ def check_threads(
 
     for thread_id in matching(db) if thread_ids is None else thread_ids:
         found = dry_run(db.saver, threads=[thread_id], graph=graph)
-        said = dict.fromkeys(
+        reasons = dict.fromkeys(
             str(one.error) if one.channel is None else f"key '{one.channel}': {one.error}"
             for one in found.failures
         )
-        if not found.complete and not said:
-            said["it cannot be read to its end"] = None
-        yield Checked(thread_id, "; ".join(said) or None)
+        if not found.complete and not reasons:
+            reasons["it cannot be read to its end"] = None
+        yield Checked(thread_id, "; ".join(reasons) or None)

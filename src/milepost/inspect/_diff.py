@@ -125,7 +125,7 @@ def same(before: Any, after: Any) -> bool:
         return False
     try:
         equal = bool(before == after)
-    except Exception:  # what a class of a program says
+    except Exception:  # raised by a class of the program
         return before is after
     return equal and (type(before) in _PLAIN or as_data(before) == as_data(after))
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class InspectError(MilepostError):
-    """Something about looking at a database. The message says what to do."""
+    """A database cannot be inspected as asked. The message says what to do."""
 
 
 class BadReferenceError(InspectError, ValueError):
@@ -75,7 +75,7 @@ class MergeConflictError(InspectError):
     keys: Sequence[str] = ()
 
 
-def hidden(url: str) -> str:
+def without_password(url: str) -> str:
     """An address without its password."""
     url = re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", url)
     return re.sub(r"(?i)(password=)[^&\s]*", r"\1***", url)
@@ -119,6 +119,6 @@ def told_plainly(what: str) -> Iterator[None]:
         raise CannotOpenError(f"{what}: SQLite says: {error}.") from error
     except Exception as error:
         if type(error).__module__.partition(".")[0] in ("psycopg", "redis", "valkey"):
-            said = str(error).strip() or type(error).__name__
-            raise CannotOpenError(f"{what}: the database says: {said}") from error
+            text = str(error).strip() or type(error).__name__
+            raise CannotOpenError(f"{what}: the database says: {text}") from error
         raise

@@ -181,7 +181,7 @@ class LangGraphReader(BaseCheckpointSaver[Any]):
     _blob = "blob"
 
     def value(self, kind: str | None, data: Any) -> Any:
-        """A stored value; what cannot be read says so where it is shown."""
+        """A stored value; `Unreadable` with the reason if it cannot be read."""
         from milepost.inspect._data import Unreadable
 
         try:

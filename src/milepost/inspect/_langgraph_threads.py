@@ -10,7 +10,7 @@ from milepost.checkpoint._contract.records import CheckpointMetadata, Place
 from milepost.constants import ERROR, INTERRUPT
 from milepost.inspect._langgraph import SqliteReader, as_json
 from milepost.inspect._records import Page, ThreadRow
-from milepost.inspect._sources import holds, is_wanted, sort
+from milepost.inspect._sources import is_wanted, satisfies, sort
 from milepost.inspect._tables import SizeStatements, TableSource
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class LangGraphSource(TableSource):
         found = self._summaries()
         if decides:
             found = [self._with_status(row) for row in found]
-        found = [row for row in found if holds(row, wanted) and is_wanted(row, search)]
+        found = [row for row in found if satisfies(row, wanted) and is_wanted(row, search)]
         sort(found, search)
         page = found[search.offset : search.offset + wanted.limit]
         if not decides:

@@ -30,22 +30,22 @@ def limited(data: Any, limit: int, path: Path) -> tuple[Any, int]:
             kept, length = limited(member, limit, (*path, at))
             members.append(kept)
             size += length + 1
-        return _or_more(members, data, size, limit, path)
+        return _bounded(members, data, size, limit, path)
     if isinstance(data, dict):
         size, pairs = 2, {}
         for key, member in data.items():
             kept, length = limited(member, limit, (*path, key))
             pairs[key] = kept
             size += length + len(key) + 4
-        return _or_more(pairs, data, size, limit, path)
+        return _bounded(pairs, data, size, limit, path)
     return data, len(str(data))
 
 
 _MOST: Final = 200
-"""Members of a container that are shown when the whole is too large."""
+"""A container that is too large is shown if it has at most so many members."""
 
 
-def _or_more(kept: Any, data: Any, size: int, limit: int, path: Path) -> tuple[Any, int]:
+def _bounded(kept: Any, data: Any, size: int, limit: int, path: Path) -> tuple[Any, int]:
     """A container whose parts are bounded; left out itself if there are still too many parts."""
     if size <= limit or not path:
         return kept, size

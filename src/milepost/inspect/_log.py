@@ -56,7 +56,7 @@ def _log(
     within = Place(row.thread_id, namespace, None).config()
     end = None if before is None else Place(row.thread_id, namespace, before).config()
     tags = tags_by_id(row.metadata)
-    # One more: the next in the list is mostly the parent, whose tasks tell what made this one.
+    # One more: the next in the list is mostly the parent, whose tasks show what made this one.
     more = None if limit is None else limit + 1
     given = 0
     with told_plainly(f"thread '{row.thread_id}'"):

@@ -154,7 +154,7 @@ class _Plan:
             return
         try:
             value = reduce(self._channels[key].operator, made, ours)
-        except Exception:  # whatever a reducer says to writes of another branch
+        except Exception:  # a reducer may refuse the writes of another branch
             self.conflicts.append(key)
             return
         self.writes[key], self.shown[key] = self._overwrite(value), made
@@ -173,7 +173,7 @@ class _Plan:
 
 
 def _added(before: Any, after: Any) -> list[Any]:
-    """What a list has got at its end, where the writes are not kept that did it."""
+    """What was added at the end of a list, where the writes that added it are not stored."""
     if not isinstance(before, list) or not isinstance(after, list):
         return []
     start, _ = common_ends(before, after)
@@ -201,7 +201,7 @@ def _values(saver: Any, place: Place) -> dict[str, Any]:
 
 
 def _writes(saver: Any, at: Place, line: Sequence[str], key: str) -> list[Any]:
-    """What was written to a key on the way along a line, oldest first; empty if not all is kept."""
+    """The writes to a key along a line, oldest first; empty if some of them are not stored."""
     found: list[Any] = []
     checkpoints = (saver.get_tuple(at._replace(checkpoint_id=id).config()) for id in line)
     for parent, child in pairwise(checkpoints):

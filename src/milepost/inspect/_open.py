@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from milepost._db.addresses import is_postgres, is_redis
-from milepost.inspect._errors import CannotOpenError, hidden, told_plainly
+from milepost.inspect._errors import CannotOpenError, told_plainly, without_password
 
 if TYPE_CHECKING:
     from milepost.checkpoint.serde.base import SerializerProtocol
@@ -50,7 +50,7 @@ def open_database(
             "Which database? Give its address (sqlite:///file.db, a path, postgresql://… or "
             f"redis://…), or set {VARIABLE}."
         )
-    with told_plainly(hidden(url)):
+    with told_plainly(without_password(url)):
         if is_postgres(url):
             from milepost.inspect._open_postgres import open_postgres
 
@@ -64,6 +64,6 @@ def open_database(
 
             return open_sqlite_file(url, write, create, serde)
     raise CannotOpenError(
-        f"'{hidden(url)}' names no database: write sqlite:///file.db, a path to a file, "
+        f"'{without_password(url)}' names no database: write sqlite:///file.db, a path to a file, "
         "postgresql://user@host/name or redis://host."
     )

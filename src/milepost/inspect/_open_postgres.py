@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from milepost._db.operations import rows_of
 from milepost.errors import MissingDependencyError
 from milepost.inspect._database import langgraph_database, milepost_database
-from milepost.inspect._errors import hidden
+from milepost.inspect._errors import without_password
 from milepost.inspect._stored import serde_for
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def open_postgres(
 
     with connecting():
         connection = connect()
-    shown = hidden(url)
+    shown = without_password(url)
 
     def run_query(sql: str, values: Sequence[Any]) -> Any:
         return connection.execute(sql.replace("%", "%%").replace("?", "%s"), values).fetchall()
@@ -48,12 +48,12 @@ def open_postgres(
     with ExitStack() as stack:
         stack.callback(connection.close)
         columns = {row[0] for row in connection.execute(_COLUMNS).fetchall()}
-        theirs = langgraph_database(
+        langgraph = langgraph_database(
             columns, run_query, shown, "postgres", connection.close, write and create
         )
         stack.pop_all()  # no error: the connection stays open
-    if theirs is not None:
-        return theirs
+    if langgraph is not None:
+        return langgraph
     saver = PostgresSaver(connection, serde=serde_for(serde), pooler_safe=True)
     saver.engine = PostgresEngine(connection, Settings(None, True, TABLES), reconnect=connect)
     if not columns:

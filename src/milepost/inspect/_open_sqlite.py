@@ -35,7 +35,7 @@ def open_sqlite_file(
             connection = _connect_sqlite(path, write)
             stack.callback(connection.close)
             columns = {row[0] for row in connection.execute(_COLUMNS)}
-            theirs = langgraph_database(
+            langgraph = langgraph_database(
                 columns, connection.execute, shown, "sqlite", connection.close, write and create
             )
             stack.pop_all()  # no error: the connection stays open
@@ -44,8 +44,8 @@ def open_sqlite_file(
             f"{shown} cannot be read as a SQLite database ({error}). If it is one, it is damaged: "
             "restore it from a backup, or try `milepost salvage`."
         ) from error
-    if theirs is not None:
-        return theirs
+    if langgraph is not None:
+        return langgraph
     from milepost.checkpoint.sqlite import SqliteSaver
 
     saver = SqliteSaver(connection, serde=serde_for(serde))

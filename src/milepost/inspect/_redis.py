@@ -11,7 +11,7 @@ from milepost._db.operations import rows_of
 from milepost.checkpoint._contract.threads import Wanted
 from milepost.errors import MissingDependencyError
 from milepost.inspect._database import milepost_database
-from milepost.inspect._errors import hidden
+from milepost.inspect._errors import without_password
 from milepost.inspect._sources import PlainSource, collected, registered
 from milepost.inspect._stored import serde_for
 
@@ -50,7 +50,7 @@ def open_redis(url: str, write: bool, serde: SerializerProtocol | None) -> Datab
         # There are no tables that would show whether a program keeps a store here.
         return found if create or found.list_namespaces(limit=1) else None
 
-    return milepost_database(saver, open_store, hidden(url), "redis", write, client.close)
+    return milepost_database(saver, open_store, without_password(url), "redis", write, client.close)
 
 
 class RedisSource(PlainSource):

@@ -185,7 +185,7 @@ def thread_row(db: Database, thread_id: str) -> ThreadRow:
 
 
 def no_such_thread(db: Database, thread_id: str) -> ThreadNotFoundError:
-    """The error, with threads that may be meant."""
+    """The error, with threads in whose ids or metadata the id occurs."""
     from milepost.checkpoint._contract.threads import Wanted
     from milepost.checkpoint._sql.threads.registry import Search
 

@@ -1,4 +1,4 @@
-"""Threads that go on: forked, answered, resumed, run."""
+"""Runs on stored threads: fork, answer, resume, run."""
 
 from __future__ import annotations
 
@@ -159,11 +159,11 @@ def answer(
         raise StateNotFoundError(f"Thread '{thread_id}' asks nothing.")
     given = [id for id in questions if interrupt_id is None or id.startswith(interrupt_id)]
     if len(given) != 1:
-        said = (
+        reason = (
             f"'{interrupt_id}' is none, or not only one, of them" if interrupt_id else "say which"
         )
         raise StateNotFoundError(
-            f"Thread '{thread_id}' asks {len(questions)} questions: {said}. They are "
+            f"Thread '{thread_id}' asks {len(questions)} questions: {reason}. They are "
             f"{', '.join(questions)}."
         )
     command = import_module(records_of(graph)).Command(resume={given[0]: value})

@@ -1,4 +1,4 @@
-"""What is asked of a database besides its checkpoints: lists of threads, namespaces, ids, sizes.
+"""What is read from a database besides its checkpoints: lists of threads, namespaces, ids, sizes.
 
 There is one source for our savers on databases (`_tables.py`), one for every other saver, and one
 for LangGraph's databases (`_langgraph_threads.py`).
@@ -27,7 +27,7 @@ _MOST = 1_000_000
 
 
 class Source(ABC):
-    """What a database can tell of its threads."""
+    """Reads threads, namespaces, ids and sizes of a database."""
 
     @abstractmethod
     def threads(self, wanted: Wanted, search: Search) -> Page[ThreadRow]:
@@ -55,7 +55,7 @@ class Source(ABC):
 
     @abstractmethod
     def stats(self, thread_id: str | None) -> Stats:
-        """What takes how much room."""
+        """How many bytes threads, channels and kinds of rows take."""
 
     def ttl(self, thread_id: str) -> float | None:  # noqa: ARG002
         """After how many minutes without use a thread goes; None if it stays."""
@@ -93,7 +93,7 @@ def collected(
     channels: Mapping[str, int],
     statuses: Mapping[str, int],
 ) -> Stats:
-    """The sizes of threads put together."""
+    """Totals, and the largest threads and channels first."""
     sizes = [ThreadSize(name, count, size) for name, (count, size) in by_thread.items()]
     sizes.sort(key=lambda one: (-one.bytes, one.thread_id))
     largest_first = sorted(channels.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -130,7 +130,7 @@ class PlainSource(Source):
             {place_of(found.config).thread_id for found in self._saver.list(None)}
         ):
             row = self.thread(thread_id)
-            if row is not None and holds(row, wanted):
+            if row is not None and satisfies(row, wanted):
                 yield row
 
     def thread(self, thread_id: str) -> ThreadRow | None:
@@ -169,15 +169,15 @@ class PlainSource(Source):
         for row in rows:
             if thread_id not in (None, row.thread_id):
                 continue
-            whole = self.thread(row.thread_id) or row
-            by_thread[row.thread_id] = [whole.checkpoints or 0, whole.bytes or 0]
+            counted = self.thread(row.thread_id) or row
+            by_thread[row.thread_id] = [counted.checkpoints or 0, counted.bytes or 0]
             statuses[row.status] = statuses.get(row.status, 0) + 1
         total = sum(size for _, size in by_thread.values())
         return collected(by_thread, 0, {"all": total}, {}, statuses)
 
 
 def sort(rows: list[ThreadRow], search: Search) -> None:
-    """Put threads into the order that is asked for."""
+    """Sort threads as a search asks for."""
     rows.sort(key=lambda row: row.thread_id, reverse=search.descending)
     if search.sort != "thread_id":
         name = search.sort
@@ -185,7 +185,7 @@ def sort(rows: list[ThreadRow], search: Search) -> None:
 
 
 def is_wanted(row: ThreadRow, search: Search) -> bool:
-    """Whether a thread is among what is looked for."""
+    """Whether a thread is found by a search."""
     if search.unfinished and row.status == "idle":
         return False
     if search.text:
@@ -194,8 +194,8 @@ def is_wanted(row: ThreadRow, search: Search) -> bool:
     return True
 
 
-def holds(row: ThreadRow, wanted: Wanted) -> bool:
-    """Whether all that is wanted of a thread holds."""
+def satisfies(row: ThreadRow, wanted: Wanted) -> bool:
+    """Whether a thread has the status, id, times and metadata that are asked for."""
     updated = row.updated_at or 0.0
     return (
         wanted.status in (None, row.status)

@@ -1,4 +1,4 @@
-"""What tables of checkpoints tell, ours and LangGraph's: one query for each question."""
+"""Queries on tables of checkpoints, milepost's and LangGraph's."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ _ON_POSTGRES: Final = _ON_SQLITE._replace(
 
 
 class SqlSource(TableSource):
-    """A saver of ours on a database."""
+    """A saver of milepost's on SQLite or PostgreSQL."""
 
     def __init__(self, saver: SqlSaver) -> None:
         self._saver = saver

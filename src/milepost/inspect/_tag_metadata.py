@@ -1,8 +1,8 @@
 """Tags: names for checkpoints.
 
-They are kept in the metadata of their thread, each under a reserved key of its own. So they are as
-durable as the thread, are copied, dumped, erased and encrypted with it, and need no table of their
-own. Metadata is added key by key (`create_thread`): tags that are set at the same time do not
+They are stored in the metadata of their thread, each under a reserved key of its own. So they are
+as durable as the thread, are copied, dumped, erased and encrypted with it, and need no table of
+their own. Metadata is added key by key (`create_thread`): tags that are set at the same time do not
 disturb each other, and of two with one name the later one is the tag. A tag that was removed leaves
 its key, with nothing in it. What replaces all metadata of a thread (`set_thread_metadata`) removes
 its tags as well.
@@ -24,7 +24,7 @@ TagsById = Mapping[tuple[str, str], Sequence[str]]
 
 
 class TaggedAt(NamedTuple):
-    """What a tag means."""
+    """The checkpoint that a tag names."""
 
     checkpoint_id: str
     namespace: str
@@ -47,7 +47,7 @@ def _is_place(place: Any) -> bool:
 
 
 def tags_by_id(metadata: Mapping[str, Any]) -> TagsById:
-    """Tags by what they mean."""
+    """The names of tags by their checkpoints."""
     found: dict[tuple[str, str], list[str]] = {}
     for name, tag in sorted(tags_in(metadata).items()):
         found.setdefault((tag.namespace, tag.checkpoint_id), []).append(name)

@@ -1,4 +1,4 @@
-"""Tags, written and listed; see `_tag_metadata.py` for where they are kept."""
+"""Tags, written and listed; `_tag_metadata.py` says where they are stored."""
 
 from __future__ import annotations
 

@@ -57,9 +57,9 @@ _PULLED: Final = f"~{PULL}, "
 _PUSHED: Final = f"~{PUSH}, "
 _FROM_OUTSIDE: Final = NULL_TASK_ID[:24]
 COMMAND: Final = "__command__"
-"""Stands for a Command from outside, which no node made."""
+"""The writer of a Command from outside, which no node made."""
 SET: Final = "__set__"
-"""Stands for `fork` without a graph, which sets keys as no node does."""
+"""The writer of a `fork` without a graph, which sets keys as no node does."""
 
 
 class Step:
@@ -71,7 +71,7 @@ class Step:
         self._saved = saved
         self._paths = paths
         self._nodes = nodes
-        """Nodes that are known from elsewhere: one that the input starts is told by no channel."""
+        """Nodes that are known from elsewhere: no channel names a node that the input starts."""
         self.checkpoint: Checkpoint = outline(saved, INTERNAL)
         step = saved.metadata.get("step")
         number = -1 if step is None else step

@@ -1,7 +1,7 @@
-"""What faces build on: stored checkpoints one by one, and graphs of either library.
+"""What user interfaces build on: single checkpoints, and graphs of either library.
 
-The functions of `milepost.inspect` answer whole questions. A face of its own, such as the server,
-needs their parts: how a checkpoint is found and read, what a graph is, how errors are told.
+The functions of `milepost.inspect` each answer a whole question. An interface of its own, such as
+the server, needs their parts: find and read a checkpoint, recognise a graph, translate errors.
 """
 
 from milepost.inspect._data import fields_of

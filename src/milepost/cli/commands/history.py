@@ -56,11 +56,11 @@ def log(
     output.show_lines(lines, pager=pager)
 
 
-def entry_line(entry: LogEntry | None, lanes: str, whole: bool = False) -> Text:
+def entry_line(entry: LogEntry | None, lanes: str, full_id: bool = False) -> Text:
     if entry is None:
         return Text(lanes, style="dim")
     line = Text(f"{lanes} " if lanes else "", "dim")
-    id = plain(entry.checkpoint_id) if whole else output.short(entry.checkpoint_id)
+    id = plain(entry.checkpoint_id) if full_id else output.short(entry.checkpoint_id)
     line += Text(id, style="yellow")
     for tag in entry.tags:
         line += Text(f" ({plain(tag)})", style="bold green")
@@ -208,7 +208,7 @@ def bisect(ref: Ref, expression: str, halving: bool, as_json: bool) -> None:
     if as_json:
         output.show_json({"entry": entry})
     elif entry is not None:
-        output.show_lines([entry_line(entry, "", whole=True)])
+        output.show_lines([entry_line(entry, "", full_id=True)])
     if entry is None:
         why = ""
         if failures and len(failures) == looked_at:

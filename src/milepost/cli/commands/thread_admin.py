@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def choosing_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Threads by id, or by what the registry says of them."""
+    """Threads by id, or by their status, age, prefix and metadata."""
     for option in (
         options.status_option,
         click.option(
@@ -126,8 +126,7 @@ def prune(
     ids = inspect.matching(db) if everything else _chosen(db, **chosen)
     removed = inspect.prune_preview(db, ids, keep=keep, older_than=keep_younger)
     if not dry_run and removed.checkpoints:
-        said = f"{_counted(removed)} of {_threads(ids)}"
-        options.confirm(f"Remove {said} from {db.url}?", yes)
+        options.confirm(f"Remove {_counted(removed)} of {_threads(ids)} from {db.url}?", yes)
         with output.progress("pruning", len(ids)) as step:
             removed = inspect.prune(db, ids, keep=keep, older_than=keep_younger, progress=step)
     if as_json:

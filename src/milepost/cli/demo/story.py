@@ -53,7 +53,7 @@ class Printer:
             self.line(f"  {line}")
 
 
-def tell() -> int:
+def run_demo() -> int:
     """The whole demo; returns the exit status."""
     out = Printer()
     with tempfile.TemporaryDirectory(prefix="milepost-demo-") as directory:
