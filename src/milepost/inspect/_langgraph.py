@@ -10,7 +10,6 @@ import json
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost.checkpoint._contract.records import (
@@ -188,17 +187,6 @@ class LangGraphReader(BaseCheckpointSaver[Any]):
             return self.serde.loads_typed((kind or "null", bytes(data or b"")))
         except SerdeError as error:
             return Unreadable(str(error))
-
-    def paths(self, place: Place) -> Mapping[str, str]:
-        """The paths of the tasks that wrote after a checkpoint."""
-        with suppress(Exception):  # tables of older versions have no such column
-            rows = self.execute(
-                f"SELECT DISTINCT task_id, task_path FROM {self.writes_table}"
-                " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
-                tuple(place),
-            )
-            return {row[0]: row[1] for row in rows if row[1]}
-        return {}
 
 
 class SqliteReader(LangGraphReader):

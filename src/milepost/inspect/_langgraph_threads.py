@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -102,8 +103,15 @@ class LangGraphSource(TableSource):
     def _rows(self, sql: str, *values: Any) -> Sequence[Any]:
         return self._reader.execute(sql, values)
 
-    def paths(self, thread_id: str, ns: str, checkpoint_id: str) -> Mapping[str, str]:
-        return self._reader.paths(Place(thread_id, ns, checkpoint_id))
+    def paths(self, place: Place) -> Mapping[str, str]:
+        with suppress(Exception):  # tables of older versions have no such column
+            rows = self._rows(
+                f"SELECT DISTINCT task_id, task_path FROM {self._reader.writes_table}"
+                " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
+                *place,
+            )
+            return {row[0]: row[1] for row in rows if row[1]}
+        return {}
 
 
 _OF_A_STEP: Final = frozenset({"source", "step", "parents", "writes", "thread_id", "run_id"})

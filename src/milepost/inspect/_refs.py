@@ -76,10 +76,10 @@ class Ref:
             raise BadReferenceError(f"'{text}' ends too early: write THREAD, or THREAD@CHECKPOINT.")
         back = 0
         if found := _BACK.search(at):
-            back = int(found[1] or 1) if len(found[1]) < 10 else -1
-            at = at[: found.start()]
-            if back < 0:
+            if len(found[1]) >= 10:
                 raise BadReferenceError(f"'{text}' goes back further than any thread.")
+            back = int(found[1] or 1)
+            at = at[: found.start()]
         return cls(_plain(thread), _plain(namespace), _plain(at) or None, back)
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint._contract.names import time_of
-from milepost.checkpoint._contract.records import place_of
+from milepost.checkpoint._contract.records import Place, place_of
 from milepost.checkpoint._contract.threads import ThreadInfo, Wanted
 from milepost.checkpoint._sql.threads.registry import Search
 from milepost.inspect._reading import id_of, parent_of
@@ -61,8 +61,8 @@ class Source(ABC):
         """After how many minutes without use a thread goes; None if it stays."""
         return None
 
-    def paths(self, thread_id: str, ns: str, checkpoint_id: str) -> Mapping[str, str]:  # noqa: ARG002
-        """The paths of tasks by their ids, where those cannot be derived."""
+    def paths(self, place: Place) -> Mapping[str, str]:  # noqa: ARG002
+        """The paths of the tasks after a checkpoint by their ids, where ids are no digests."""
         return {}
 
 

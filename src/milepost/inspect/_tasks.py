@@ -99,7 +99,7 @@ class Step:
     def planned(self) -> list[str]:
         """The nodes that channels start."""
         values, versions = self.checkpoint["channel_values"], self.checkpoint["channel_versions"]
-        found: dict[str, None] = {}
+        found: set[str] = set()
         for channel, value in values.items():
             if channel.startswith(BRANCH_TO):
                 name = channel.removeprefix(BRANCH_TO)
@@ -113,7 +113,7 @@ class Step:
                 continue
             seen = self.checkpoint["versions_seen"].get(name, {}).get(channel)
             if seen is None or seen != versions.get(channel):
-                found[name] = None
+                found.add(name)
         return sorted(found)
 
     @cached_property
@@ -203,9 +203,7 @@ def step_at(db: Database, saved: CheckpointTuple, nodes: Iterable[str] = ()) -> 
         >>> [task.name for task in step_at(db, resolve(db, Ref.parse("trip@~1"))).tasks()]
         ['count']
     """
-    place = place_of(saved.config)
-    paths = db.source.paths(place.thread_id, place.checkpoint_ns, place.checkpoint_id or "")
-    return Step(saved, paths, nodes)
+    return Step(saved, db.source.paths(place_of(saved.config)), nodes)
 
 
 def writes_behind(
