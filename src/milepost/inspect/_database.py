@@ -169,7 +169,7 @@ def source_for(kind: Kind, reader: Any) -> Source:
     if kind == "memory":
         return PlainSource(reader)
     if kind == "redis":
-        from milepost.inspect._redis import RedisSource
+        from milepost.inspect._redis_source import RedisSource
 
         return RedisSource(reader)
     return SqlSource(reader)

@@ -1,56 +1,18 @@
-"""Databases in Redis and Valkey, whose statements are names and not SQL."""
+"""What is read of threads on Redis, where a statement is a name and not SQL."""
 
 from __future__ import annotations
 
-import warnings
-from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from milepost._db.operations import rows_of
 from milepost.checkpoint._contract.threads import Wanted
-from milepost.errors import MissingDependencyError
-from milepost.inspect._database import milepost_database
-from milepost.inspect._errors import without_password
 from milepost.inspect._sources import PlainSource, collected, registered
-from milepost.inspect._stored import serde_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from milepost.checkpoint.serde.base import SerializerProtocol
-    from milepost.inspect._database import Database
     from milepost.inspect._records import Stats, ThreadRow
-
-
-def open_redis(url: str, write: bool, serde: SerializerProtocol | None) -> Database:
-    try:
-        from milepost._db.redis.client import make_client
-        from milepost.checkpoint.redis import RedisSaver
-    except ImportError as error:
-        raise MissingDependencyError(
-            "Redis needs a client: pip install 'milepost[redis]'"
-        ) from error
-    client = make_client(url, is_async=False)
-    # To read, it does not matter what the server does with its memory and its disk.
-    saver = RedisSaver(
-        redis_client=client, serde=serde_for(serde), allow_eviction=not write, wait_aof=write
-    )
-    with ExitStack() as stack, warnings.catch_warnings():
-        stack.callback(client.close)
-        if not write:
-            warnings.simplefilter("ignore", RuntimeWarning)
-        saver.setup()
-        stack.pop_all()  # no error: the client stays open
-
-    def open_store(create: bool) -> Any:
-        from milepost.store.redis import RedisStore
-
-        found = RedisStore(client, serde=serde_for(serde), allow_eviction=not write)
-        # There are no tables that would show whether a program keeps a store here.
-        return found if create or found.list_namespaces(limit=1) else None
-
-    return milepost_database(saver, open_store, without_password(url), "redis", write, client.close)
 
 
 class RedisSource(PlainSource):
