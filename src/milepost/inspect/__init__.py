@@ -36,8 +36,6 @@ from typing import TYPE_CHECKING
 from milepost._internal.lazy_imports import on_demand
 
 if TYPE_CHECKING:
-    from milepost.inspect._bisect import bisect
-    from milepost.inspect._blame import blame
     from milepost.inspect._data import as_data, part_of
     from milepost.inspect._database import Database
     from milepost.inspect._database_admin import (
@@ -67,6 +65,7 @@ if TYPE_CHECKING:
     from milepost.inspect._log import log, tail
     from milepost.inspect._merge import Merged, merge
     from milepost.inspect._open import open_database
+    from milepost.inspect._origin import bisect, blame
     from milepost.inspect._records import (
         Blame,
         Change,
@@ -96,8 +95,6 @@ if TYPE_CHECKING:
 else:
     # Each is imported when it is asked for: a command of the command line needs few of them.
     _HOMES = {
-        "_bisect": "bisect",
-        "_blame": "blame",
         "_data": "as_data part_of",
         "_database": "Database",
         "_database_admin": (
@@ -114,6 +111,7 @@ else:
         "_log": "log tail",
         "_merge": "Merged merge",
         "_open": "open_database",
+        "_origin": "bisect blame",
         "_records": (
             "Blame Change LogEntry Page Path Question Stats TaskRow ThreadRow ThreadSize ThreadView"
         ),
