@@ -97,14 +97,13 @@ def merge(
         base_id, line = _lines(db, a, b)
         plan = _Plan(graph, prefer or {})
         graph = attached(graph, db)
-        at = Place(place.thread_id, place.checkpoint_ns, None)
         saver: Any = db.saver
         base, one, other = (
-            _values(saver, at._replace(checkpoint_id=id)) for id in (base_id, id_of(a), id_of(b))
+            _values(saver, place._replace(checkpoint_id=id)) for id in (base_id, id_of(a), id_of(b))
         )
         for key in sorted({*base, *one, *other}):
             before, mine, yours = (state.get(key, MISSING) for state in (base, one, other))
-            plan.decide(key, before, mine, yours, partial(_writes, saver, at, line, key))
+            plan.decide(key, before, mine, yours, partial(_writes, saver, place, line, key))
     if plan.conflicts:
         named = ", ".join(f"'{key}'" for key in plan.conflicts)
         error = MergeConflictError(
@@ -200,10 +199,10 @@ def _values(saver: Any, place: Place) -> dict[str, Any]:
     return {key: value for key, value in values.items() if not is_internal(key)}
 
 
-def _writes(saver: Any, at: Place, line: Sequence[str], key: str) -> list[Any]:
+def _writes(saver: Any, place: Place, line: Sequence[str], key: str) -> list[Any]:
     """The writes to a key along a line, oldest first; empty if some of them are not stored."""
     found: list[Any] = []
-    checkpoints = (saver.get_tuple(at._replace(checkpoint_id=id).config()) for id in line)
+    checkpoints = (saver.get_tuple(place._replace(checkpoint_id=id).config()) for id in line)
     for parent, child in pairwise(checkpoints):
         version = parent.checkpoint["channel_versions"].get(key)
         if child.checkpoint["channel_versions"].get(key) == version:
