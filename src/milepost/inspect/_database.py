@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from milepost.inspect._errors import CannotOpenError, ReadOnlyError, told_plainly
 from milepost.inspect._sources import PlainSource, Source
+from milepost.inspect._sql_source import SqlSource
 from milepost.inspect._stored import data_saver
-from milepost.inspect._tables import SqlSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -217,7 +217,7 @@ def langgraph_database(
             "(since 0.2)."
         )
     from milepost.inspect._langgraph import PostgresReader, SqliteReader
-    from milepost.inspect._langgraph_threads import LangGraphSource
+    from milepost.inspect._langgraph_source import LangGraphSource
 
     lock = threading.Lock()
 

@@ -1,7 +1,7 @@
 """What is read from a database besides its checkpoints: lists of threads, namespaces, ids, sizes.
 
-There is one source for our savers on databases (`_tables.py`), one for every other saver, and one
-for LangGraph's databases (`_langgraph_threads.py`).
+There is one source for our savers on databases (`_sql_source.py`), one for every other saver, and one
+for LangGraph's databases (`_langgraph_source.py`).
 """
 
 from __future__ import annotations
