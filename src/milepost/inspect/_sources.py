@@ -1,7 +1,8 @@
 """What is read from a database besides its checkpoints: lists of threads, namespaces, ids, sizes.
 
-There is one source for our savers on databases (`_sql_source.py`), one for every other saver, and one
-for LangGraph's databases (`_langgraph_source.py`).
+One source is for milepost's savers on SQL databases (`_sql_source.py`), one for Redis
+(`_redis_source.py`), one for LangGraph's databases (`_langgraph_source.py`), and `PlainSource` for
+every other saver.
 """
 
 from __future__ import annotations
