@@ -26,10 +26,10 @@ from milepost.inspect._stored import StoredObject
 from milepost.types import Interrupt, Overwrite, Send
 
 _HEAD: Final = 48
-"""So many bytes of bytes are shown."""
+"""How many bytes of a bytes value are shown."""
 _DEEPEST: Final = 60
-_WHOLE: Final = 1 << 53
-"""Larger numbers are not exact in JavaScript."""
+_LARGEST_EXACT: Final = 1 << 53
+"""Larger integers are not exact in JavaScript."""
 
 _ROLES: Final = {
     "HumanMessage": "human",
@@ -96,11 +96,11 @@ def _member(value: Any, step: str | int, path: Path) -> Any:
     if children is not None:
         if step in children:
             return children[step]
-        place = _place(step)
-        if place is not None and place in children:
-            return children[place]
-        if place is not None and place < 0 and len(children) + place in children:
-            return children[len(children) + place]
+        position = _position(step)
+        if position is not None and position in children:
+            return children[position]
+        if position is not None and position < 0 and len(children) + position in children:
+            return children[len(children) + position]
         for key, child in children.items():  # keys that are numbers, dates and the like
             if str(key) == str(step):
                 return child
@@ -112,7 +112,7 @@ def _member(value: Any, step: str | int, path: Path) -> Any:
     raise StateNotFoundError(f"There is nothing at '{where}'{there}.")
 
 
-def _place(step: str | int) -> int | None:
+def _position(step: str | int) -> int | None:
     if isinstance(step, int):
         return step
     return int(step) if step.removeprefix("-").isdecimal() and len(step) < 12 else None
@@ -167,7 +167,11 @@ def _data(value: Any, depth: int) -> Any:
     if cls is str:
         return value if value.isascii() else _text(value)
     if cls is int:
-        return value if -_WHOLE <= value <= _WHOLE else {"$type": "int", "value": str(value)}
+        return (
+            value
+            if -_LARGEST_EXACT <= value <= _LARGEST_EXACT
+            else {"$type": "int", "value": str(value)}
+        )
     if cls is float:
         return value if math.isfinite(value) else {"$type": "float", "value": str(value)}
     if depth > _DEEPEST:

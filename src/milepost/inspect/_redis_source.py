@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._db.operations import rows_of
 from milepost.checkpoint._contract.threads import Wanted
-from milepost.inspect._sources import PlainSource, collected, registered
+from milepost.inspect._sources import PlainSource, registered, stats_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ class RedisSource(PlainSource):
             writes += beside[1]
             for _, channel, *_, blob in self._rows("blobs_of", id):
                 channels[channel] = channels.get(channel, 0) + len(blob)
-        return collected(by_thread, writes, kinds, channels, statuses)
+        return stats_of(by_thread, writes, kinds, channels, statuses)
 
     def ttl(self, thread_id: str) -> float | None:
         [(own,)] = self._rows("ttl_of", thread_id) or [(None,)]

@@ -87,7 +87,7 @@ def registered(saver: Any, thread_id: str) -> ThreadRow | None:
     return row_of(found[0]) if found and found[0].thread_id == thread_id else None
 
 
-def collected(
+def stats_of(
     by_thread: Mapping[str, Sequence[int]],
     writes: int,
     kinds: Mapping[str, int],
@@ -174,7 +174,7 @@ class PlainSource(Source):
             by_thread[row.thread_id] = [counted.checkpoints or 0, counted.bytes or 0]
             statuses[row.status] = statuses.get(row.status, 0) + 1
         total = sum(size for _, size in by_thread.values())
-        return collected(by_thread, 0, {"all": total}, {}, statuses)
+        return stats_of(by_thread, 0, {"all": total}, {}, statuses)
 
 
 def sort(rows: list[ThreadRow], search: Search) -> None:

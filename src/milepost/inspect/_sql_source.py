@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from milepost._db.operations import rows_of
 from milepost.checkpoint._contract.threads import Wanted
 from milepost.inspect._records import Page, Stats, ThreadRow
-from milepost.inspect._sources import LAST, Source, collected, registered, row_of
+from milepost.inspect._sources import LAST, Source, registered, row_of, stats_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +90,7 @@ class TableSource(Source):
             kinds["writes"] += int(size or 0)
             by_thread.setdefault(thread, [0, 0])[1] += int(size or 0)
         statuses = {row[0]: int(row[1]) for row in found(self.sizes.statuses)}
-        return collected(by_thread, writes, kinds, channels, statuses)
+        return stats_of(by_thread, writes, kinds, channels, statuses)
 
 
 _ON_SQLITE: Final = SizeStatements(
