@@ -28,7 +28,7 @@ from milepost.types import Interrupt, Overwrite, Send
 _HEAD: Final = 48
 """How many bytes of a bytes value are shown."""
 _DEEPEST: Final = 60
-_LARGEST_EXACT: Final = 1 << 53
+_MAX_INT: Final = 1 << 53
 """Larger integers are not exact in JavaScript."""
 
 _ROLES: Final = {
@@ -167,11 +167,7 @@ def _data(value: Any, depth: int) -> Any:
     if cls is str:
         return value if value.isascii() else _text(value)
     if cls is int:
-        return (
-            value
-            if -_LARGEST_EXACT <= value <= _LARGEST_EXACT
-            else {"$type": "int", "value": str(value)}
-        )
+        return value if -_MAX_INT <= value <= _MAX_INT else {"$type": "int", "value": str(value)}
     if cls is float:
         return value if math.isfinite(value) else {"$type": "float", "value": str(value)}
     if depth > _DEEPEST:
