@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 GRAPH_VARIABLE: Final = "MILEPOST_GRAPH"
 _DATABASE: Final = "milepost.database"
-"""Where the contexts of Click have the address that was given."""
+"""The key in the metadata of Click's contexts under which the given address is kept."""
 
 
 def _keep_address(ctx: click.Context, _: click.Parameter, address: str | None) -> None:
-    """Keep `--db` for the command: one after its name goes before one in front of it."""
+    """Keep the address in `--db`; a command's own option replaces the one before the command."""
     if address is not None:
         ctx.meta[_DATABASE] = address
 
