@@ -50,7 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: list[str]) -> int:
     is_completing = "_MILEPOST_COMPLETE" in os.environ
     name = given[0] if given else ""
-    if not is_completing and (name in BARE and not _is_ours(name, given)):
+    # `run` is two commands: of a graph, and of a program that imports LangGraph.
+    is_bare = name in BARE and (name not in COMMANDS or "--as-langgraph" in given)
+    if is_bare and not is_completing:
         return _run_bare(given)
     if all(map(find_spec, _EXTRA)):
         return _run_app(given)
@@ -64,11 +66,6 @@ def _run_bare(given: list[str]) -> int:
     from milepost.cli.bare import run_bare
 
     return run_bare(given)
-
-
-def _is_ours(name: str, given: list[str]) -> bool:
-    """`run` is two commands: of a graph, and of a program that imports LangGraph."""
-    return name in COMMANDS and "--as-langgraph" not in given
 
 
 def _run_app(given: list[str]) -> int:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
 
 import click
 
 from milepost.cli.names import BARE, COMMANDS
-from milepost.cli.options import database_option
+from milepost.cli.options import database_option, given_address
 
 
 class Lazy(click.Group):
@@ -37,10 +36,8 @@ class Lazy(click.Group):
 
             names = self.list_commands(ctx)
             close = difflib.get_close_matches(args[0], names, n=3)
-            meant = (
-                f"Did you mean {' or '.join(close)}?" if close else "milepost --help lists them."
-            )
-            ctx.fail(f"There is no command '{args[0]}'. {meant}")
+            hint = f"Did you mean {' or '.join(close)}?" if close else "milepost --help lists them."
+            ctx.fail(f"There is no command '{args[0]}'. {hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -65,9 +62,9 @@ def _passed_on(name: str, help: str) -> click.Command:
     )
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
     def command(arguments: Sequence[str]) -> None:
-        given = click.get_current_context().find_root().params.get("database")
-        if given:
-            os.environ["MILEPOST_DB"] = given
+        address = given_address(click.get_current_context())
+        if address:
+            os.environ["MILEPOST_DB"] = address
         from milepost.cli.bare import run_bare
 
         raise SystemExit(run_bare([name, *arguments]))
@@ -92,7 +89,7 @@ def _show_version(ctx: click.Context) -> None:
     help="Show the version and exit.",
 )
 @database_option
-def app(**_: Any) -> None:
+def app() -> None:
     """Threads of a durable graph runtime: look at them, compare them, go back.
 
     THREAD@CHECKPOINT means a checkpoint: the end or beginning of its id, a tag, or ~3 for three

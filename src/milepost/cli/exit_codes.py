@@ -1,4 +1,4 @@
-"""What the command line tells a script by its exit status.
+"""The exit statuses of the command line, for scripts.
 
 | status | meaning |
 | --- | --- |

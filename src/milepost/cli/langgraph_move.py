@@ -84,9 +84,7 @@ def run_import(options: argparse.Namespace) -> int:
         route = Route(source, target, reader, called=called)
         with shown("import", "checkpoints", quiet=options.quiet) as progress:
             report = move_threads(route, only=options.thread, progress=progress)
-    if not options.thread:
-        _move_items(addresses.source_items, addresses.target_items, options, report)
-    return _conclude(report)
+    return _conclude(options, report, addresses.source_items, addresses.target_items)
 
 
 def run_export(options: argparse.Namespace) -> int:
@@ -117,9 +115,7 @@ def run_export(options: argparse.Namespace) -> int:
         )
         with shown("export", "checkpoints", quiet=options.quiet) as progress:
             report = move_threads(route, only=options.thread, progress=progress)
-    if not options.thread:
-        _move_items(addresses.our_items, addresses.their_items, options, report)
-    return _conclude(report)
+    return _conclude(options, report, addresses.our_items, addresses.their_items)
 
 
 def _rename(registry: TypeRegistry, module: Any, stored: str) -> None:
@@ -152,7 +148,7 @@ def _move_items(opened: Any, made: Any, options: argparse.Namespace, report: Rep
                 ):
                     move_items(source, target, reader, report, progress)
     except MilepostError as error:
-        # The threads have been copied by now, and what became of them has to be told.
+        # The threads have been copied by now, and the report on them must still be printed.
         report.unreadable.append(f"the other items of the store: {error}")
 
 
@@ -180,7 +176,10 @@ def _registry(options: argparse.Namespace) -> tuple[TypeRegistry, list[str]]:
     return default_registry, names_in(options.program)
 
 
-def _conclude(report: Report) -> int:
+def _conclude(options: argparse.Namespace, report: Report, opened: Any, made: Any) -> int:
+    """Move the items of the store, unless only some threads are moved, and say what was done."""
+    if not options.thread:
+        _move_items(opened, made, options, report)
     print(
         f"{report.threads} threads: {report.checkpoints} checkpoints and {report.writes} writes"
         " copied and verified."

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -20,77 +20,60 @@ from milepost.cli.plain import plain
 if TYPE_CHECKING:
     from milepost.inspect import Database, Ref
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 GRAPH_VARIABLE: Final = "MILEPOST_GRAPH"
+_DATABASE: Final = "milepost.database"
+"""The key in the metadata of Click's contexts under which the given address is kept."""
 
 
-def database_option(command: F) -> F:
-    return click.option(
-        "--db",
-        "database",
-        metavar="ADDRESS",
-        help="The database: sqlite:///file.db, a path, postgresql://…, redis://… "
-        "Default: MILEPOST_DB.",
-    )(command)
+def _keep_address(ctx: click.Context, _: click.Parameter, address: str | None) -> None:
+    """Keep the address in `--db`; a command's own option replaces the one before the command."""
+    if address is not None:
+        ctx.meta[_DATABASE] = address
 
 
-def status_option(command: F) -> F:
-    return click.option(
-        "--status",
-        type=click.Choice(["idle", "interrupted", "error", "running", "stale"]),
-        help="Those with this status.",
-    )(command)
+database_option = click.option(
+    "--db",
+    "database",
+    metavar="ADDRESS",
+    expose_value=False,
+    callback=_keep_address,
+    help="The database: sqlite:///file.db, a path, postgresql://…, redis://… Default: MILEPOST_DB.",
+)
+status_option = click.option(
+    "--status",
+    type=click.Choice(["idle", "interrupted", "error", "running", "stale"]),
+    help="Those with this status.",
+)
+metadata_option = click.option(
+    "--metadata",
+    "-m",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Those of which this is stored; may be repeated.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+graph_option = click.option(
+    "--graph",
+    "-g",
+    metavar="GRAPH",
+    help="The graph: module:attribute, file.py:attribute or langgraph.json[:NAME]; it is "
+    f"imported. Default: {GRAPH_VARIABLE}, or langgraph.json here.",
+)
+pager_option = click.option("--pager/--no-pager", default=True, help="Page through long output.")
 
 
-def metadata_option(command: F) -> F:
-    return click.option(
-        "--metadata",
-        "-m",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Those of which this is stored; may be repeated.",
-    )(command)
+def given_address(ctx: click.Context) -> str | None:
+    """The address in `--db`."""
+    address: str | None = ctx.meta.get(_DATABASE)
+    return address
 
 
-def json_option(command: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
-
-
-def yes_option(command: F) -> F:
-    return click.option("--yes", "-y", is_flag=True, help="Do not ask.")(command)
-
-
-def graph_option(command: F) -> F:
-    return click.option(
-        "--graph",
-        "-g",
-        metavar="GRAPH",
-        help="The graph: module:attribute, file.py:attribute or langgraph.json[:NAME]; it is "
-        f"imported. Default: {GRAPH_VARIABLE}, or langgraph.json here.",
-    )(command)
-
-
-def pager_option(command: F) -> F:
-    return click.option("--pager/--no-pager", default=True, help="Page through long output.")(
-        command
-    )
-
-
-def address(database: str | None) -> str | None:
-    """The address that was given: here, before the command, or in the environment."""
-    context = click.get_current_context(silent=True)
-    if database is None and context is not None:
-        database = context.find_root().params.get("database")
-    return database
-
-
-def opened(
-    database: str | None, *, write: bool = False, create: bool = False, serde: Any = None
-) -> Database:
+def opened(*, write: bool = False, create: bool = False, serde: Any = None) -> Database:
     """The database of a command; it is closed when the command ends."""
-    db = inspect.open_database(address(database), write=write, create=create, serde=serde)
-    click.get_current_context().call_on_close(db.close)
+    ctx = click.get_current_context()
+    db = inspect.open_database(given_address(ctx), write=write, create=create, serde=serde)
+    ctx.call_on_close(db.close)
     return db
 
 
@@ -161,44 +144,26 @@ def parsed_metadata(pairs: Sequence[str]) -> dict[str, Any]:
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
-class Age(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A length of time: 90s, 15m, 12h, 30d, 2w."""
-
-    name = "age"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        if isinstance(value, float):
-            return value
-        number, unit = str(value)[:-1], str(value)[-1:]
-        try:
-            return float(number) * _UNITS[unit]
-        except (ValueError, KeyError):
-            self.fail(
-                f"'{value}' is no length of time: write 90s, 15m, 12h, 30d or 2w.", param, ctx
-            )
+def age(text: str) -> float:
+    """A length of time in seconds: 90s, 15m, 12h, 30d, 2w."""
+    try:
+        return float(text[:-1]) * _UNITS[text[-1:]]
+    except (ValueError, KeyError):
+        raise click.BadParameter(
+            f"'{text}' is no length of time: write 90s, 15m, 12h, 30d or 2w."
+        ) from None
 
 
-class Moment(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+def moment(text: str) -> float:
     """A point in time: a length of time before now, or 2026-05-01 or 2026-05-01T12:00."""
-
-    name = "time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        if isinstance(value, float):
-            return value
-        if str(value)[-1:] in _UNITS and str(value)[:-1].replace(".", "", 1).isdigit():
-            seconds = Age().convert(value, param, ctx)
-            return (datetime.now().astimezone() - timedelta(seconds=seconds)).timestamp()
-        try:
-            return datetime.fromisoformat(str(value)).astimezone().timestamp()
-        except ValueError:
-            self.fail(
-                f"'{value}' is no time: write 2026-05-01, 2026-05-01T12:00 or 3d.", param, ctx
-            )
+    if text[-1:] in _UNITS and text[:-1].replace(".", "", 1).isdigit():
+        return (datetime.now().astimezone() - timedelta(seconds=age(text))).timestamp()
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except ValueError:
+        raise click.BadParameter(
+            f"'{text}' is no time: write 2026-05-01, 2026-05-01T12:00 or 3d."
+        ) from None
 
 
 class ThreadName(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -210,9 +175,8 @@ class ThreadName(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         del param
-        given = ctx.params.get("database") or ctx.find_root().params.get("database")
         # A shell waits for this, and an error has no place to be shown.
-        with suppress(Exception), inspect.open_database(given) as db:
+        with suppress(Exception), inspect.open_database(given_address(ctx)) as db:
             thread, at, rest = incomplete.partition("@")
             if at:
                 return _checkpoints(db, thread, rest)

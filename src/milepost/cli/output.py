@@ -114,15 +114,14 @@ def say(text: str) -> None:
 @contextmanager
 def progress(label: str, total: int | None) -> Iterator[Callable[..., None]]:
     """Show on stderr how far something has come; call it for each step."""
-    with shown(label) as tell:
+    with shown(label) as show:
         steps = count(1)
 
-        def step(*told: object) -> None:
-            done, whole = (*told, None, None)[:2]
-            if isinstance(done, int):  # how much is done, of how much
-                tell(done, whole if isinstance(whole, int) else total)
+        def step(done: object = None, of: int | None = None) -> None:
+            if isinstance(done, int):  # otherwise the id of a thread, or nothing
+                show(done, total if of is None else of)
             else:
-                tell(next(steps), total)
+                show(next(steps), total)
 
         yield step
 
@@ -152,12 +151,14 @@ def size(count: int | None) -> str:
     """Bytes as people read them."""
     if count is None:
         return "-"
-    amount = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 1000 or unit == "GB":
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+    if count < 1000:
+        return f"{count} B"
+    amount = count / 1000
+    for unit in ("kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.1f} {unit}"
         amount /= 1000
-    return ""
+    return f"{amount:.1f} GB"
 
 
 def count_text(count: int, noun: str) -> str:

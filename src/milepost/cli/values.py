@@ -91,13 +91,12 @@ def tree(data: Any, *, depth: int = 0, full: bool = False) -> Iterator[Text]:
         for key, value in data.items():
             yield from _branch(Text(f"{indent}{plain(key)}", "cyan"), value, depth, full)
     elif isinstance(data, list) and data:
-        shown = data if full or len(data) <= _MOST else [*data[:3], *data[3 - _MOST :]]
+        left_out = 0 if full else max(0, len(data) - _MOST)
         for at, value in enumerate(data):
-            if len(shown) < len(data) and 3 <= at < len(data) - _MOST + 3:
-                if at == 3:
-                    yield Text(f"{indent}… {len(data) - len(shown)} more (--full)", style="dim")
-                continue
-            yield from _branch(Text(f"{indent}{at}", "dim"), value, depth, full)
+            if left_out and at == 3:
+                yield Text(f"{indent}… {left_out} more (--full)", style="dim")
+            if not 3 <= at < 3 + left_out:
+                yield from _branch(Text(f"{indent}{at}", "dim"), value, depth, full)
     else:
         for line in _leaf(data, full):
             yield Text(indent) + line

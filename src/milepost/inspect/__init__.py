@@ -36,10 +36,18 @@ from typing import TYPE_CHECKING
 from milepost._internal.lazy_imports import on_demand
 
 if TYPE_CHECKING:
-    from milepost.inspect._bisect import bisect
-    from milepost.inspect._blame import blame
     from milepost.inspect._data import as_data, part_of
     from milepost.inspect._database import Database
+    from milepost.inspect._database_admin import (
+        Checked,
+        SalvagedState,
+        check_threads,
+        dump,
+        load_dump,
+        reencrypt,
+        salvage,
+        verify,
+    )
     from milepost.inspect._diff import changes, compare, diff
     from milepost.inspect._errors import (
         AmbiguousReferenceError,
@@ -53,9 +61,11 @@ if TYPE_CHECKING:
         ThreadNotFoundError,
     )
     from milepost.inspect._graphs import GraphNotFoundError, attached, load_graph, load_graphs
-    from milepost.inspect._log import GraphRow, graph_rows, log, tail
+    from milepost.inspect._lanes import GraphRow, graph_rows
+    from milepost.inspect._log import log, tail
     from milepost.inspect._merge import Merged, merge
     from milepost.inspect._open import open_database
+    from milepost.inspect._origin import bisect, blame
     from milepost.inspect._records import (
         Blame,
         Change,
@@ -73,30 +83,32 @@ if TYPE_CHECKING:
     from milepost.inspect._runs import RunEvent, answer, fork, resume, run
     from milepost.inspect._stored import StoredObject
     from milepost.inspect._tags import TagRow, tag, tags, untag
-    from milepost.inspect._threads import namespaces, show, stats, thread, threads
-    from milepost.inspect._upkeep import (
-        Checked,
-        SalvagedState,
-        check_threads,
+    from milepost.inspect._thread_admin import (
         copy_thread,
         delete_threads,
-        dump,
         erase_threads,
-        load_dump,
         matching,
         prune,
         prune_preview,
-        reencrypt,
-        salvage,
-        verify,
     )
+    from milepost.inspect._threads import namespaces, show, stats, thread, threads
 else:
     # Each is imported when it is asked for: a command of the command line needs few of them.
+    #
+    # _open, _database                  an address becomes a Database
+    # _sources, _*_source, _langgraph   what is read from each kind of database
+    # _refs, _tag_metadata, _reading    a reference becomes a checkpoint and its state
+    # _stored, _data, _limits           stored values become plain data
+    # _threads, _log, _lanes, _tasks    threads, histories, and the tasks after a checkpoint
+    # _diff, _origin, _merge            states are compared, explained and merged
+    # _runs, _graphs                    graphs are loaded, and run on stored threads
+    # _thread_admin, _database_admin    copy, prune, erase; dump, verify, salvage
     _HOMES = {
-        "_bisect": "bisect",
-        "_blame": "blame",
         "_data": "as_data part_of",
         "_database": "Database",
+        "_database_admin": (
+            "Checked SalvagedState check_threads dump load_dump reencrypt salvage verify"
+        ),
         "_diff": "changes compare diff",
         "_errors": (
             "AmbiguousReferenceError BadReferenceError CannotOpenError DamagedError "
@@ -104,9 +116,11 @@ else:
             "ThreadNotFoundError"
         ),
         "_graphs": "GraphNotFoundError attached load_graph load_graphs",
-        "_log": "GraphRow graph_rows log tail",
+        "_lanes": "GraphRow graph_rows",
+        "_log": "log tail",
         "_merge": "Merged merge",
         "_open": "open_database",
+        "_origin": "bisect blame",
         "_records": (
             "Blame Change LogEntry Page Path Question Stats TaskRow ThreadRow ThreadSize ThreadView"
         ),
@@ -114,12 +128,8 @@ else:
         "_runs": "RunEvent answer fork resume run",
         "_stored": "StoredObject",
         "_tags": "TagRow tag tags untag",
+        "_thread_admin": "copy_thread delete_threads erase_threads matching prune prune_preview",
         "_threads": "namespaces show stats thread threads",
-        "_upkeep": (
-            "Checked SalvagedState check_threads copy_thread delete_threads dump "
-            "erase_threads load_dump matching prune prune_preview reencrypt salvage "
-            "verify"
-        ),
     }
     __getattr__, __dir__ = on_demand(
         __name__,

@@ -20,15 +20,16 @@ from decimal import Decimal
 from typing import Any, Final
 
 from milepost.inspect._errors import StateNotFoundError
+from milepost.inspect._limits import limited
 from milepost.inspect._records import Path
 from milepost.inspect._stored import StoredObject
-from milepost.types import Interrupt, Overwrite, Send, _Answered, _DeltaSnapshot
+from milepost.types import Interrupt, Overwrite, Send
 
 _HEAD: Final = 48
-"""So many bytes of bytes are shown."""
+"""How many bytes of a bytes value are shown."""
 _DEEPEST: Final = 60
-_WHOLE: Final = 1 << 53
-"""Larger numbers are not exact in JavaScript."""
+_MAX_INT: Final = 1 << 53
+"""Larger integers are not exact in JavaScript."""
 
 _ROLES: Final = {
     "HumanMessage": "human",
@@ -49,7 +50,7 @@ _ROLES: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Stands where a stored value cannot be read."""
+    """In place of a stored value that cannot be read."""
 
     reason: str
 
@@ -95,11 +96,11 @@ def _member(value: Any, step: str | int, path: Path) -> Any:
     if children is not None:
         if step in children:
             return children[step]
-        place = _place(step)
-        if place is not None and place in children:
-            return children[place]
-        if place is not None and place < 0 and len(children) + place in children:
-            return children[len(children) + place]
+        position = _position(step)
+        if position is not None and position in children:
+            return children[position]
+        if position is not None and position < 0 and len(children) + position in children:
+            return children[len(children) + position]
         for key, child in children.items():  # keys that are numbers, dates and the like
             if str(key) == str(step):
                 return child
@@ -111,7 +112,7 @@ def _member(value: Any, step: str | int, path: Path) -> Any:
     raise StateNotFoundError(f"There is nothing at '{where}'{there}.")
 
 
-def _place(step: str | int) -> int | None:
+def _position(step: str | int) -> int | None:
     if isinstance(step, int):
         return step
     return int(step) if step.removeprefix("-").isdecimal() and len(step) < 12 else None
@@ -166,7 +167,7 @@ def _data(value: Any, depth: int) -> Any:
     if cls is str:
         return value if value.isascii() else _text(value)
     if cls is int:
-        return value if -_WHOLE <= value <= _WHOLE else {"$type": "int", "value": str(value)}
+        return value if -_MAX_INT <= value <= _MAX_INT else {"$type": "int", "value": str(value)}
     if cls is float:
         return value if math.isfinite(value) else {"$type": "float", "value": str(value)}
     if depth > _DEEPEST:
@@ -214,7 +215,9 @@ def _named(fields: Mapping[str, Any], depth: int) -> dict[str, Any]:
     return {_text(key): _data(member, depth + 1) for key, member in fields.items()}
 
 
-_QUIET: Final = ("additional_kwargs", "response_metadata", "invalid_tool_calls", "example")
+_MOSTLY_EMPTY: Final = frozenset(
+    {"additional_kwargs", "response_metadata", "invalid_tool_calls", "tool_calls", "example"}
+)
 
 
 def _message(short: str, fields: Mapping[str, Any], depth: int) -> dict[str, Any]:
@@ -222,62 +225,60 @@ def _message(short: str, fields: Mapping[str, Any], depth: int) -> dict[str, Any
     role = fields.get("type") if isinstance(fields.get("type"), str) else None
     shown = {"type": role or _ROLES.get(short, short), "content": fields.get("content")}
     for key, member in fields.items():
-        if key in shown or member is None:
-            continue
-        if (key in _QUIET or key == "tool_calls") and not member:
-            continue
-        shown[key] = member
+        if key not in shown and member is not None and (member or key not in _MOSTLY_EMPTY):
+            shown[key] = member
     return _named(shown, depth)
 
 
 def _other(value: Any, depth: int) -> Any:
     if isinstance(value, Unreadable):
         return {"$error": value.reason}
+    shown = _known(value, depth)
+    if shown is None:
+        fields = fields_of(value)
+        if type(value).__name__ in _ROLES and fields is not None and "content" in fields:
+            role = getattr(value, "type", None)
+            return _message(type(value).__name__, {"type": role, **fields}, depth)
+        shown = _unknown(value, depth) if fields is None else _named(fields, depth)
+    return {"$type": type_name(value), **shown}
+
+
+def _known(value: Any, depth: int) -> dict[str, Any] | None:
+    """Values of types that are shown in a way of their own; None for all others."""
     if isinstance(value, enum.Enum):
-        return {"$type": type_name(value), "name": value.name}
+        return {"name": value.name}
     if isinstance(value, Interrupt):
-        return {"$type": "Interrupt", "id": value.id, "value": _data(value.value, depth + 1)}
+        return {"id": value.id, "value": _data(value.value, depth + 1)}
     if isinstance(value, Send):
-        return {"$type": "Send", "node": value.node, "arg": _data(value.arg, depth + 1)}
-    if isinstance(value, (Overwrite, _DeltaSnapshot)):
-        return {"$type": type_name(value), "value": _data(value.value, depth + 1)}
-    if isinstance(value, _Answered):
-        return {"$type": "Answered", "interrupt": _data(value.interrupt, depth + 1)}
+        return {"node": value.node, "arg": _data(value.arg, depth + 1)}
+    if isinstance(value, Overwrite):
+        return {"value": _data(value.value, depth + 1)}
     if isinstance(value, BaseException):
-        return {"$type": type_name(value), "message": _text(str(value))}
+        return {"message": _text(str(value))}
     if isinstance(value, (datetime, date, time)):
-        return {"$type": type_name(value), "value": value.isoformat()}
+        return {"value": value.isoformat()}
     if isinstance(value, (timedelta, Decimal, complex)):
-        return {"$type": type_name(value), "value": str(value)}
+        return {"value": str(value)}
     if isinstance(value, (set, frozenset)):
-        items = sorted((_data(member, depth + 1) for member in value), key=repr)
-        return {"$type": type_name(value), "items": items}
-    fields = fields_of(value)
-    if type(value).__name__ in _ROLES and fields is not None and "content" in fields:
-        role = getattr(value, "type", None)
-        return _message(type(value).__name__, {"type": role, **fields}, depth)
-    if fields is not None:
-        return {"$type": type_name(value), **_named(fields, depth)}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {"$type": type_name(value), **_named(members(value) or {}, depth)}
-    if isinstance(value, (tuple, deque)):
-        return {"$type": type_name(value), "items": [_data(one, depth + 1) for one in value]}
-    if isinstance(value, Mapping):
-        pairs = _mapping(dict(value), depth)
-        return {"$type": type_name(value), "value": pairs}
-    if isinstance(value, (str, int, float)):
-        return {"$type": type_name(value), "value": _plain_base(value)}
-    return {"$type": type_name(value), "value": _shown(value)}
-
-
-def _plain_base(value: Any) -> Any:
-    for base in (str, int, float):
-        if isinstance(value, base):
-            return _data(base(value), 0)
+        return {"items": sorted((_data(member, depth + 1) for member in value), key=repr)}
     return None
 
 
-def _shown(value: Any) -> str:
+def _unknown(value: Any, depth: int) -> dict[str, Any]:
+    """Values of a program's own classes that have no fields, and tuples."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return _named(members(value) or {}, depth)
+    if isinstance(value, (tuple, deque)):
+        return {"items": [_data(one, depth + 1) for one in value]}
+    if isinstance(value, Mapping):
+        return {"value": _mapping(dict(value), depth)}
+    for base in (str, int, float):
+        if isinstance(value, base):
+            return {"value": _data(base(value), 0)}
+    return {"value": _repr(value)}
+
+
+def _repr(value: Any) -> str:
     try:
         return _text(repr(value)[:2_000])
     except Exception as error:
@@ -306,56 +307,3 @@ def fields_of(value: Any) -> dict[str, Any] | None:
     else:
         return None
     return {name: getattr(value, name, None) for name in names}
-
-
-def limited(data: Any, limit: int, path: Path) -> tuple[Any, int]:
-    """Data whose large parts are left out, and about how many characters it had.
-
-    Args:
-        data: What `as_data` gave.
-        limit: How many characters a part may have.
-        path: Where the data is.
-
-    Examples:
-        >>> from milepost.inspect.parts import limited
-        >>> limited({"city": "Paris"}, 100, ())[0]
-        {'city': 'Paris'}
-    """
-    if isinstance(data, str):
-        size = len(data) + 2
-        return ({"$more": size, "path": list(path)} if size > limit and path else data), size
-    if isinstance(data, list):
-        size, members = 2, []
-        for at, member in enumerate(data):
-            kept, length = limited(member, limit, (*path, at))
-            members.append(kept)
-            size += length + 1
-        return _or_more(members, data, size, limit, path)
-    if isinstance(data, dict):
-        size, pairs = 2, {}
-        for key, member in data.items():
-            kept, length = limited(member, limit, (*path, key))
-            pairs[key] = kept
-            size += length + len(key) + 4
-        return _or_more(pairs, data, size, limit, path)
-    return data, len(str(data))
-
-
-_MOST: Final = 200
-"""Members of a container that are shown when the whole is too large."""
-
-
-def _or_more(kept: Any, data: Any, size: int, limit: int, path: Path) -> tuple[Any, int]:
-    """A container whose parts are bounded; left out itself if there are still too many parts."""
-    if size <= limit or not path:
-        return kept, size
-    left = sum(_length(member) for member in (kept if isinstance(kept, list) else kept.values()))
-    if left > limit or len(data) > _MOST:
-        return {"$more": size, "path": list(path), "members": len(data)}, size
-    return kept, size
-
-
-def _length(data: Any) -> int:
-    if isinstance(data, (list, dict)):
-        return len(str(data))
-    return len(data) + 2 if isinstance(data, str) else 8

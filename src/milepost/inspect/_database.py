@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
-from milepost.inspect._errors import ReadOnlyError
-from milepost.inspect._failures import told_plainly
+from milepost.inspect._errors import CannotOpenError, ReadOnlyError, told_plainly
 from milepost.inspect._sources import PlainSource, Source
+from milepost.inspect._sql_source import SqlSource
 from milepost.inspect._stored import data_saver
-from milepost.inspect._tables import SqlSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
     from milepost.checkpoint.base import BaseCheckpointSaver
+    from milepost.inspect._langgraph import LangGraphReader
 
 Kind = Literal["sqlite", "postgres", "redis", "memory"]
 Flavour = Literal["milepost", "langgraph"]
 OpenStore: TypeAlias = "Callable[[bool], Any]"
-"""Opens the store of a database: None if there is none, unless it is told to make the tables."""
+"""Opens the store of a database; called with whether to make its tables. None without tables."""
 
 
 class Database:
@@ -57,7 +58,7 @@ class Database:
         close: Callable[[], None] | None = None,
     ) -> None:
         self.saver = saver
-        """The saver, with a program's own types: for graphs that go on with a thread."""
+        """The saver, with a program's own types: for graphs that run a thread."""
         self.reader: Any = data_saver(saver) if reader is None else reader
         """The same storage, read as data: no class of a program is needed."""
         self.source = source
@@ -99,21 +100,15 @@ class Database:
         """
         from milepost.checkpoint._sql.saver import SqlSaver
 
-        reader: Any = data_saver(saver)
         kind: Kind = cast("Kind", saver.dialect.name) if isinstance(saver, SqlSaver) else "memory"
-        if kind == "redis":
-            from milepost.inspect._redis_source import RedisSource
-
-            source: Source = RedisSource(reader)
-        else:
-            source = PlainSource(reader) if kind == "memory" else SqlSource(reader)
+        reader = data_saver(saver)
         return cls(
             saver,
             url=f"{kind}:",
             kind=kind,
             writable=writable,
             store=store,
-            source=source,
+            source=source_for(kind, reader),
             reader=reader,
         )
 
@@ -167,3 +162,77 @@ class Database:
                 f"{what} would change {self.url}, which was opened for reading. Open it with "
                 "write=True (the page: --write)."
             )
+
+
+def source_for(kind: Kind, reader: Any) -> Source:
+    """The source that fits a saver of milepost's own."""
+    if kind == "memory":
+        return PlainSource(reader)
+    if kind == "redis":
+        from milepost.inspect._redis_source import RedisSource
+
+        return RedisSource(reader)
+    return SqlSource(reader)
+
+
+def milepost_database(
+    saver: BaseCheckpointSaver[Any],
+    open_store: OpenStore,
+    url: str,
+    kind: Kind,
+    write: bool,
+    close: Callable[[], None],
+) -> Database:
+    reader = data_saver(saver)
+    return Database(
+        saver,
+        url=url,
+        kind=kind,
+        writable=write,
+        open_store=open_store,
+        source=source_for(kind, reader),
+        reader=reader,
+        close=close,
+    )
+
+
+def langgraph_database(
+    columns: set[str],
+    run_query: Callable[[str, Sequence[Any]], Iterable[Sequence[Any]]],
+    url: str,
+    kind: Kind,
+    close: Callable[[], None],
+    create: bool,
+) -> Database | None:
+    """The database if its table of checkpoints, with these columns, is LangGraph's."""
+    if not columns and not create:
+        raise CannotOpenError(
+            f"{url} holds no threads: it has no table 'checkpoints'. Is it the right database?"
+        )
+    if not columns or "frame" in columns:
+        return None
+    if not {"checkpoint_ns", "checkpoint", "metadata"} <= columns:
+        raise CannotOpenError(
+            f"{url} has a table 'checkpoints' that is neither milepost's nor LangGraph's "
+            "(since 0.2)."
+        )
+    from milepost.inspect._langgraph import PostgresReader, SqliteReader
+    from milepost.inspect._langgraph_source import LangGraphSource
+
+    lock = threading.Lock()
+
+    def execute(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        with lock, told_plainly("the database"):
+            return [tuple(row) for row in run_query(sql, tuple(values))]
+
+    reader: LangGraphReader
+    reader = SqliteReader(execute) if kind == "sqlite" else PostgresReader(execute)
+    return Database(
+        reader,
+        url=url,
+        kind=kind,
+        flavour="langgraph",
+        source=LangGraphSource(reader),
+        reader=reader,
+        close=close,
+    )

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint._contract.records import place_of
 from milepost.inspect._data import as_data, members, type_name
-from milepost.inspect._failures import told_plainly
-from milepost.inspect._reading import NO_VALUES, UNREADABLE, outline, resolve, state_of
+from milepost.inspect._errors import told_plainly
+from milepost.inspect._reading import NO_VALUES, UNREADABLE, outline, state_of
 from milepost.inspect._records import Change, Path
+from milepost.inspect._refs import resolve
 from milepost.inspect._stored import StoredObject
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def same(before: Any, after: Any) -> bool:
         return False
     try:
         equal = bool(before == after)
-    except Exception:  # what a class of a program says
+    except Exception:  # raised by a class of the program
         return before is after
     return equal and (type(before) in _PLAIN or as_data(before) == as_data(after))
 

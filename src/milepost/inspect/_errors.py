@@ -1,4 +1,4 @@
-"""What can go wrong when a database is looked at.
+"""What can go wrong when a database is inspected, and errors of databases turned into that.
 
 InspectError
 ├── BadReferenceError        a text that names no thread or checkpoint
@@ -13,16 +13,30 @@ InspectError
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+import sqlite3
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
-from milepost.errors import MilepostError
+from milepost.errors import (
+    BrokenChainError,
+    ConnectionUnusableError,
+    DatabaseBusyError,
+    ForeignDatabaseError,
+    MilepostError,
+    MissingDependencyError,
+    NotSetUpError,
+    SaverError,
+    SerdeError,
+    ThreadConflict,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 class InspectError(MilepostError):
-    """Something about looking at a database. The message says what to do."""
+    """A database cannot be inspected as asked. The message says what to do."""
 
 
 class BadReferenceError(InspectError, ValueError):
@@ -59,3 +73,52 @@ class MergeConflictError(InspectError):
     """Two branches changed the same keys in ways that no reducer brings together."""
 
     keys: Sequence[str] = ()
+
+
+def without_password(url: str) -> str:
+    """An address without its password."""
+    url = re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", url)
+    return re.sub(r"(?i)(password=)[^&\s]*", r"\1***", url)
+
+
+_UNREACHABLE: Final = (
+    ConnectionUnusableError,
+    DatabaseBusyError,
+    ForeignDatabaseError,
+    NotSetUpError,
+)
+
+
+@contextmanager
+def told_plainly(what: str) -> Iterator[None]:
+    """Errors of databases as errors that say what to do.
+
+    Args:
+        what: What is being done.
+
+    Raises:
+        InspectError: `DamagedError`, `CannotOpenError` or another one, in place of the database's.
+
+    Examples:
+        >>> from milepost.inspect.parts import told_plainly
+        >>> with told_plainly("trip"):
+        ...     pass
+    """
+    try:
+        yield
+    except (InspectError, ThreadConflict, MissingDependencyError):
+        raise
+    except _UNREACHABLE as error:
+        raise CannotOpenError(f"{what}: {error}") from error
+    except (SerdeError, BrokenChainError, SaverError) as error:
+        # Of other errors of savers, only the files themselves can be the cause.
+        raise DamagedError(f"{what}: {error}") from error
+    except MilepostError as error:
+        raise InspectError(str(error)) from error
+    except sqlite3.Error as error:
+        raise CannotOpenError(f"{what}: SQLite says: {error}.") from error
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] in ("psycopg", "redis", "valkey"):
+            text = str(error).strip() or type(error).__name__
+            raise CannotOpenError(f"{what}: the database says: {text}") from error
+        raise

@@ -1,4 +1,4 @@
-"""Graphs of a program, by name: what goes on with a thread, or is checked against it."""
+"""Graphs of a program, loaded by name, to run threads or to be checked against them."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class _Config:
 
 
 def _read_environment(folder: Path, env: Any) -> None:
-    """What `env` says: variables, or a file of them. Those that are set already stay."""
+    """Set the variables in `env`, or in the file that it names. Variables that are set stay."""
     pairs: dict[str, Any] = env if isinstance(env, dict) else {}
     if isinstance(env, str) and (folder / env).is_file():
         for line in (folder / env).read_text(encoding="utf-8").splitlines():
@@ -155,8 +155,8 @@ def _load(spec: str, folder: Path) -> Any:
     except GraphNotFoundError:
         raise
     except Exception as error:  # whatever the program does when it is imported
-        said = f"{type(error).__name__}: {error}"
-        raise GraphNotFoundError(f"'{spec}' cannot be loaded. {said}") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise GraphNotFoundError(f"'{spec}' cannot be loaded. {reason}") from error
 
 
 def _file_module(file: Path) -> ModuleType:

@@ -10,7 +10,6 @@ import json
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost.checkpoint._contract.records import (
@@ -181,24 +180,13 @@ class LangGraphReader(BaseCheckpointSaver[Any]):
     _blob = "blob"
 
     def value(self, kind: str | None, data: Any) -> Any:
-        """A stored value; what cannot be read says so where it is shown."""
+        """A stored value; `Unreadable` with the reason if it cannot be read."""
         from milepost.inspect._data import Unreadable
 
         try:
             return self.serde.loads_typed((kind or "null", bytes(data or b"")))
         except SerdeError as error:
             return Unreadable(str(error))
-
-    def paths(self, place: Place) -> Mapping[str, str]:
-        """The paths of the tasks that wrote after a checkpoint."""
-        with suppress(Exception):  # tables of older versions have no such column
-            rows = self.execute(
-                f"SELECT DISTINCT task_id, task_path FROM {self.writes_table}"
-                " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
-                tuple(place),
-            )
-            return {row[0]: row[1] for row in rows if row[1]}
-        return {}
 
 
 class SqliteReader(LangGraphReader):
@@ -222,7 +210,7 @@ class SqliteReader(LangGraphReader):
         metadata = as_json(about)
         before = place._replace(checkpoint_id=parent).config() if parent else None
         return CheckpointTuple(
-            place.config(), _whole(checkpoint, id), metadata, before, self._pending(place)
+            place.config(), _with_all_keys(checkpoint, id), metadata, before, self._pending(place)
         )
 
 
@@ -239,7 +227,7 @@ class PostgresReader(LangGraphReader):
         self, thread_id: str, ns: str, id: str, parent: str | None, checkpoint: Any, about: Any
     ) -> CheckpointTuple:
         place = Place(thread_id, ns, id)
-        stored = _whole(as_json(checkpoint), id)
+        stored = _with_all_keys(as_json(checkpoint), id)
         values = dict(stored["channel_values"])
         versions = stored["channel_versions"]
         wanted = [str(versions[name]) for name in versions if name not in values]
@@ -267,7 +255,7 @@ def as_json(cell: Any) -> Any:
     return cell if isinstance(cell, dict) else {}
 
 
-def _whole(stored: Mapping[str, Any], id: str) -> Checkpoint:
+def _with_all_keys(stored: Mapping[str, Any], id: str) -> Checkpoint:
     """A checkpoint with all of its keys, whatever version of LangGraph wrote it."""
     return Checkpoint(
         v=stored.get("v", 1),

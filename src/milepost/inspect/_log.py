@@ -1,39 +1,24 @@
-"""The history of a thread, newest first, and how forks are drawn."""
+"""The history of a thread, newest first, and followed as it grows."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING
 
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
-from milepost.constants import START
-from milepost.inspect._errors import StateNotFoundError
-from milepost.inspect._failures import told_plainly
-from milepost.inspect._reading import (
-    NO_VALUES,
-    UNREADABLE,
-    id_of,
-    is_internal,
-    load,
-    no_such_thread,
-    outline,
-    parent_of,
-)
+from milepost.inspect._errors import StateNotFoundError, told_plainly
+from milepost.inspect._reading import UNREADABLE, parent_of
 from milepost.inspect._records import LogEntry
-from milepost.inspect._tag_names import tags_in
-from milepost.inspect._tasks import Step
+from milepost.inspect._refs import thread_row
+from milepost.inspect._tag_metadata import TagsById, tags_by_id
+from milepost.inspect._tasks import step_at, writes_behind
 
 if TYPE_CHECKING:
     from milepost.inspect._database import Database
     from milepost.inspect._records import ThreadRow
-
-SET: Final = "__set__"
-"""Stands for `fork` without a graph, which sets keys as no node does."""
-
-TagsById = Mapping[tuple[str, str], Sequence[str]]
-"""Namespace and checkpoint → the tags there."""
 
 
 def log(
@@ -61,9 +46,7 @@ def log(
         [(2, {'count': ['n']}), (1, {'find': ['city']})]
     """
     with told_plainly(f"thread '{thread_id}'"):
-        row = db.source.thread_entry(thread_id)
-        if row is None:
-            raise no_such_thread(db, thread_id)
+        row = thread_row(db, thread_id)
     return _log(db, row, namespace, limit, before)
 
 
@@ -73,7 +56,7 @@ def _log(
     within = Place(row.thread_id, namespace, None).config()
     end = None if before is None else Place(row.thread_id, namespace, before).config()
     tags = tags_by_id(row.metadata)
-    # One more: the next in the list is mostly the parent, whose tasks tell what made this one.
+    # One more: the next in the list is mostly the parent, whose tasks show what made this one.
     more = None if limit is None else limit + 1
     given = 0
     with told_plainly(f"thread '{row.thread_id}'"):
@@ -90,14 +73,6 @@ def _log(
             saved = following
 
 
-def tags_by_id(metadata: Mapping[str, Any]) -> TagsById:
-    """Tags by what they mean."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for name, tag in sorted(tags_in(metadata).items()):
-        found.setdefault((tag.namespace, tag.checkpoint_id), []).append(name)
-    return found
-
-
 def entry_of(
     db: Database,
     saved: CheckpointTuple,
@@ -105,21 +80,47 @@ def entry_of(
     tags: TagsById,
     *,
     is_open: bool,
-    nodes: set[str] | None = None,
+    nodes: set[str],
 ) -> LogEntry:
-    """One checkpoint; `following` is perhaps its parent. One that is damaged says so.
+    """The entry of a checkpoint; a damaged checkpoint has an entry that says so.
 
-    `nodes` are those that later checkpoints have told of; the ones of this are added.
+    Args:
+        db: The database.
+        saved: The checkpoint.
+        following: The next older checkpoint, which may be its parent.
+        tags: The tags of its thread.
+        is_open: Whether tasks that have finished are left out of what is next.
+        nodes: The nodes that younger checkpoints have seen; those of this one are added.
     """
     place = place_of(saved.config)
     id = place.checkpoint_id or ""
-    named = tags.get((place.checkpoint_ns, id), ())
+    named = tuple(tags.get((place.checkpoint_ns, id), ()))
     try:
-        return _entry(db, saved, following, named, is_open, set() if nodes is None else nodes)
-    except UNREADABLE as error:
+        metadata = saved.metadata
+        step = step_at(db, saved, nodes)
+        nodes.update(step.checkpoint["versions_seen"])
+        tasks = step.tasks()
+        run_id = metadata.get("run_id")
         return LogEntry(
             checkpoint_id=id,
-            parent_id=_parent_or_none(saved),
+            parent_id=parent_of(saved),
+            namespace=place.checkpoint_ns,
+            step=metadata.get("step"),
+            source=str(metadata.get("source", "")),
+            created_at=step.checkpoint["ts"] or None,
+            run_id=None if run_id is None else str(run_id),
+            next=tuple(task.name for task in tasks if not (is_open and task.finished)),
+            tasks=tuple(tasks),
+            writes=writes_behind(db, saved, following),
+            tags=named,
+        )
+    except UNREADABLE as error:
+        parent = None
+        with suppress(*UNREADABLE):
+            parent = parent_of(saved)
+        return LogEntry(
+            checkpoint_id=id,
+            parent_id=parent,
             namespace=place.checkpoint_ns,
             step=None,
             source="damaged",
@@ -131,83 +132,6 @@ def entry_of(
             tags=named,
             problem=str(error),
         )
-
-
-def _parent_or_none(saved: CheckpointTuple) -> str | None:
-    try:
-        return parent_of(saved)
-    except UNREADABLE:
-        return None
-
-
-def _entry(
-    db: Database,
-    saved: CheckpointTuple,
-    following: CheckpointTuple | None,
-    tags: Sequence[str],
-    is_open: bool,
-    nodes: set[str],
-) -> LogEntry:
-    place = place_of(saved.config)
-    metadata = saved.metadata
-    step = step_at(db, saved, nodes)
-    nodes.update(step.checkpoint["versions_seen"])
-    tasks = step.tasks()
-    run_id = metadata.get("run_id")
-    return LogEntry(
-        checkpoint_id=place.checkpoint_id or "",
-        parent_id=parent_of(saved),
-        namespace=place.checkpoint_ns,
-        step=metadata.get("step"),
-        source=str(metadata.get("source", "")),
-        created_at=step.checkpoint["ts"] or None,
-        run_id=None if run_id is None else str(run_id),
-        next=tuple(task.name for task in tasks if not (is_open and task.finished)),
-        tasks=tuple(tasks),
-        writes=writes_that_made(db, saved, following),
-        tags=tuple(tags),
-    )
-
-
-def step_at(db: Database, saved: CheckpointTuple, nodes: Iterable[str] = ()) -> Step:
-    """What follows a checkpoint.
-
-    Args:
-        db: The database.
-        saved: The checkpoint.
-        nodes: Names of nodes that the graph has, where they are known.
-
-    Examples:
-        >>> from milepost.inspect.parts import resolve, step_at
-        >>> [task.name for task in step_at(db, resolve(db, Ref.parse("trip@~1"))).tasks()]
-        ['count']
-    """
-    place = place_of(saved.config)
-    paths = db.source.paths(place.thread_id, place.checkpoint_ns, place.checkpoint_id or "")
-    return Step(saved, paths, nodes)
-
-
-def writes_that_made(
-    db: Database, saved: CheckpointTuple, following: CheckpointTuple | None = None
-) -> dict[str, list[str]]:
-    """What made a checkpoint: node → the keys that it wrote."""
-    source = saved.metadata.get("source")
-    if source == "input":
-        given = outline(saved, (START,))["channel_values"].get(START)
-        return {START: [str(key) for key in given] if isinstance(given, dict) else []}
-    parent_id = parent_of(saved)
-    if source == "fork" and (changed := outline(saved, NO_VALUES)["updated_channels"]):
-        return {SET: [name for name in changed if not is_internal(name)]}
-    if parent_id is None or source not in ("loop", "update"):
-        return {}
-    place = place_of(saved.config)
-    # Our own savers fetch it along.
-    for parent in (following, getattr(saved, "parent", None)):
-        if parent is not None and id_of(parent) == parent_id:
-            break
-    else:
-        parent = load(db, place._replace(checkpoint_id=parent_id))
-    return {} if parent is None else step_at(db, parent).writes_to(saved)
 
 
 def tail(
@@ -255,57 +179,3 @@ def _added(
         yield from reversed(fresh)
         newest = fresh[0].checkpoint_id if fresh else newest
         time.sleep(poll)
-
-
-class GraphRow(NamedTuple):
-    """A line of a drawing: an entry with its lanes, or a line between two entries.
-
-    Examples:
-        >>> row = next(inspect.graph_rows(inspect.log(db, "trip")))
-        >>> row.lanes.strip(), row.entry.step
-        ('*', 2)
-    """
-
-    lanes: str
-    """The lanes as text."""
-    entry: LogEntry | None
-    """The entry; None for a line between two."""
-
-
-def graph_rows(entries: Iterable[LogEntry]) -> Iterator[GraphRow]:
-    """Entries, newest first, with the lanes that lead from each to its parent.
-
-    Args:
-        entries: What `log` gives.
-
-    Examples:
-        >>> [row.entry.step for row in inspect.graph_rows(inspect.log(db, "trip")) if row.entry]
-        [2, 1, 0, -1]
-    """
-    waiting: list[str] = []
-    """For each lane, the checkpoint that it leads to."""
-    for entry in entries:
-        id = entry.checkpoint_id
-        if id not in waiting:
-            waiting.append(id)
-        at = waiting.index(id)
-        yield GraphRow(" ".join("*" if n == at else "|" for n in range(len(waiting))), entry)
-        if entry.parent_id is None:
-            del waiting[at]
-            continue
-        waiting[at] = entry.parent_id
-        left, *rest = (n for n, wanted in enumerate(waiting) if wanted == entry.parent_id)
-        if rest:
-            yield GraphRow(_joined(len(waiting), left, rest[0]), None)
-            del waiting[rest[0]]
-
-
-def _joined(lanes: int, left: int, right: int) -> str:
-    """The line on which the lane `right` goes over to `left`, and those after it move up."""
-    signs = [" "] * (2 * lanes)
-    for n in range(lanes):
-        signs[2 * n if n < right else 2 * n - 1] = "|" if n < right else "/"
-    for n in range(2 * left + 1, 2 * right - 1):
-        if signs[n] == " ":
-            signs[n] = "_"
-    return "".join(signs).rstrip()

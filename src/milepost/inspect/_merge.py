@@ -8,7 +8,7 @@ the other, as if they had run here; a key without one is a conflict.
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -18,15 +18,14 @@ from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_
 from milepost.checkpoint.base import writes_leading_to
 from milepost.inspect._data import as_data
 from milepost.inspect._diff import common_ends, same
-from milepost.inspect._errors import InspectError, MergeConflictError
-from milepost.inspect._failures import told_plainly
+from milepost.inspect._errors import InspectError, MergeConflictError, told_plainly
 from milepost.inspect._graphs import attached, records_of, refusing
-from milepost.inspect._reading import id_of, is_internal, line_to, resolve
-from milepost.inspect._refs import Ref
+from milepost.inspect._reading import id_of, is_internal, line_to
+from milepost.inspect._refs import Ref, resolve
 from milepost.types import MISSING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from milepost.inspect._database import Database
 
@@ -98,13 +97,13 @@ def merge(
         base_id, line = _lines(db, a, b)
         plan = _Plan(graph, prefer or {})
         graph = attached(graph, db)
-        at = Place(place.thread_id, place.checkpoint_ns, None)
         saver: Any = db.saver
         base, one, other = (
-            _values(saver, at._replace(checkpoint_id=id)) for id in (base_id, id_of(a), id_of(b))
+            _values(saver, place._replace(checkpoint_id=id)) for id in (base_id, id_of(a), id_of(b))
         )
         for key in sorted({*base, *one, *other}):
-            plan.key(key, base, one, other, lambda key=key: _writes(saver, at, line, key))
+            before, mine, yours = (state.get(key, MISSING) for state in (base, one, other))
+            plan.decide(key, before, mine, yours, partial(_writes, saver, place, line, key))
     if plan.conflicts:
         named = ", ".join(f"'{key}'" for key in plan.conflicts)
         error = MergeConflictError(
@@ -136,22 +135,16 @@ class _Plan:
         self.combined: list[str] = []
         self.conflicts: list[str] = []
 
-    def key(
-        self,
-        key: str,
-        base: Mapping[str, Any],
-        one: Mapping[str, Any],
-        other: Mapping[str, Any],
-        writes: Any,
+    def decide(
+        self, key: str, before: Any, ours: Any, theirs: Any, writes: Callable[[], list[Any]]
     ) -> None:
-        """Decide about one key."""
-        before, ours, theirs = (state.get(key, MISSING) for state in (base, one, other))
-        if _equal(before, theirs) or _equal(ours, theirs):
+        """Decide about one key; `writes` are those of the other branch."""
+        if same(before, theirs) or same(ours, theirs):
             return
         side = self._prefer.get(key)
         if side == "ours":
             return
-        if side == "theirs" or _equal(before, ours):
+        if side == "theirs" or same(before, ours):
             self._take(key, theirs)
             return
         made = (writes() or _added(before, theirs)) if self._reduces(key) else None
@@ -160,7 +153,7 @@ class _Plan:
             return
         try:
             value = reduce(self._channels[key].operator, made, ours)
-        except Exception:  # whatever a reducer says to writes of another branch
+        except Exception:  # a reducer may refuse the writes of another branch
             self.conflicts.append(key)
             return
         self.writes[key], self.shown[key] = self._overwrite(value), made
@@ -179,17 +172,11 @@ class _Plan:
 
 
 def _added(before: Any, after: Any) -> list[Any]:
-    """What a list has got at its end, where the writes are not kept that did it."""
+    """What was added at the end of a list, where the writes that added it are not stored."""
     if not isinstance(before, list) or not isinstance(after, list):
         return []
     start, _ = common_ends(before, after)
     return [after[start:]] if start == len(before) else []
-
-
-def _equal(one: Any, other: Any) -> bool:
-    if one is MISSING or other is MISSING:
-        return one is other
-    return same(one, other)
 
 
 def _lines(db: Database, a: CheckpointTuple, b: CheckpointTuple) -> tuple[str, list[str]]:
@@ -212,14 +199,13 @@ def _values(saver: Any, place: Place) -> dict[str, Any]:
     return {key: value for key, value in values.items() if not is_internal(key)}
 
 
-def _writes(saver: Any, at: Place, line: Sequence[str], key: str) -> list[Any]:
-    """What was written to a key on the way along a line, oldest first; empty if not all is kept."""
+def _writes(saver: Any, place: Place, line: Sequence[str], key: str) -> list[Any]:
+    """The writes to a key along a line, oldest first; empty if some of them are not stored."""
     found: list[Any] = []
-    for before, after in pairwise(line):
-        parent = saver.get_tuple(at._replace(checkpoint_id=before).config())
-        child = saver.get_tuple(at._replace(checkpoint_id=after).config())
-        same = parent.checkpoint["channel_versions"].get(key)
-        if child.checkpoint["channel_versions"].get(key) == same:
+    checkpoints = (saver.get_tuple(place._replace(checkpoint_id=id).config()) for id in line)
+    for parent, child in pairwise(checkpoints):
+        version = parent.checkpoint["channel_versions"].get(key)
+        if child.checkpoint["channel_versions"].get(key) == version:
             continue
         made = [
             value

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+import sqlite3
+import warnings
+from contextlib import ExitStack
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
-from milepost._db.addresses import is_postgres, is_redis
-from milepost.inspect._errors import CannotOpenError
-from milepost.inspect._failures import hidden, told_plainly
+from milepost._db.addresses import is_postgres, is_redis, sqlite_file
+from milepost._db.operations import rows_of
+from milepost.errors import MissingDependencyError
+from milepost.inspect._database import langgraph_database, milepost_database
+from milepost.inspect._errors import CannotOpenError, told_plainly, without_password
+from milepost.inspect._stored import serde_for
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from milepost.checkpoint.serde.base import SerializerProtocol
     from milepost.inspect._database import Database
 
 VARIABLE: Final = "MILEPOST_DB"
 """The environment variable that names a database."""
+
+_SQLITE_COLUMNS: Final = "SELECT name FROM pragma_table_info('checkpoints')"
+_SQLITE_STORE: Final = "SELECT 1 FROM sqlite_master WHERE name = 'milepost_items'"
+_POSTGRES_COLUMNS: Final = (
+    "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass('checkpoints') AND attnum > 0"
+    " AND NOT attisdropped"
+)
+_POSTGRES_STORE: Final = "SELECT to_regclass('milepost_items')"
 
 
 def open_database(
@@ -51,20 +69,170 @@ def open_database(
             "Which database? Give its address (sqlite:///file.db, a path, postgresql://… or "
             f"redis://…), or set {VARIABLE}."
         )
-    with told_plainly(hidden(url)):
+    with told_plainly(without_password(url)):
         if is_postgres(url):
-            from milepost.inspect._open_postgres import open_postgres
-
-            return open_postgres(url, write, create, serde)
+            return _open_postgres(url, write, create, serde)
         if is_redis(url):
-            from milepost.inspect._open_redis import open_redis
-
-            return open_redis(url, write, serde)
+            return _open_redis(url, write, serde)
         if "://" not in url or url.startswith(("sqlite://", "file://")):
-            from milepost.inspect._open_sqlite import open_sqlite_file
-
-            return open_sqlite_file(url, write, create, serde)
+            return _open_sqlite(url, write, create, serde)
     raise CannotOpenError(
-        f"'{hidden(url)}' names no database: write sqlite:///file.db, a path to a file, "
+        f"'{without_password(url)}' names no database: write sqlite:///file.db, a path to a file, "
         "postgresql://user@host/name or redis://host."
     )
+
+
+def _open_sqlite(url: str, write: bool, create: bool, serde: SerializerProtocol | None) -> Database:
+    named = sqlite_file(url)
+    path = url.removeprefix("file://") if named is None else named
+    shown = url if "://" in url else f"sqlite:///{path}"
+    if not os.path.exists(path):
+        if not (write and create):
+            raise CannotOpenError(f"There is no file '{path}'.")
+    elif not os.path.isfile(path):
+        raise CannotOpenError(f"'{path}' is not a file.")
+    try:
+        with ExitStack() as stack:
+            connection = _connect_sqlite(path, write)
+            stack.callback(connection.close)
+            columns = {row[0] for row in connection.execute(_SQLITE_COLUMNS)}
+            langgraph = langgraph_database(
+                columns, connection.execute, shown, "sqlite", connection.close, write and create
+            )
+            stack.pop_all()  # no error: the connection stays open
+    except sqlite3.DatabaseError as error:
+        raise CannotOpenError(
+            f"{shown} cannot be read as a SQLite database ({error}). If it is one, it is damaged: "
+            "restore it from a backup, or try `milepost salvage`."
+        ) from error
+    if langgraph is not None:
+        return langgraph
+    from milepost.checkpoint.sqlite import SqliteSaver
+
+    saver = SqliteSaver(connection, serde=serde_for(serde))
+    if write:
+        saver.setup()
+
+    def open_store(create: bool) -> Any:
+        if not create and not connection.execute(_SQLITE_STORE).fetchone():
+            return None
+        from milepost.store.sqlite import SqliteStore
+
+        store = SqliteStore(saver.engine, serde=serde_for(serde))
+        if create:
+            store.setup()
+        return store
+
+    return milepost_database(saver, open_store, shown, "sqlite", write, saver.engine.close)
+
+
+def _connect_sqlite(path: str, write: bool) -> sqlite3.Connection:
+    from milepost._db.sqlite.engine import open_sqlite
+
+    if write:
+        return open_sqlite(path)
+    address = f"file:{quote(FilePath(path).absolute().as_posix())}?mode=ro"
+    connection = open_sqlite(address)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        is_writable = os.access(os.path.dirname(os.path.abspath(path)), os.W_OK)
+        if is_writable or not isinstance(error, sqlite3.OperationalError):
+            raise
+        # A database in WAL mode needs a file beside it. In a folder that cannot be written to, no
+        # other process can change the database either.
+        if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):
+            raise CannotOpenError(
+                f"'{path}' has a log beside it ('{path}-wal') that SQLite cannot read in a folder "
+                "that it cannot write to; without it the latest steps would be missing. Copy both "
+                "to another folder, and open the copy."
+            ) from None
+        return open_sqlite(f"{address}&immutable=1")
+    return connection
+
+
+def _open_postgres(
+    url: str, write: bool, create: bool, serde: SerializerProtocol | None
+) -> Database:
+    try:
+        from milepost._db.postgres.engine import Settings, connecting, driver
+        from milepost._db.postgres.sync import PostgresEngine
+        from milepost.checkpoint._sql.schema import TABLES
+        from milepost.checkpoint.postgres import PostgresSaver
+    except ImportError as error:
+        raise MissingDependencyError(
+            "PostgreSQL needs a driver: pip install 'milepost[postgres]'"
+        ) from error
+
+    def connect() -> Any:
+        made = driver.connect(url, autocommit=True, prepare_threshold=None, connect_timeout=15)
+        if not write:
+            # For all that this connection does: the server refuses every change.
+            made.execute("SET default_transaction_read_only = on")
+        return made
+
+    with connecting():
+        connection = connect()
+    shown = without_password(url)
+
+    def run_query(sql: str, values: Sequence[Any]) -> Any:
+        return connection.execute(sql.replace("%", "%%").replace("?", "%s"), values).fetchall()
+
+    with ExitStack() as stack:
+        stack.callback(connection.close)
+        columns = {row[0] for row in connection.execute(_POSTGRES_COLUMNS).fetchall()}
+        langgraph = langgraph_database(
+            columns, run_query, shown, "postgres", connection.close, write and create
+        )
+        stack.pop_all()  # no error: the connection stays open
+    if langgraph is not None:
+        return langgraph
+    saver = PostgresSaver(connection, serde=serde_for(serde), pooler_safe=True)
+    saver.engine = PostgresEngine(connection, Settings(None, True, TABLES), reconnect=connect)
+    if not columns:
+        saver.setup()
+
+    def open_store(create: bool) -> Any:
+        if not create:
+            [(table,)] = saver.engine.run(lambda: rows_of(_POSTGRES_STORE), write=False)
+            if table is None:
+                return None
+        from milepost.store.postgres import PostgresStore
+
+        store = PostgresStore(saver.engine, serde=serde_for(serde))
+        if create:
+            store.setup()
+        return store
+
+    return milepost_database(saver, open_store, shown, "postgres", write, saver.engine.close)
+
+
+def _open_redis(url: str, write: bool, serde: SerializerProtocol | None) -> Database:
+    try:
+        from milepost._db.redis.client import make_client
+        from milepost.checkpoint.redis import RedisSaver
+    except ImportError as error:
+        raise MissingDependencyError(
+            "Redis needs a client: pip install 'milepost[redis]'"
+        ) from error
+    client = make_client(url, is_async=False)
+    # To read, it does not matter what the server does with its memory and its disk.
+    saver = RedisSaver(
+        redis_client=client, serde=serde_for(serde), allow_eviction=not write, wait_aof=write
+    )
+    with ExitStack() as stack, warnings.catch_warnings():
+        stack.callback(client.close)
+        if not write:
+            warnings.simplefilter("ignore", RuntimeWarning)
+        saver.setup()
+        stack.pop_all()  # no error: the client stays open
+
+    def open_store(create: bool) -> Any:
+        from milepost.store.redis import RedisStore
+
+        found = RedisStore(client, serde=serde_for(serde), allow_eviction=not write)
+        # There are no tables that would show whether a program keeps a store here.
+        return found if create or found.list_namespaces(limit=1) else None
+
+    return milepost_database(saver, open_store, without_password(url), "redis", write, client.close)

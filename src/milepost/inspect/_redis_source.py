@@ -1,4 +1,4 @@
-"""What a saver on Redis tells of its threads: its statements are names, not SQL."""
+"""What is read of threads on Redis, where a statement is a name and not SQL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._db.operations import rows_of
 from milepost.checkpoint._contract.threads import Wanted
-from milepost.inspect._sources import PlainSource, collected, row_of
+from milepost.inspect._sources import PlainSource, registered, stats_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,10 +19,7 @@ class RedisSource(PlainSource):
     """A saver on Redis. Ids are read without the rows that they name."""
 
     def thread_entry(self, thread_id: str) -> ThreadRow | None:
-        registry = self._saver._registry
-        wanted = Wanted(prefix=thread_id, limit=1)
-        found = self._saver.engine.run(lambda: registry.page(wanted), write=False)
-        return row_of(found[0]) if found and found[0].thread_id == thread_id else None
+        return registered(self._saver, thread_id)
 
     def namespaces(self, thread_id: str) -> list[str]:
         return sorted({ns for ns, _ in self._rows("checkpoint_keys", thread_id)})
@@ -55,7 +52,7 @@ class RedisSource(PlainSource):
             writes += beside[1]
             for _, channel, *_, blob in self._rows("blobs_of", id):
                 channels[channel] = channels.get(channel, 0) + len(blob)
-        return collected(by_thread, writes, kinds, channels, statuses)
+        return stats_of(by_thread, writes, kinds, channels, statuses)
 
     def ttl(self, thread_id: str) -> float | None:
         [(own,)] = self._rows("ttl_of", thread_id) or [(None,)]

@@ -1,11 +1,27 @@
-"""How threads and checkpoints are named in one text."""
+"""References: how threads and checkpoints are named in one text, and found by that text."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
 
-from milepost.inspect._errors import BadReferenceError
+from milepost.checkpoint._contract.records import Place
+from milepost.inspect._errors import (
+    AmbiguousReferenceError,
+    BadReferenceError,
+    StateNotFoundError,
+    ThreadNotFoundError,
+    told_plainly,
+)
+from milepost.inspect._reading import ancestors, load
+from milepost.inspect._tag_metadata import tags_in
+
+if TYPE_CHECKING:
+    from milepost.checkpoint._contract.records import CheckpointTuple
+    from milepost.inspect._database import Database
+    from milepost.inspect._records import ThreadRow
 
 _BACK = re.compile(r"~(\d*)\Z")
 
@@ -60,10 +76,10 @@ class Ref:
             raise BadReferenceError(f"'{text}' ends too early: write THREAD, or THREAD@CHECKPOINT.")
         back = 0
         if found := _BACK.search(at):
-            back = int(found[1] or 1) if len(found[1]) < 10 else -1
-            at = at[: found.start()]
-            if back < 0:
+            if len(found[1]) >= 10:
                 raise BadReferenceError(f"'{text}' goes back further than any thread.")
+            back = int(found[1] or 1)
+            at = at[: found.start()]
         return cls(_plain(thread), _plain(namespace), _plain(at) or None, back)
 
     def __str__(self) -> str:
@@ -83,3 +99,106 @@ def _plain(text: str) -> str:
 
 def _quoted(text: str) -> str:
     return text.replace("%", "%25").replace("@", "%40").replace("/", "%2F")
+
+
+def resolve(db: Database, ref: Ref) -> CheckpointTuple:
+    """The checkpoint that a reference means.
+
+    Args:
+        db: The database.
+        ref: The reference.
+
+    Raises:
+        InspectError: Says why there is none: `ThreadNotFoundError`, `StateNotFoundError`,
+            `AmbiguousReferenceError`.
+
+    Examples:
+        >>> from milepost.inspect.parts import resolve
+        >>> resolve(db, Ref.parse("trip@~1")).metadata["step"]
+        1
+    """
+    found = resolve_or_none(db, ref)
+    if found is None:
+        raise StateNotFoundError(f"Thread '{ref.thread_id}' has no checkpoint yet.")
+    return found
+
+
+def resolve_or_none(db: Database, ref: Ref) -> CheckpointTuple | None:
+    """`resolve`; None for a thread without checkpoints."""
+    id = None if ref.at is None else _named(db, ref, ref.at)
+    saved = load(db, Place(ref.thread_id, ref.namespace, id))
+    if saved is None:
+        with told_plainly(f"thread '{ref.thread_id}'"):
+            row = db.source.thread(ref.thread_id)
+        if row is None:
+            raise no_such_thread(db, ref.thread_id)
+        if ref.namespace:
+            raise _no_such_namespace(db, ref)
+        return None
+    if ref.back:
+        before = next(islice(ancestors(db, saved), ref.back - 1, None), None)
+        if before is None:
+            raise StateNotFoundError(f"'{ref}' goes back further than the thread does.")
+        return before
+    return saved
+
+
+def _named(db: Database, ref: Ref, at: str) -> str:
+    """The id that begins or ends like this, or has this tag."""
+    thread_id, ns = ref.thread_id, ref.namespace
+    with told_plainly(f"thread '{thread_id}'"):
+        tag = tags_in(thread_row(db, thread_id).metadata).get(at)
+        if tag is not None and tag.namespace == ns:
+            return tag.checkpoint_id
+        found = db.source.ids(thread_id, ns, at, 3)
+        if at in found:
+            return at
+    if len(found) == 1:
+        return found[0]
+    if found:
+        error = AmbiguousReferenceError(
+            f"'{at}' means several checkpoints of thread '{thread_id}': {', '.join(found)}"
+            f"{' …' if len(found) > 2 else ''}. Write more of the one that you mean; the ends of "
+            "ids differ most."
+        )
+        error.candidates = tuple(found)
+        raise error
+    if ns and ns not in db.source.namespaces(thread_id):
+        raise _no_such_namespace(db, ref)
+    raise StateNotFoundError(
+        f"Thread '{thread_id}' has no checkpoint or tag '{at}'"
+        f"{f' in {ns}' if ns else ''}. `milepost log` lists its checkpoints, `milepost tags` its "
+        "tags."
+    )
+
+
+def thread_row(db: Database, thread_id: str) -> ThreadRow:
+    """A thread of the registry, without counts.
+
+    Raises:
+        ThreadNotFoundError: There is no such thread.
+    """
+    row = db.source.thread_entry(thread_id)
+    if row is None:
+        raise no_such_thread(db, thread_id)
+    return row
+
+
+def no_such_thread(db: Database, thread_id: str) -> ThreadNotFoundError:
+    """The error, with threads in whose ids or metadata the id occurs."""
+    from milepost.checkpoint._contract.threads import Wanted
+    from milepost.checkpoint._sql.threads.registry import Search
+
+    close = db.source.threads(Wanted(limit=4), Search(thread_id)).items
+    hint = f" There is {', '.join(row.thread_id for row in close)}." if close else ""
+    return ThreadNotFoundError(
+        f"There is no thread '{thread_id}' in {db.url}.{hint} `milepost threads` lists them."
+    )
+
+
+def _no_such_namespace(db: Database, ref: Ref) -> StateNotFoundError:
+    there = [ns for ns in db.source.namespaces(ref.thread_id) if ns][:8]
+    known = f"it has {', '.join(there)}" if there else "it has none"
+    return StateNotFoundError(
+        f"Thread '{ref.thread_id}' has no inner graph '{ref.namespace}': {known}."
+    )

@@ -1,4 +1,4 @@
-"""Threads that go on: forked, answered, resumed, run."""
+"""Runs on stored threads: fork, answer, resume, run."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from milepost.checkpoint._contract.records import (
     place_of,
 )
 from milepost.checkpoint._contract.step_saver import Fence, NewCheckpoint, StepCommit
-from milepost.inspect._errors import InspectError, StateNotFoundError
-from milepost.inspect._failures import told_plainly
+from milepost.inspect._errors import InspectError, StateNotFoundError, told_plainly
 from milepost.inspect._graphs import attached, is_langgraph, records_of, refusing
-from milepost.inspect._log import step_at
-from milepost.inspect._reading import is_internal, resolve
-from milepost.inspect._refs import Ref
+from milepost.inspect._reading import is_internal
+from milepost.inspect._refs import Ref, resolve
+from milepost.inspect._tasks import step_at
 from milepost.inspect._threads import show
 
 if TYPE_CHECKING:
@@ -160,11 +159,11 @@ def answer(
         raise StateNotFoundError(f"Thread '{thread_id}' asks nothing.")
     given = [id for id in questions if interrupt_id is None or id.startswith(interrupt_id)]
     if len(given) != 1:
-        said = (
+        reason = (
             f"'{interrupt_id}' is none, or not only one, of them" if interrupt_id else "say which"
         )
         raise StateNotFoundError(
-            f"Thread '{thread_id}' asks {len(questions)} questions: {said}. They are "
+            f"Thread '{thread_id}' asks {len(questions)} questions: {reason}. They are "
             f"{', '.join(questions)}."
         )
     command = import_module(records_of(graph)).Command(resume={given[0]: value})

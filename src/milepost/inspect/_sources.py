@@ -1,17 +1,17 @@
-"""What is asked of a database besides its checkpoints: lists of threads, namespaces, ids, sizes.
+"""What is read from a database besides its checkpoints: lists of threads, namespaces, ids, sizes.
 
-There is one source for our savers on databases (`_tables.py`), one for every other saver, and one
-for LangGraph's databases (`_langgraph_threads.py`).
+One source is for milepost's savers on SQL databases (`_sql_source.py`), one for Redis
+(`_redis_source.py`), one for LangGraph's databases (`_langgraph_source.py`), and `PlainSource` for
+every other saver.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint._contract.names import time_of
-from milepost.checkpoint._contract.records import place_of
+from milepost.checkpoint._contract.records import Place, place_of
 from milepost.checkpoint._contract.threads import ThreadInfo, Wanted
 from milepost.checkpoint._sql.threads.registry import Search
 from milepost.inspect._reading import id_of, parent_of
@@ -22,15 +22,13 @@ if TYPE_CHECKING:
 
     from milepost.checkpoint.base import BaseCheckpointSaver
 
-R = TypeVar("R")
-
 LAST = "\U0010ffff"
 """Sorts after every id."""
 _MOST = 1_000_000
 
 
 class Source(ABC):
-    """What a database can tell of its threads."""
+    """Reads threads, namespaces, ids and sizes of a database."""
 
     @abstractmethod
     def threads(self, wanted: Wanted, search: Search) -> Page[ThreadRow]:
@@ -53,23 +51,19 @@ class Source(ABC):
         """The graphs of a thread that have checkpoints."""
 
     @abstractmethod
-    def ids(self, thread_id: str, ns: str, begin: str, limit: int) -> list[str]:
-        """Ids of checkpoints that begin with a text, newest first."""
-
-    @abstractmethod
-    def ids_ending(self, thread_id: str, ns: str, end: str, limit: int) -> list[str]:
-        """Ids of checkpoints that end with a text, newest first."""
+    def ids(self, thread_id: str, ns: str, part: str, limit: int) -> list[str]:
+        """Ids of checkpoints that begin with a text or, if none does, end with it; newest first."""
 
     @abstractmethod
     def stats(self, thread_id: str | None) -> Stats:
-        """What takes how much room."""
+        """How many bytes threads, channels and kinds of rows take."""
 
     def ttl(self, thread_id: str) -> float | None:  # noqa: ARG002
         """After how many minutes without use a thread goes; None if it stays."""
         return None
 
-    def paths(self, thread_id: str, ns: str, checkpoint_id: str) -> Mapping[str, str]:  # noqa: ARG002
-        """The paths of tasks by their ids, where those cannot be derived."""
+    def paths(self, place: Place) -> Mapping[str, str]:  # noqa: ARG002
+        """The paths of the tasks after a checkpoint by their ids, where ids are no digests."""
         return {}
 
 
@@ -86,14 +80,21 @@ def row_of(info: ThreadInfo) -> ThreadRow:
     )
 
 
-def collected(
+def registered(saver: Any, thread_id: str) -> ThreadRow | None:
+    """A thread as the registry of one of our savers has it, without counts."""
+    wanted = Wanted(prefix=thread_id, limit=1)
+    found = saver.engine.run(lambda: saver._registry.page(wanted), write=False)
+    return row_of(found[0]) if found and found[0].thread_id == thread_id else None
+
+
+def stats_of(
     by_thread: Mapping[str, Sequence[int]],
     writes: int,
     kinds: Mapping[str, int],
     channels: Mapping[str, int],
     statuses: Mapping[str, int],
 ) -> Stats:
-    """The sizes of threads put together."""
+    """Totals, and the largest threads and channels first."""
     sizes = [ThreadSize(name, count, size) for name, (count, size) in by_thread.items()]
     sizes.sort(key=lambda one: (-one.bytes, one.thread_id))
     largest_first = sorted(channels.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -130,7 +131,7 @@ class PlainSource(Source):
             {place_of(found.config).thread_id for found in self._saver.list(None)}
         ):
             row = self.thread(thread_id)
-            if row is not None and holds(row, wanted):
+            if row is not None and satisfies(row, wanted):
                 yield row
 
     def thread(self, thread_id: str) -> ThreadRow | None:
@@ -157,11 +158,10 @@ class PlainSource(Source):
         config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}
         return map(id_of, self._saver.list(config))
 
-    def ids(self, thread_id: str, ns: str, begin: str, limit: int) -> list[str]:
-        return list(islice((i for i in self._ids(thread_id, ns) if i.startswith(begin)), limit))
-
-    def ids_ending(self, thread_id: str, ns: str, end: str, limit: int) -> list[str]:
-        return list(islice((i for i in self._ids(thread_id, ns) if i.endswith(end)), limit))
+    def ids(self, thread_id: str, ns: str, part: str, limit: int) -> list[str]:
+        ids = list(self._ids(thread_id, ns))
+        found = [id for id in ids if id.startswith(part)] or [id for id in ids if id.endswith(part)]
+        return found[:limit]
 
     def stats(self, thread_id: str | None) -> Stats:
         rows = list(self._all(Wanted(limit=_MOST)))
@@ -170,15 +170,15 @@ class PlainSource(Source):
         for row in rows:
             if thread_id not in (None, row.thread_id):
                 continue
-            whole = self.thread(row.thread_id) or row
-            by_thread[row.thread_id] = [whole.checkpoints or 0, whole.bytes or 0]
+            counted = self.thread(row.thread_id) or row
+            by_thread[row.thread_id] = [counted.checkpoints or 0, counted.bytes or 0]
             statuses[row.status] = statuses.get(row.status, 0) + 1
         total = sum(size for _, size in by_thread.values())
-        return collected(by_thread, 0, {"all": total}, {}, statuses)
+        return stats_of(by_thread, 0, {"all": total}, {}, statuses)
 
 
 def sort(rows: list[ThreadRow], search: Search) -> None:
-    """Put threads into the order that is asked for."""
+    """Sort threads as a search asks for."""
     rows.sort(key=lambda row: row.thread_id, reverse=search.descending)
     if search.sort != "thread_id":
         name = search.sort
@@ -186,7 +186,7 @@ def sort(rows: list[ThreadRow], search: Search) -> None:
 
 
 def is_wanted(row: ThreadRow, search: Search) -> bool:
-    """Whether a thread is among what is looked for."""
+    """Whether a thread is found by a search."""
     if search.unfinished and row.status == "idle":
         return False
     if search.text:
@@ -195,8 +195,8 @@ def is_wanted(row: ThreadRow, search: Search) -> bool:
     return True
 
 
-def holds(row: ThreadRow, wanted: Wanted) -> bool:
-    """Whether all that is wanted of a thread holds."""
+def satisfies(row: ThreadRow, wanted: Wanted) -> bool:
+    """Whether a thread has the status, id, times and metadata that are asked for."""
     updated = row.updated_at or 0.0
     return (
         wanted.status in (None, row.status)

@@ -7,6 +7,7 @@ themselves. Everything else (dataclasses, models, LangChain's messages, arrays) 
 
 from __future__ import annotations
 
+import os
 from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.checkpoint.serde._msgpack.codec import Level
     from milepost.checkpoint.serde._types.fields import Decode
+    from milepost.checkpoint.serde.base import SerializerProtocol
     from milepost.checkpoint.serde.registry import Reader
 
 _FOREIGN: Final = {
@@ -126,3 +128,13 @@ def data_saver(saver: BaseCheckpointSaver[Any]) -> BaseCheckpointSaver[Any]:
     """A saver on the same storage that reads values as data."""
     serde = data_serde(saver.serde)
     return saver if serde is saver.serde else saver.with_serde(serde)
+
+
+def serde_for(serde: SerializerProtocol | None) -> SerializerProtocol | None:
+    """The serializer to read with: the given one, or one with the key in MILEPOST_AES_KEY.
+
+    With a key, what is stored in clear is read too: the key may be meant for another database.
+    """
+    if serde is not None or not os.environ.get("MILEPOST_AES_KEY"):
+        return serde
+    return EncryptedSerializer.from_pycryptodome_aes(allow_plaintext=True)

@@ -1,4 +1,4 @@
-"""Tags, written and listed; see `_tag_names.py` for where they are kept."""
+"""Tags, written and listed; `_tag_metadata.py` says where they are stored."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from milepost.checkpoint._contract.records import Place, place_of
-from milepost.inspect._errors import BadReferenceError, StateNotFoundError
-from milepost.inspect._failures import told_plainly
-from milepost.inspect._reading import load, no_such_thread, resolve
-from milepost.inspect._tag_names import TaggedAt, stored_tag, tags_in
+from milepost.inspect._errors import BadReferenceError, StateNotFoundError, told_plainly
+from milepost.inspect._reading import load
+from milepost.inspect._refs import resolve, thread_row
+from milepost.inspect._tag_metadata import TaggedAt, stored_tag, tags_in
 
 if TYPE_CHECKING:
     from milepost.inspect._database import Database
@@ -113,10 +113,7 @@ def untag(db: Database, thread_id: str, name: str) -> None:
 
 def _known(db: Database, thread_id: str) -> dict[str, TaggedAt]:
     with told_plainly(f"thread '{thread_id}'"):
-        row = db.source.thread_entry(thread_id)
-    if row is None:
-        raise no_such_thread(db, thread_id)
-    return tags_in(row.metadata)
+        return tags_in(thread_row(db, thread_id).metadata)
 
 
 def _store(db: Database, thread_id: str, name: str, at: TaggedAt | None) -> None:

@@ -8,6 +8,7 @@ ids of all nodes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._engine.superstep.plan import path_text
@@ -33,12 +34,21 @@ from milepost.constants import (
     TASKS,
 )
 from milepost.inspect._data import as_data
-from milepost.inspect._reading import INTERNAL, id_of, is_internal, outline
+from milepost.inspect._reading import (
+    INTERNAL,
+    NO_VALUES,
+    id_of,
+    is_internal,
+    load,
+    outline,
+    parent_of,
+)
 from milepost.inspect._records import Question, TaskRow
 from milepost.types import Interrupt, Send, _Answered
 
 if TYPE_CHECKING:
     from milepost.checkpoint._contract.records import Checkpoint, PendingWrite
+    from milepost.inspect._database import Database
 
 _SPECIAL: Final = frozenset(
     {ERROR, INTERRUPT, RESUME, SCHEDULED, NO_WRITES, CHILDREN, ANSWERS, RETURN}
@@ -47,31 +57,35 @@ _PULLED: Final = f"~{PULL}, "
 _PUSHED: Final = f"~{PUSH}, "
 _FROM_OUTSIDE: Final = NULL_TASK_ID[:24]
 COMMAND: Final = "__command__"
-"""Stands for a Command from outside, which no node made."""
-Paths = Mapping[str, str]
+"""The writer of a Command from outside, which no node made."""
+SET: Final = "__set__"
+"""The writer of a `fork` without a graph, which sets keys as no node does."""
 
 
 class Step:
     """One checkpoint, and what is stored of the tasks that follow it."""
 
     def __init__(
-        self, saved: CheckpointTuple, paths: Paths | None = None, nodes: Iterable[str] = ()
+        self, saved: CheckpointTuple, paths: Mapping[str, str], nodes: Iterable[str]
     ) -> None:
         self._saved = saved
-        self._paths = paths or {}
+        self._paths = paths
         self._nodes = nodes
-        """Nodes that are known from elsewhere: one that the input starts is told by no channel."""
+        """Nodes that are known from elsewhere: no channel names a node that the input starts."""
         self.checkpoint: Checkpoint = outline(saved, INTERNAL)
         step = saved.metadata.get("step")
         number = -1 if step is None else step
         self._base = (id_of(saved), place_of(saved.config).checkpoint_ns, str(number + 1))
-        self._names: dict[str, str] | None = None
 
     def _pulled(self, name: str) -> str:
         return digest_id(*self._base, name, f"{_PULLED}{name}")
 
-    def _pushed(self, at: int, name: str) -> str:
-        return digest_id(*self._base, name, path_text((PUSH, at, False)))
+    def _send_tasks(self) -> list[tuple[str, str]]:
+        """Ids and nodes of the tasks of `Send`s."""
+        return [
+            (digest_id(*self._base, send.node, path_text((PUSH, at, False))), send.node)
+            for at, send in enumerate(self.sends())
+        ]
 
     @property
     def pending(self) -> Sequence[PendingWrite]:
@@ -85,7 +99,7 @@ class Step:
     def planned(self) -> list[str]:
         """The nodes that channels start."""
         values, versions = self.checkpoint["channel_values"], self.checkpoint["channel_versions"]
-        found: dict[str, None] = {}
+        found: set[str] = set()
         for channel, value in values.items():
             if channel.startswith(BRANCH_TO):
                 name = channel.removeprefix(BRANCH_TO)
@@ -99,23 +113,21 @@ class Step:
                 continue
             seen = self.checkpoint["versions_seen"].get(name, {}).get(channel)
             if seen is None or seen != versions.get(channel):
-                found[name] = None
+                found.add(name)
         return sorted(found)
 
+    @cached_property
     def names(self) -> dict[str, str]:
         """Task id → node, of all tasks that may follow."""
-        if self._names is None:
-            nodes = {START, *self._nodes, *self.checkpoint["versions_seen"]}
-            for channel in self.checkpoint["channel_versions"]:
-                if channel.startswith((BRANCH_TO, JOIN)):
-                    nodes.add(channel.rpartition(":")[2])
-            found = {self._pulled(name): name for name in nodes}
-            for at, send in enumerate(self.sends()):
-                found[self._pushed(at, send.node)] = send.node
-            for task_id, path in self._paths.items():
-                found.setdefault(task_id, self._by_path(path))
-            self._names = {id: name for id, name in found.items() if name}
-        return self._names
+        nodes = {START, *self._nodes, *self.checkpoint["versions_seen"]}
+        for channel in self.checkpoint["channel_versions"]:
+            if channel.startswith((BRANCH_TO, JOIN)):
+                nodes.add(channel.rpartition(":")[2])
+        found = {self._pulled(name): name for name in nodes}
+        found |= dict(self._send_tasks())
+        for task_id, path in self._paths.items():
+            found.setdefault(task_id, self._by_path(path))
+        return {id: name for id, name in found.items() if name}
 
     def _by_path(self, path: str) -> str:
         if path.startswith(_PULLED):
@@ -133,7 +145,7 @@ class Step:
         owner, *rest = task_id.split(":", 2)
         if len(rest) == 2 and len(owner) == 36:
             return rest[1]  # an update: the checkpoint that it made, its number, its node
-        return self.names().get(task_id, "?")
+        return self.names.get(task_id, "?")
 
     def tasks(self) -> list[TaskRow]:
         by_task: dict[str, list[tuple[str, Any]]] = {}
@@ -141,7 +153,7 @@ class Step:
             if not task_id.startswith(_FROM_OUTSIDE) and ":" not in task_id:
                 by_task.setdefault(task_id, []).append((channel, value))
         rows = [(self._pulled(name), name) for name in self.planned()]
-        rows += [(self._pushed(at, send.node), send.node) for at, send in enumerate(self.sends())]
+        rows += self._send_tasks()
         known = {id for id, _ in rows}
         for task_id, writes in by_task.items():
             if task_id in known:
@@ -162,7 +174,7 @@ class Step:
     def writes_to(self, child: CheckpointTuple) -> dict[str, list[str]]:
         """What made `child` out of this checkpoint: node → the keys that it wrote."""
         found: dict[str, list[str]] = {}
-        names = dict(self.names())
+        names = dict(self.names)
         # A node that has just run for the first time is among what the child has seen.
         for name in outline(child, INTERNAL)["versions_seen"]:
             names.setdefault(self._pulled(name), name)
@@ -176,6 +188,45 @@ class Step:
             if not is_internal(channel) and channel not in keys:
                 keys.append(channel)
         return found
+
+
+def step_at(db: Database, saved: CheckpointTuple, nodes: Iterable[str] = ()) -> Step:
+    """What follows a checkpoint.
+
+    Args:
+        db: The database.
+        saved: The checkpoint.
+        nodes: Names of nodes that the graph has, where they are known.
+
+    Examples:
+        >>> from milepost.inspect.parts import resolve, step_at
+        >>> [task.name for task in step_at(db, resolve(db, Ref.parse("trip@~1"))).tasks()]
+        ['count']
+    """
+    return Step(saved, db.source.paths(place_of(saved.config)), nodes)
+
+
+def writes_behind(
+    db: Database, saved: CheckpointTuple, following: CheckpointTuple | None = None
+) -> dict[str, list[str]]:
+    """What made a checkpoint: node → the keys that it wrote."""
+    source = saved.metadata.get("source")
+    if source == "input":
+        given = outline(saved, (START,))["channel_values"].get(START)
+        return {START: [str(key) for key in given] if isinstance(given, dict) else []}
+    parent_id = parent_of(saved)
+    if source == "fork" and (changed := outline(saved, NO_VALUES)["updated_channels"]):
+        return {SET: [name for name in changed if not is_internal(name)]}
+    if parent_id is None or source not in ("loop", "update"):
+        return {}
+    place = place_of(saved.config)
+    # Our own savers fetch it along.
+    for parent in (following, getattr(saved, "parent", None)):
+        if parent is not None and id_of(parent) == parent_id:
+            break
+    else:
+        parent = load(db, place._replace(checkpoint_id=parent_id))
+    return {} if parent is None else step_at(db, parent).writes_to(saved)
 
 
 def _row(id: str, name: str, writes: list[tuple[str, Any]]) -> TaskRow:

@@ -10,19 +10,17 @@ from milepost.checkpoint._contract.records import place_of
 from milepost.checkpoint._contract.threads import Wanted
 from milepost.checkpoint._sql.threads.registry import Search
 from milepost.inspect._data import as_data, part_of
-from milepost.inspect._errors import InspectError
-from milepost.inspect._failures import told_plainly
-from milepost.inspect._log import step_at, tags_by_id
+from milepost.inspect._errors import InspectError, told_plainly
 from milepost.inspect._reading import (
     UNREADABLE,
     damaged,
-    no_such_thread,
     parent_of,
-    resolve_or_none,
     state_of,
 )
 from milepost.inspect._records import Page, Path, ThreadRow, ThreadView
-from milepost.inspect._tag_names import without_tags
+from milepost.inspect._refs import no_such_thread, resolve_or_none, thread_row
+from milepost.inspect._tag_metadata import tags_by_id, without_tags
+from milepost.inspect._tasks import step_at
 
 if TYPE_CHECKING:
     from milepost.inspect._database import Database
@@ -115,8 +113,8 @@ def namespaces(db: Database, thread_id: str) -> list[str]:
     """
     with told_plainly(db.url):
         found = db.source.namespaces(thread_id)
-        if not found and db.source.thread_entry(thread_id) is None:
-            raise no_such_thread(db, thread_id)
+        if not found:
+            thread_row(db, thread_id)
     return found
 
 
@@ -145,9 +143,7 @@ def show(db: Database, ref: Ref, *, path: Path = (), limit: int | None = None) -
     with told_plainly(f"thread '{ref.thread_id}'"):
         is_latest = ref.at is None and not ref.back
         row = db.source.thread(ref.thread_id) if is_latest else None
-        row = row or db.source.thread_entry(ref.thread_id)
-        if row is None:
-            raise no_such_thread(db, ref.thread_id)
+        row = row or thread_row(db, ref.thread_id)
         if saved is None:
             return ThreadView(
                 *(row.thread_id, "", None, None, row.status, {}, (), (), (), {}),
@@ -200,6 +196,6 @@ def stats(db: Database, thread_id: str | None = None) -> Stats:
         1
     """
     with told_plainly(db.url):
-        if thread_id is not None and db.source.thread_entry(thread_id) is None:
-            raise no_such_thread(db, thread_id)
+        if thread_id is not None:
+            thread_row(db, thread_id)
         return db.source.stats(thread_id)

@@ -1,17 +1,19 @@
-"""What faces build on: stored checkpoints one by one, and graphs of either library.
+"""What user interfaces build on: single checkpoints, and graphs of either library.
 
-The functions of `milepost.inspect` answer whole questions. A face of its own, such as the server,
-needs their parts: how a checkpoint is found and read, what a graph is, how errors are told.
+The functions of `milepost.inspect` each answer a whole question. An interface of its own, such as
+the server, needs their parts: find and read a checkpoint, recognise a graph, translate errors.
 """
 
-from milepost.inspect._data import fields_of, limited
-from milepost.inspect._failures import told_plainly
+from milepost.inspect._data import fields_of
+from milepost.inspect._errors import told_plainly
 from milepost.inspect._graphs import is_langgraph, records_of, refusing
-from milepost.inspect._log import step_at
-from milepost.inspect._reading import id_of, load, parent_of, resolve, state_of
+from milepost.inspect._limits import limited
+from milepost.inspect._reading import id_of, load, parent_of, state_of
+from milepost.inspect._refs import resolve
 from milepost.inspect._runs import settle
-from milepost.inspect._tag_names import without_tags
-from milepost.inspect._upkeep import check_threads_exist
+from milepost.inspect._tag_metadata import without_tags
+from milepost.inspect._tasks import step_at
+from milepost.inspect._thread_admin import check_threads_exist
 
 __all__ = [
     "check_threads_exist",

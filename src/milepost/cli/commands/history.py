@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from milepost import inspect
-from milepost.cli import output, values
+from milepost.cli import options, output, values
 from milepost.cli.exit_codes import FAILED
 from milepost.cli.lines import Text
-from milepost.cli.options import (
-    REFERENCE,
-    database_option,
-    json_option,
-    opened,
-    pager_option,
-)
 from milepost.cli.plain import plain
 
 if TYPE_CHECKING:
@@ -27,13 +20,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("ref", type=REFERENCE, metavar="THREAD[@CHECKPOINT]")
+@click.argument("ref", type=options.REFERENCE, metavar="THREAD[@CHECKPOINT]")
 @click.option("--limit", "-n", type=click.IntRange(1), help="At most so many.")
 @click.option("--graph/--no-graph", "drawn", default=True, help="Draw forks.")
 @click.option("--ids", is_flag=True, help="Show ids whole.")
-@json_option
-@pager_option
-@database_option
+@options.json_option
+@options.pager_option
+@options.database_option
 def log(
     ref: Ref,
     limit: int | None,
@@ -41,13 +34,12 @@ def log(
     ids: bool,
     as_json: bool,
     pager: bool,
-    database: str | None,
 ) -> None:
     """Show the checkpoints of a thread with its forks, newest first.
 
     With a checkpoint, those before it. --json prints a line for each.
     """
-    db = opened(database)
+    db = options.opened()
     before = None
     if ref.at is not None or ref.back:
         from milepost.inspect.parts import id_of, resolve
@@ -64,11 +56,11 @@ def log(
     output.show_lines(lines, pager=pager)
 
 
-def entry_line(entry: LogEntry | None, lanes: str, whole: bool = False) -> Text:
+def entry_line(entry: LogEntry | None, lanes: str, full_id: bool = False) -> Text:
     if entry is None:
         return Text(lanes, style="dim")
     line = Text(f"{lanes} " if lanes else "", "dim")
-    id = plain(entry.checkpoint_id) if whole else output.short(entry.checkpoint_id)
+    id = plain(entry.checkpoint_id) if full_id else output.short(entry.checkpoint_id)
     line += Text(id, style="yellow")
     for tag in entry.tags:
         line += Text(f" ({plain(tag)})", style="bold green")
@@ -101,20 +93,18 @@ def _writes(writes: Any) -> str:
 
 
 @click.command()
-@click.argument("a", type=REFERENCE, metavar="A")
-@click.argument("b", type=REFERENCE, metavar="[B]", required=False)
+@click.argument("a", type=options.REFERENCE, metavar="A")
+@click.argument("b", type=options.REFERENCE, metavar="[B]", required=False)
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if there are differences.")
-@json_option
-@pager_option
-@database_option
-def diff(
-    a: Ref, b: Ref | None, exit_code: bool, as_json: bool, pager: bool, database: str | None
-) -> None:
+@options.json_option
+@options.pager_option
+@options.database_option
+def diff(a: Ref, b: Ref | None, exit_code: bool, as_json: bool, pager: bool) -> None:
     """Show what differs between two states: checkpoints, branches or threads.
 
     With one checkpoint, what its step changed.
     """
-    db = opened(database)
+    db = options.opened()
     if b is None:
         a, b = inspect.Ref(a.thread_id, a.namespace, a.at, a.back + 1), a
     changes = inspect.diff(db, a, b)
@@ -149,14 +139,14 @@ def _diff_lines(changes: Iterable[Change]) -> Iterator[Text]:
 
 
 @click.command()
-@click.argument("ref", type=REFERENCE, metavar="THREAD[@CHECKPOINT]")
+@click.argument("ref", type=options.REFERENCE, metavar="THREAD[@CHECKPOINT]")
 @click.argument("path", metavar="KEY[.PATH]")
-@json_option
-@pager_option
-@database_option
-def blame(ref: Ref, path: str, as_json: bool, pager: bool, database: str | None) -> None:
+@options.json_option
+@options.pager_option
+@options.database_option
+def blame(ref: Ref, path: str, as_json: bool, pager: bool) -> None:
     """Show which step, node and run wrote each part of a value."""
-    parts = inspect.blame(opened(database), ref, values.parse_path(path))
+    parts = inspect.blame(options.opened(), ref, values.parse_path(path))
     if as_json:
         output.show_json({"parts": parts})
         return
@@ -180,12 +170,12 @@ def _blame_row(part: Blame) -> list[Any]:
 
 
 @click.command()
-@click.argument("ref", type=REFERENCE, metavar="THREAD[@CHECKPOINT]")
+@click.argument("ref", type=options.REFERENCE, metavar="THREAD[@CHECKPOINT]")
 @click.argument("expression")
 @click.option("--halving", is_flag=True, help="It stays true once it is: look at few states.")
-@json_option
-@database_option
-def bisect(ref: Ref, expression: str, halving: bool, as_json: bool, database: str | None) -> None:
+@options.json_option
+@options.database_option
+def bisect(ref: Ref, expression: str, halving: bool, as_json: bool) -> None:
     """Find the first checkpoint at which a Python expression is true.
 
     The keys of the state are names in it, with values as `show --json` prints them; `state` is
@@ -214,11 +204,11 @@ def bisect(ref: Ref, expression: str, halving: bool, as_json: bool, database: st
             failures.append(error)
             return False
 
-    entry = inspect.bisect(opened(database), ref, holds, halving=halving)
+    entry = inspect.bisect(options.opened(), ref, holds, halving=halving)
     if as_json:
         output.show_json({"entry": entry})
     elif entry is not None:
-        output.show_lines([entry_line(entry, "", whole=True)])
+        output.show_lines([entry_line(entry, "", full_id=True)])
     if entry is None:
         why = ""
         if failures and len(failures) == looked_at:
@@ -228,7 +218,7 @@ def bisect(ref: Ref, expression: str, halving: bool, as_json: bool, database: st
 
 
 @click.command()
-@click.argument("ref", type=REFERENCE, metavar="THREAD")
+@click.argument("ref", type=options.REFERENCE, metavar="THREAD")
 @click.option("--follow", "-f", is_flag=True, help="Go on as checkpoints are added.")
 @click.option(
     "--lines", "-n", type=click.IntRange(0), default=10, show_default=True, help="How many."
@@ -240,13 +230,11 @@ def bisect(ref: Ref, expression: str, halving: bool, as_json: bool, database: st
     show_default=True,
     help="Seconds between two looks.",
 )
-@json_option
-@database_option
-def tail(
-    ref: Ref, follow: bool, lines: int, poll: float, as_json: bool, database: str | None
-) -> None:
+@options.json_option
+@options.database_option
+def tail(ref: Ref, follow: bool, lines: int, poll: float, as_json: bool) -> None:
     """Show the last checkpoints of a thread, oldest first; with -f, those that follow."""
-    db = opened(database)
+    db = options.opened()
     entries = inspect.tail(
         db, ref.thread_id, namespace=ref.namespace, poll=poll, last=lines, follow=follow
     )

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from milepost import inspect
-from milepost.cli import output
-from milepost.cli.options import REFERENCE, THREAD, database_option, json_option, opened
+from milepost.cli import options, output
 from milepost.cli.plain import plain
 
 if TYPE_CHECKING:
@@ -16,13 +15,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("ref", type=REFERENCE, metavar="THREAD[@CHECKPOINT]")
+@click.argument("ref", type=options.REFERENCE, metavar="THREAD[@CHECKPOINT]")
 @click.argument("name")
 @click.option("--delete", "-d", is_flag=True, help="Remove the tag; the checkpoint stays.")
-@database_option
-def tag(ref: Ref, name: str, delete: bool, database: str | None) -> None:
+@options.database_option
+def tag(ref: Ref, name: str, delete: bool) -> None:
     """Name a checkpoint: THREAD@NAME means it from then on."""
-    db = opened(database, write=True)
+    db = options.opened(write=True)
     if delete:
         inspect.untag(db, ref.thread_id, name)
         return
@@ -31,12 +30,12 @@ def tag(ref: Ref, name: str, delete: bool, database: str | None) -> None:
 
 
 @click.command()
-@click.argument("thread", type=THREAD)
-@json_option
-@database_option
-def tags(thread: str, as_json: bool, database: str | None) -> None:
+@click.argument("thread", type=options.THREAD)
+@options.json_option
+@options.database_option
+def tags(thread: str, as_json: bool) -> None:
     """List the tags of a thread."""
-    found = inspect.tags(opened(database), thread)
+    found = inspect.tags(options.opened(), thread)
     if as_json:
         output.show_json({"tags": found})
         return

@@ -7,35 +7,28 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from milepost import inspect
-from milepost.cli import output, values
+from milepost.cli import options, output, values
 from milepost.cli.lines import Text
-from milepost.cli.options import (
-    REFERENCE,
-    THREAD,
-    Moment,
-    database_option,
-    json_option,
-    metadata_option,
-    opened,
-    pager_option,
-    parsed_metadata,
-    status_option,
-)
 from milepost.cli.plain import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from milepost.inspect import Ref, ThreadView
 
 
 @click.command()
-@status_option
+@options.status_option
 @click.option("--unfinished", is_flag=True, help="Only those that wait, run or have failed.")
-@metadata_option
+@options.metadata_option
 @click.option("--search", "-s", metavar="TEXT", help="A part of the id, or of the metadata.")
-@click.option("--since", type=Moment(), help="Used since: 2026-05-01, or 3d (three days ago).")
-@click.option("--before", type=Moment(), help="Not used since.")
+@click.option(
+    "--since",
+    type=options.moment,
+    metavar="TIME",
+    help="Used since: 2026-05-01, or 3d (three days ago).",
+)
+@click.option("--before", type=options.moment, metavar="TIME", help="Not used since.")
 @click.option(
     "--sort",
     type=click.Choice(["updated_at", "created_at", "thread_id"]),
@@ -48,13 +41,13 @@ if TYPE_CHECKING:
 )
 @click.option("--offset", type=click.IntRange(0), default=0, help="Leave out the first so many.")
 @click.option("--count", is_flag=True, help="Print only how many there are.")
-@json_option
-@pager_option
-@database_option
-def threads(database: str | None, as_json: bool, count: bool, pager: bool, **wanted: Any) -> None:
+@options.json_option
+@options.pager_option
+@options.database_option
+def threads(as_json: bool, count: bool, pager: bool, **wanted: Any) -> None:
     """List threads, those that were used last at first."""
-    wanted["metadata"] = parsed_metadata(wanted["metadata"])
-    db = opened(database)
+    wanted["metadata"] = options.parsed_metadata(wanted["metadata"])
+    db = options.opened()
     page = inspect.threads(db, **({**wanted, "limit": 0} if count else wanted))
     if as_json:
         output.show_json(
@@ -91,17 +84,15 @@ def _about(metadata: Any) -> str:
 
 
 @click.command()
-@click.argument("ref", type=REFERENCE, metavar="THREAD[@CHECKPOINT]")
+@click.argument("ref", type=options.REFERENCE, metavar="THREAD[@CHECKPOINT]")
 @click.option("--path", "-p", metavar="PATH", help="Only this part: messages.0.content")
 @click.option("--full", is_flag=True, help="Show long texts and lists whole.")
-@json_option
-@pager_option
-@database_option
-def show(
-    ref: Ref, path: str | None, full: bool, as_json: bool, pager: bool, database: str | None
-) -> None:
+@options.json_option
+@options.pager_option
+@options.database_option
+def show(ref: Ref, path: str | None, full: bool, as_json: bool, pager: bool) -> None:
     """Show the state of a thread, what follows, and what it asks."""
-    view = inspect.show(opened(database), ref, path=values.parse_path(path) if path else ())
+    view = inspect.show(options.opened(), ref, path=values.parse_path(path) if path else ())
     if as_json:
         output.show_json(view)
         return
@@ -145,12 +136,12 @@ def _line(label: str, *parts: str, style: str = "") -> Text:
 
 
 @click.command()
-@click.argument("thread", type=THREAD, required=False)
-@json_option
-@database_option
-def stats(thread: str | None, as_json: bool, database: str | None) -> None:
+@click.argument("thread", type=options.THREAD, required=False)
+@options.json_option
+@options.database_option
+def stats(thread: str | None, as_json: bool) -> None:
     """Show what takes how much room: by thread, key and kind."""
-    found = inspect.stats(opened(database), thread)
+    found = inspect.stats(options.opened(), thread)
     if as_json:
         output.show_json(found)
         return
@@ -160,11 +151,17 @@ def stats(thread: str | None, as_json: bool, database: str | None) -> None:
         output.size(found.bytes),
     )
     output.show_lines([Text(", ".join(counts), style="bold")])
-    for name, table in (("kind", found.kinds), ("key", found.channels), ("status", found.statuses)):
-        if table:
+    for name, sizes in (("kind", found.kinds), ("key", found.channels)):
+        if sizes:
             output.show_lines([""])
-            unit = "threads" if name == "status" else "bytes"
-            _sizes(name, unit, list(table.items()), found.bytes)
+            shares = [
+                (plain(key), output.size(n), _share(n, found.bytes)) for key, n in sizes.items()
+            ]
+            output.show_table((name, "bytes", "share"), shares)
+    if found.statuses:
+        output.show_lines([""])
+        counted = [(output.status_text(key), str(n)) for key, n in found.statuses.items()]
+        output.show_table(("status", "threads"), counted)
     if found.largest and thread is None:
         output.show_lines([""])
         rows = [
@@ -174,14 +171,5 @@ def stats(thread: str | None, as_json: bool, database: str | None) -> None:
         output.show_table(("thread", "checkpoints", "bytes"), rows)
 
 
-def _sizes(name: str, unit: str, rows: Sequence[tuple[str, int]], whole: int) -> None:
-    if unit == "threads":
-        output.show_table((name, unit), [(output.status_text(key), str(n)) for key, n in rows])
-        return
-    output.show_table(
-        (name, unit, "share"),
-        [
-            (plain(key), output.size(count), f"{100 * count / whole:.0f} %" if whole else "-")
-            for key, count in rows
-        ],
-    )
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else "-"

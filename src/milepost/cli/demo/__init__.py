@@ -35,6 +35,6 @@ def register(commands: Subparsers) -> None:
 
 def run(_options: Any) -> int:
     """Run the command."""
-    from milepost.cli.demo.story import tell
+    from milepost.cli.demo.story import run_demo
 
-    return tell()
+    return run_demo()

@@ -25,59 +25,56 @@ if TYPE_CHECKING:
 _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
-class Printer:
-    """Writes to standard output, with styles if that is a terminal. Only ASCII, so that it shows
-    whatever the encoding is."""
-
-    def __init__(self) -> None:
-        self.has_styles = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-
-    def styled(self, style: str, text: str) -> str:
-        """`text` in a style, or as it is where there are no styles."""
-        return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if self.has_styles else text
-
-    def line(self, text: str = "") -> None:
-        """One line, shown at once."""
-        print(text, flush=True)
-
-    def heading(self, text: str) -> None:
-        """A line that starts a section."""
-        self.line()
-        self.line(self.styled("bold", text))
-
-    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Columns as wide as their widest cell."""
-        cells = [[Text(cell) for cell in row] for row in rows]
-        head, *lines = plain_table(header, cells, [False] * len(header))
-        for line in (self.styled("dim", head), *lines):
-            self.line(f"  {line}")
+def _styled(style: str, text: str) -> str:
+    """`text` in a style, or as it is where standard output is no terminal."""
+    has_styles = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if has_styles else text
 
 
-def tell() -> int:
+def _line(text: str = "") -> None:
+    """Print a line at once. Only ASCII, so that it shows whatever the encoding is."""
+    print(text, flush=True)
+
+
+def _heading(text: str) -> None:
+    """A line that starts a section."""
+    _line()
+    _line(_styled("bold", text))
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Columns as wide as their widest cell."""
+    cells = [[Text(cell) for cell in row] for row in rows]
+    head, *lines = plain_table(header, cells, [False] * len(header))
+    for line in (_styled("dim", head), *lines):
+        _line(f"  {line}")
+
+
+def run_demo() -> int:
     """The whole demo; returns the exit status."""
-    out = Printer()
     with tempfile.TemporaryDirectory(prefix="milepost-demo-") as directory:
         database = str(Path(directory, "demo.sqlite"))
         journal = order.Journal(Path(directory, "journal.txt"))
-        out.line("An order is quoted, then charged and packed at the same time, then shipped.")
-        out.line("Every super-step is saved to an SQLite file.")
-        if not _crash(out, database, journal):
+        _line("An order is quoted, then charged and packed at the same time, then shipped.")
+        _line("Every super-step is saved to an SQLite file.")
+        if not _crash(database, journal):
             return 1
         with SqliteSaver.from_conn_string(database) as saver:
             graph = order.build(saver, journal)
-            if not _resume(out, graph, journal):
+            if not _resume(graph, journal):
                 return 1
             original = graph.get_state(order.CONFIG)
-            _history(out, graph)
-            fork = _fork(out, graph)
-            _compare(out, graph, original, fork)
-    _farewell(out)
+            _heading("3. The history, newest first: graph.get_state_history(config)")
+            _show(list(graph.get_state_history(order.CONFIG)))
+            fork = _fork(graph)
+            _compare(graph, original, fork)
+    _farewell()
     return 0
 
 
-def _crash(out: Printer, database: str, journal: order.Journal) -> bool:
+def _crash(database: str, journal: order.Journal) -> bool:
     """Start the order in a process of its own, and kill that when half of a step is saved."""
-    out.heading("1. A run is killed half-way")
+    _heading("1. A run is killed half-way")
     # -P: a file in the working directory must not replace a module of milepost.
     command = [sys.executable, "-P", "-m", "milepost.cli.demo.worker"]
     expected = {f"{SAVED} quote", f"{SAVED} charge", STALLED}
@@ -93,56 +90,51 @@ def _crash(out: Printer, database: str, journal: order.Journal) -> bool:
             for report in worker.stdout:
                 what, _, node = report.strip().partition(" ")
                 if what == SAVED:
-                    out.line(f"  process {worker.pid}: {node} is done and saved")
+                    _line(f"  process {worker.pid}: {node} is done and saved")
                 expected.discard(report.strip())
                 if not expected:
                     break
         finally:
             worker.kill()  # SIGKILL: no handler runs, nothing is tidied up
     if expected:
-        out.line(out.styled("red", "  The process ended by itself, which it should not do."))
+        _line(_styled("red", "  The process ended by itself, which it should not do."))
         return False
-    out.line(out.styled("red", f"  process {worker.pid}: killed with SIGKILL while packing"))
+    _line(_styled("red", f"  process {worker.pid}: killed with SIGKILL while packing"))
     return True
 
 
-def _resume(out: Printer, graph: Graph, journal: order.Journal) -> bool:
+def _resume(graph: Graph, journal: order.Journal) -> bool:
     """Finish the order, and show which calls that took; False if a finished one was repeated."""
-    out.heading("2. Another process resumes the thread")
+    _heading("2. Another process resumes the thread")
     waiting = [task.name for task in graph.get_state(order.CONFIG).tasks if task.result is None]
-    out.line(f"  graph.get_state(config): this step still has to run {', '.join(waiting)}")
+    _line(f"  graph.get_state(config): this step still has to run {', '.join(waiting)}")
     result = graph.invoke(None, order.CONFIG, durability="sync")
-    out.line(f"  graph.invoke(None, config): {out.styled('green', result['sent'])}")
-    out.line("  The calls of nodes, as the nodes themselves noted them in a file:")
+    _line(f"  graph.invoke(None, config): {_styled('green', result['sent'])}")
+    _line("  The calls of nodes, as the nodes themselves noted them in a file:")
     calls = journal.calls()
-    out.table(
+    _table(
         ("process", "node", ""),
         [(str(pid), node, "finished" if finished else "cut off") for pid, node, finished in calls],
     )
     completed = [node for _, node, finished in calls if finished]
     repeated = {node for node in completed if completed.count(node) > 1}
     if repeated:
-        out.line(out.styled("red", f"  Ran again after it was saved: {', '.join(repeated)}."))
+        _line(_styled("red", f"  Ran again after it was saved: {', '.join(repeated)}."))
         return False
-    out.line("  What was saved did not run again: the order was charged once.")
+    _line("  What was saved did not run again: the order was charged once.")
     return True
 
 
-def _history(out: Printer, graph: Graph) -> None:
-    out.heading("3. The history, newest first: graph.get_state_history(config)")
-    _show(out, list(graph.get_state_history(order.CONFIG)))
-
-
-def _fork(out: Printer, graph: Graph) -> StateSnapshot:
+def _fork(graph: Graph) -> StateSnapshot:
     """Go back to the quote, change it, and run the order from there."""
-    out.heading("4. A fork: back to the quote, with another price")
+    _heading("4. A fork: back to the quote, with another price")
     history = graph.get_state_history(order.CONFIG)
     quoted = next(snapshot for snapshot in history if snapshot.next == ("charge", "pack"))
     edited = graph.update_state(quoted.config, {"price": 10})
-    out.line(f"  graph.update_state({_short(quoted.config)}, {{'price': 10}}): {_short(edited)}")
+    _line(f"  graph.update_state({_short(quoted.config)}, {{'price': 10}}): {_short(edited)}")
     graph.invoke(None, edited, durability="sync")
-    out.line(f"  graph.invoke(None, {_short(edited)}) runs what comes after that, and only that:")
-    _show(out, _branch(graph, quoted))
+    _line(f"  graph.invoke(None, {_short(edited)}) runs what comes after that, and only that:")
+    _show(_branch(graph, quoted))
     return graph.get_state(order.CONFIG)
 
 
@@ -156,7 +148,7 @@ def _branch(graph: Graph, start: StateSnapshot) -> list[StateSnapshot]:
     return branch
 
 
-def _show(out: Printer, snapshots: list[StateSnapshot]) -> None:
+def _show(snapshots: list[StateSnapshot]) -> None:
     rows = []
     for snapshot in snapshots:
         metadata = snapshot.metadata or {}
@@ -170,7 +162,7 @@ def _show(out: Printer, snapshots: list[StateSnapshot]) -> None:
                 ", ".join(snapshot.next) or "-",
             )
         )
-    out.table(("step", "source", "checkpoint", "parent", "written by", "next"), rows)
+    _table(("step", "source", "checkpoint", "parent", "written by", "next"), rows)
 
 
 def _writers(metadata: Mapping[str, Any]) -> str:
@@ -184,8 +176,8 @@ def _short(config: Any) -> str:
     return "-" if config is None else f"<{config['configurable']['checkpoint_id'][-6:]}>"
 
 
-def _compare(out: Printer, graph: Graph, original: StateSnapshot, fork: StateSnapshot) -> None:
-    out.heading("5. What differs between the branches")
+def _compare(graph: Graph, original: StateSnapshot, fork: StateSnapshot) -> None:
+    _heading("5. What differs between the branches")
     kept = graph.get_state(original.config).values
     rows = [
         (key, str(kept.get(key)), str(fork.values.get(key)))
@@ -193,13 +185,13 @@ def _compare(out: Printer, graph: Graph, original: StateSnapshot, fork: StateSna
         if kept.get(key) != fork.values.get(key)
     ]
     same = [key for key in kept if kept[key] == fork.values.get(key)]
-    out.table(("key", f"original {_short(original.config)}", f"fork {_short(fork.config)}"), rows)
+    _table(("key", f"original {_short(original.config)}", f"fork {_short(fork.config)}"), rows)
     untouched = "The original is as it was." if kept == original.values else ""
-    out.line(f"  The same in both: {', '.join(same)}. {untouched}".rstrip())
+    _line(f"  The same in both: {', '.join(same)}. {untouched}".rstrip())
 
 
-def _farewell(out: Printer) -> None:
-    out.heading("What to read next, in the project's source")
-    out.line("  README.md        a first program, and how to bring one over from LangGraph")
-    out.line("  docs/index.md    where everything is described")
-    out.line("  ARCHITECTURE.md  how a super-step is run and saved")
+def _farewell() -> None:
+    _heading("What to read next, in the project's source")
+    _line("  README.md        a first program, and how to bring one over from LangGraph")
+    _line("  docs/index.md    where everything is described")
+    _line("  ARCHITECTURE.md  how a super-step is run and saved")

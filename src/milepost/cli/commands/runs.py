@@ -10,21 +10,9 @@ import click
 
 from milepost import inspect
 from milepost._internal.ids import random_uuid
-from milepost.cli import output, values
+from milepost.cli import options, output, values
 from milepost.cli.exit_codes import FAILED
 from milepost.cli.lines import Text
-from milepost.cli.options import (
-    REFERENCE,
-    THREAD,
-    database_option,
-    graph_option,
-    graph_or_none,
-    json_option,
-    opened,
-    parsed_json,
-    parsed_pairs,
-    the_graph,
-)
 from milepost.cli.plain import plain
 from milepost.errors import MilepostError
 
@@ -35,13 +23,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("ref", type=REFERENCE, metavar="THREAD[@CHECKPOINT]")
+@click.argument("ref", type=options.REFERENCE, metavar="THREAD[@CHECKPOINT]")
 @click.option("--set", "sets", multiple=True, metavar="KEY=JSON", help="A key and its new value.")
 @click.option("--as-node", metavar="NODE", help="Write as this node (with --graph).")
 @click.option("--go-on", is_flag=True, help="Run on from there (with --graph).")
-@json_option
-@graph_option
-@database_option
+@options.json_option
+@options.graph_option
+@options.database_option
 def fork(
     ref: Ref,
     sets: tuple[str, ...],
@@ -49,18 +37,17 @@ def fork(
     go_on: bool,
     as_json: bool,
     graph: str | None,
-    database: str | None,
 ) -> None:
     """Start a branch at a checkpoint, with some keys changed. The original stays.
 
     With a graph, values go through its reducers. Without one, keys are set, and what was to run
     next still is.
     """
-    given = parsed_pairs(sets, "--set")
+    given = options.parsed_pairs(sets, "--set")
     if not given and not as_node:
         raise click.UsageError("What is to be different? Give --set KEY=JSON.")
-    found = the_graph(graph) if graph or as_node or go_on else graph_or_none(None)
-    db = opened(database, write=True)
+    found = options.the_graph(graph) if graph or as_node or go_on else options.graph_or_none(None)
+    db = options.opened(write=True)
     made = inspect.fork(db, ref, given, graph=found, as_node=as_node)
     if as_json and not go_on:
         output.show_json({"ref": str(made), "checkpoint_id": made.at})
@@ -71,14 +58,12 @@ def fork(
 
 
 @click.command()
-@click.argument("thread", type=THREAD)
+@click.argument("thread", type=options.THREAD)
 @click.argument("given", metavar="[ID] JSON", nargs=-1, required=True)
-@json_option
-@graph_option
-@database_option
-def answer(
-    thread: str, given: tuple[str, ...], as_json: bool, graph: str | None, database: str | None
-) -> None:
+@options.json_option
+@options.graph_option
+@options.database_option
+def answer(thread: str, given: tuple[str, ...], as_json: bool, graph: str | None) -> None:
     """Answer what a thread asks, and let it go on.
 
     ID is needed where it asks several questions; its beginning is enough.
@@ -86,34 +71,34 @@ def answer(
     if len(given) > 2:
         raise click.UsageError("Give one answer: THREAD JSON, or THREAD ID JSON.")
     id = given[0] if len(given) == 2 else None
-    value = parsed_json(given[-1], "the answer")
-    found = the_graph(graph)
-    db = opened(database, write=True)
+    value = options.parsed_json(given[-1], "the answer")
+    found = options.the_graph(graph)
+    db = options.opened(write=True)
     events = inspect.answer(db, found, thread, value, interrupt_id=id)
     _follow(db, thread, events, as_json)
 
 
 @click.command()
-@click.argument("ref", type=REFERENCE, metavar="THREAD[@CHECKPOINT]")
-@json_option
-@graph_option
-@database_option
-def resume(ref: Ref, as_json: bool, graph: str | None, database: str | None) -> None:
+@click.argument("ref", type=options.REFERENCE, metavar="THREAD[@CHECKPOINT]")
+@options.json_option
+@options.graph_option
+@options.database_option
+def resume(ref: Ref, as_json: bool, graph: str | None) -> None:
     """Go on where a thread stopped; from a checkpoint, replay what came after it."""
-    found = the_graph(graph)
-    db = opened(database, write=True)
+    found = options.the_graph(graph)
+    db = options.opened(write=True)
     _follow(db, ref.thread_id, inspect.resume(db, found, ref), as_json)
 
 
 @click.command()
 @click.argument("graph", metavar="GRAPH", required=False)
-@click.option("--thread", "-t", type=THREAD, help="The thread; a new one if it is left out.")
+@click.option(
+    "--thread", "-t", type=options.THREAD, help="The thread; a new one if it is left out."
+)
 @click.option("--input", "-i", "given", metavar="JSON", help="The input, or - for standard input.")
-@json_option
-@database_option
-def run(
-    graph: str | None, thread: str | None, given: str | None, as_json: bool, database: str | None
-) -> None:
+@options.json_option
+@options.database_option
+def run(graph: str | None, thread: str | None, given: str | None, as_json: bool) -> None:
     """Run a graph with an input, and keep its thread in the database.
 
     GRAPH is module:attribute, file.py:attribute or langgraph.json[:NAME]; it is imported. (A
@@ -123,10 +108,10 @@ def run(
         raise click.UsageError(
             "What is the input? Give --input JSON; `milepost resume` needs none."
         )
-    value = parsed_json(given, "--input")
-    found = the_graph(graph)
+    value = options.parsed_json(given, "--input")
+    found = options.the_graph(graph)
     thread = thread or random_uuid()
-    db = opened(database, write=True, create=True)
+    db = options.opened(write=True, create=True)
     _follow(db, thread, inspect.run(db, found, thread, value), as_json)
 
 
@@ -153,9 +138,8 @@ def _follow(db: Database, thread: str, events: Iterator[RunEvent], as_json: bool
         for question in view.interrupts:
             asks = f"asks {plain(question.id)}  {values.brief(question.value, 200)}"
             output.show_lines([Text(asks, style="yellow")])
-        ends = "" if view.next else "It has ended."
-        rest = f"next: {output.nodes_text(view.next)}" if view.next else ends
-        output.show_lines([Text(rest, style="dim")])
+        following = f"next: {output.nodes_text(view.next)}" if view.next else "It has ended."
+        output.show_lines([Text(following, style="dim")])
     if failure is not None:
         raise SystemExit(FAILED)
 
@@ -181,17 +165,17 @@ def _event_lines(event: RunEvent) -> Iterator[Text]:
 
 
 @click.command()
-@click.argument("ours", type=REFERENCE, metavar="THREAD@A")
-@click.argument("theirs", type=REFERENCE, metavar="THREAD@B")
+@click.argument("ours", type=options.REFERENCE, metavar="THREAD@A")
+@click.argument("theirs", type=options.REFERENCE, metavar="THREAD@B")
 @click.option("--ours", "keep", multiple=True, metavar="KEY", help="In a conflict, keep A's value.")
 @click.option(
     "--theirs", "take", multiple=True, metavar="KEY", help="In a conflict, take B's value."
 )
 @click.option("--as-node", metavar="NODE", help="Write as this node.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@json_option
-@graph_option
-@database_option
+@options.json_option
+@options.graph_option
+@options.database_option
 def merge(
     ours: Ref,
     theirs: Ref,
@@ -201,7 +185,6 @@ def merge(
     dry_run: bool,
     as_json: bool,
     graph: str | None,
-    database: str | None,
 ) -> None:
     """Bring what B changed since their common ancestor to A, as a new checkpoint after A.
 
@@ -209,19 +192,12 @@ def merge(
     reducer is a conflict, and nothing is written.
     """
     prefer: dict[str, Any] = {**dict.fromkeys(keep, "ours"), **dict.fromkeys(take, "theirs")}
-    found = the_graph(graph)
-    db = opened(database, write=not dry_run)
+    found = options.the_graph(graph)
+    db = options.opened(write=not dry_run)
     done = inspect.merge(db, found, ours, theirs, prefer=prefer, as_node=as_node, dry_run=dry_run)
     if as_json:
-        output.show_json(
-            {
-                "ref": None if done.ref is None else str(done.ref),
-                "base": str(done.base),
-                "taken": done.taken,
-                "combined": done.combined,
-                "values": done.values,
-            }
-        )
+        ref = None if done.ref is None else str(done.ref)
+        output.show_json({**done._asdict(), "ref": ref, "base": str(done.base)})
         return
     for key in done.taken:
         click.echo(f"taken     {plain(key)}  {values.brief(done.values[key], 100)}")

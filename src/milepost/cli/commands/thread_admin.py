@@ -7,19 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from milepost import inspect
-from milepost.cli import output
-from milepost.cli.options import (
-    THREAD,
-    Age,
-    confirm,
-    database_option,
-    json_option,
-    metadata_option,
-    opened,
-    parsed_metadata,
-    status_option,
-    yes_option,
-)
+from milepost.cli import options, output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,28 +16,31 @@ if TYPE_CHECKING:
 
 
 def choosing_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Threads by id, or by what the registry says of them."""
+    """Threads by id, or by their status, age, prefix and metadata."""
     for option in (
-        status_option,
-        click.option("--older-than", type=Age(), help="Those that were not used for so long: 30d."),
+        options.status_option,
+        click.option(
+            "--older-than", type=options.age, help="Those that were not used for so long: 30d."
+        ),
         click.option("--prefix", help="Those whose ids begin with this."),
-        metadata_option,
-        click.argument("threads", type=THREAD, nargs=-1),
+        options.metadata_option,
+        click.argument("threads", type=options.THREAD, nargs=-1),
     ):
         command = option(command)
     return command
 
 
 def _chosen(db: Database, threads: tuple[str, ...], **wanted: Any) -> list[str]:
-    metadata = parsed_metadata(wanted.pop("metadata"))
-    if threads and (metadata or any(wanted.values())):
+    metadata = options.parsed_metadata(wanted.pop("metadata"))
+    described = bool(metadata) or any(wanted.values())
+    if threads and described:
         raise click.UsageError("Name threads, or describe them; not both.")
     if threads:
         from milepost.inspect.parts import check_threads_exist
 
         check_threads_exist(db, threads)
         return list(dict.fromkeys(threads))
-    if not metadata and not any(wanted.values()):
+    if not described:
         raise click.UsageError("Which threads? Name them, or give --older-than, --metadata, …")
     return inspect.matching(db, metadata=metadata, **wanted)
 
@@ -64,41 +55,39 @@ def _listed(ids: list[str]) -> str:
 
 
 @click.command()
-@click.argument("source", type=THREAD)
+@click.argument("source", type=options.THREAD)
 @click.argument("target")
-@database_option
-def copy(source: str, target: str, database: str | None) -> None:
+@options.database_option
+def copy(source: str, target: str) -> None:
     """Copy a thread with its whole history to a new id."""
-    inspect.copy_thread(opened(database, write=True), source, target)
+    inspect.copy_thread(options.opened(write=True), source, target)
 
 
 @click.command()
 @choosing_options
-@yes_option
-@database_option
-def delete(database: str | None, yes: bool, **chosen: Any) -> None:
+@options.yes_option
+@options.database_option
+def delete(yes: bool, **chosen: Any) -> None:
     """Remove threads. Their bytes stay in the files until they are overwritten: see erase."""
-    _remove(inspect.delete_threads, database, yes, "Delete", "", **chosen)
+    _remove(inspect.delete_threads, yes, "Delete", "", **chosen)
 
 
 @click.command()
 @choosing_options
-@yes_option
-@database_option
-def erase(database: str | None, yes: bool, **chosen: Any) -> None:
+@options.yes_option
+@options.database_option
+def erase(yes: bool, **chosen: Any) -> None:
     """Remove threads for good: the files hold none of their bytes afterwards."""
-    _remove(inspect.erase_threads, database, yes, "Erase", " for good", **chosen)
+    _remove(inspect.erase_threads, yes, "Erase", " for good", **chosen)
 
 
-def _remove(
-    remove: Callable[..., Any], database: str | None, yes: bool, verb: str, how: str, **chosen: Any
-) -> None:
-    db = opened(database, write=True)
+def _remove(remove: Callable[..., Any], yes: bool, verb: str, how: str, **chosen: Any) -> None:
+    db = options.opened(write=True)
     ids = _chosen(db, **chosen)
     if not ids:
         click.echo("No thread fits.")
         return
-    confirm(f"{verb} {_threads(ids)}, {_listed(ids)}, from {db.url}{how}?", yes)
+    options.confirm(f"{verb} {_threads(ids)}, {_listed(ids)}, from {db.url}{how}?", yes)
     with output.progress(f"{verb.lower()[:-1]}ing", len(ids)) as step:
         removed = remove(db, ids, progress=step)
     counted = "" if removed is None else f": {_counted(removed)}"
@@ -115,13 +104,12 @@ def _remove(
     show_default=True,
     help="How many checkpoints of each thread to keep.",
 )
-@click.option("--keep-younger", type=Age(), help="Keep what is younger than this: 7d.")
+@click.option("--keep-younger", type=options.age, help="Keep what is younger than this: 7d.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
-@yes_option
-@json_option
-@database_option
+@options.yes_option
+@options.json_option
+@options.database_option
 def prune(
-    database: str | None,
     as_json: bool,
     yes: bool,
     dry_run: bool,
@@ -134,12 +122,11 @@ def prune(
 
     It counts first, and asks.
     """
-    db = opened(database, write=not dry_run)
+    db = options.opened(write=not dry_run)
     ids = inspect.matching(db) if everything else _chosen(db, **chosen)
     removed = inspect.prune_preview(db, ids, keep=keep, older_than=keep_younger)
     if not dry_run and removed.checkpoints:
-        said = f"{_counted(removed)} of {_threads(ids)}"
-        confirm(f"Remove {said} from {db.url}?", yes)
+        options.confirm(f"Remove {_counted(removed)} of {_threads(ids)} from {db.url}?", yes)
         with output.progress("pruning", len(ids)) as step:
             removed = inspect.prune(db, ids, keep=keep, older_than=keep_younger, progress=step)
     if as_json:

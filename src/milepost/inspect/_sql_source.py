@@ -1,4 +1,4 @@
-"""What tables of checkpoints tell, ours and LangGraph's: one query for each question."""
+"""Queries on tables of checkpoints, milepost's and LangGraph's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from milepost._db.operations import rows_of
 from milepost.checkpoint._contract.threads import Wanted
 from milepost.inspect._records import Page, Stats, ThreadRow
-from milepost.inspect._sources import LAST, Source, collected, row_of
+from milepost.inspect._sources import LAST, Source, registered, row_of, stats_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,21 +56,19 @@ class TableSource(Source):
         )
         return [row[0] for row in self._rows(sql, thread_id, thread_id)]
 
-    def ids(self, thread_id: str, ns: str, begin: str, limit: int) -> list[str]:
-        sql = (
+    def ids(self, thread_id: str, ns: str, part: str, limit: int) -> list[str]:
+        beginning = (
             "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
             " AND checkpoint_id >= ? AND checkpoint_id < ? ORDER BY checkpoint_id DESC LIMIT ?"
         )
-        return [row[0] for row in self._rows(sql, thread_id, ns, begin, begin + LAST, limit)]
-
-    def ids_ending(self, thread_id: str, ns: str, end: str, limit: int) -> list[str]:
-        sql = (
+        ending = (
             "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
             " AND substr(checkpoint_id, length(checkpoint_id) - ?) = ?"
             " ORDER BY checkpoint_id DESC LIMIT ?"
         )
-        given = (thread_id, ns, len(end) - 1, end, limit)
-        return [row[0] for row in self._rows(sql, *given)]
+        rows = self._rows(beginning, thread_id, ns, part, part + LAST, limit)
+        rows = rows or self._rows(ending, thread_id, ns, len(part) - 1, part, limit)
+        return [row[0] for row in rows]
 
     def stats(self, thread_id: str | None) -> Stats:
         where, given = ("", ()) if thread_id is None else (" WHERE thread_id = ?", (thread_id,))
@@ -92,7 +90,7 @@ class TableSource(Source):
             kinds["writes"] += int(size or 0)
             by_thread.setdefault(thread, [0, 0])[1] += int(size or 0)
         statuses = {row[0]: int(row[1]) for row in found(self.sizes.statuses)}
-        return collected(by_thread, writes, kinds, channels, statuses)
+        return stats_of(by_thread, writes, kinds, channels, statuses)
 
 
 _ON_SQLITE: Final = SizeStatements(
@@ -111,7 +109,7 @@ _ON_POSTGRES: Final = _ON_SQLITE._replace(
 
 
 class SqlSource(TableSource):
-    """A saver of ours on a database."""
+    """A saver of milepost's on SQLite or PostgreSQL."""
 
     def __init__(self, saver: SqlSaver) -> None:
         self._saver = saver
@@ -127,9 +125,7 @@ class SqlSource(TableSource):
         return None if info is None else row_of(info)
 
     def thread_entry(self, thread_id: str) -> ThreadRow | None:
-        wanted = Wanted(prefix=thread_id, limit=1)
-        found = self._saver.engine.run(lambda: self._saver._registry.page(wanted), write=False)
-        return row_of(found[0]) if found and found[0].thread_id == thread_id else None
+        return registered(self._saver, thread_id)
 
     def _rows(self, sql: str, *values: Any) -> Sequence[Any]:
         query = partial(rows_of, self._saver.dialect.placed(sql), values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,8 +11,8 @@ from milepost.checkpoint._contract.records import CheckpointMetadata, Place
 from milepost.constants import ERROR, INTERRUPT
 from milepost.inspect._langgraph import SqliteReader, as_json
 from milepost.inspect._records import Page, ThreadRow
-from milepost.inspect._sources import holds, is_wanted, sort
-from milepost.inspect._tables import SizeStatements, TableSource
+from milepost.inspect._sources import is_wanted, satisfies, sort
+from milepost.inspect._sql_source import SizeStatements, TableSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +64,7 @@ class LangGraphSource(TableSource):
         found = self._summaries()
         if decides:
             found = [self._with_status(row) for row in found]
-        found = [row for row in found if holds(row, wanted) and is_wanted(row, search)]
+        found = [row for row in found if satisfies(row, wanted) and is_wanted(row, search)]
         sort(found, search)
         page = found[search.offset : search.offset + wanted.limit]
         if not decides:
@@ -90,10 +91,10 @@ class LangGraphSource(TableSource):
         return replace(row, status=status, metadata=shown, head=head[0][0])
 
     def thread(self, thread_id: str) -> ThreadRow | None:
-        found = self._summaries("WHERE thread_id = ?", (thread_id,))
-        if not found:
+        row = self.thread_entry(thread_id)
+        if row is None:
             return None
-        return replace(self._with_status(found[0]), bytes=self.stats(thread_id).bytes)
+        return replace(self._with_status(row), bytes=self.stats(thread_id).bytes)
 
     def thread_entry(self, thread_id: str) -> ThreadRow | None:
         found = self._summaries("WHERE thread_id = ?", (thread_id,))
@@ -102,8 +103,15 @@ class LangGraphSource(TableSource):
     def _rows(self, sql: str, *values: Any) -> Sequence[Any]:
         return self._reader.execute(sql, values)
 
-    def paths(self, thread_id: str, ns: str, checkpoint_id: str) -> Mapping[str, str]:
-        return self._reader.paths(Place(thread_id, ns, checkpoint_id))
+    def paths(self, place: Place) -> Mapping[str, str]:
+        with suppress(Exception):  # tables of older versions have no such column
+            rows = self._rows(
+                f"SELECT DISTINCT task_id, task_path FROM {self._reader.writes_table}"
+                " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
+                *place,
+            )
+            return {row[0]: row[1] for row in rows if row[1]}
+        return {}
 
 
 _OF_A_STEP: Final = frozenset({"source", "step", "parents", "writes", "thread_id", "run_id"})

@@ -9,19 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from milepost import inspect
-from milepost.cli import output, values
+from milepost.cli import options, output, values
 from milepost.cli.exit_codes import FAILED
 from milepost.cli.lines import Text
-from milepost.cli.options import (
-    THREAD,
-    confirm,
-    database_option,
-    graph_option,
-    json_option,
-    opened,
-    the_graph,
-    yes_option,
-)
 from milepost.cli.plain import plain
 
 if TYPE_CHECKING:
@@ -29,12 +19,12 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("threads", type=THREAD, nargs=-1)
+@click.argument("threads", type=options.THREAD, nargs=-1)
 @click.option("--output", "-o", "file", metavar="FILE", help="Default: standard output.")
-@database_option
-def dump(threads: tuple[str, ...], file: str | None, database: str | None) -> None:
+@options.database_option
+def dump(threads: tuple[str, ...], file: str | None) -> None:
     """Write threads, or all, as lines of text with checksums, which `load` takes."""
-    db = opened(database)
+    db = options.opened()
     lines = inspect.dump(db, list(threads) or None)
     if file is None:
         for line in lines:
@@ -52,8 +42,8 @@ def dump(threads: tuple[str, ...], file: str | None, database: str | None) -> No
 @click.command()
 @click.argument("file", metavar="FILE")
 @click.option("--rename", multiple=True, metavar="OLD=NEW", help="Store a thread under another id.")
-@database_option
-def load(file: str, rename: tuple[str, ...], database: str | None) -> None:
+@options.database_option
+def load(file: str, rename: tuple[str, ...]) -> None:
     """Store the threads of a dump, from a file or - for standard input; a file that is not there
     is made."""
     names = dict(pair.partition("=")[::2] for pair in rename)
@@ -62,7 +52,7 @@ def load(file: str, rename: tuple[str, ...], database: str | None) -> None:
     except OSError as error:
         raise click.BadParameter(f"'{file}' cannot be read: {error.strerror}.") from error
     with stream as lines, output.progress("loading", None) as step:
-        db = opened(database, write=True, create=True)
+        db = options.opened(write=True, create=True)
         loaded = inspect.load_dump(db, _each(lines, step), rename=names)
     click.echo(f"{output.count_text(len(loaded), 'thread')} loaded.")
 
@@ -74,12 +64,12 @@ def _each(lines: Iterable[str], step: Callable[..., None]) -> Iterator[str]:
 
 
 @click.command()
-@click.argument("threads", type=THREAD, nargs=-1)
-@json_option
-@database_option
-def verify(threads: tuple[str, ...], as_json: bool, database: str | None) -> None:
+@click.argument("threads", type=options.THREAD, nargs=-1)
+@options.json_option
+@options.database_option
+def verify(threads: tuple[str, ...], as_json: bool) -> None:
     """Check every row and value of threads, or of all; exits with 1 if something is wrong."""
-    db = opened(database)
+    db = options.opened()
     with output.progress("verifying", len(threads) or None) as step:
         problems = list(inspect.verify(db, list(threads) or None, progress=step))
     if as_json:
@@ -104,16 +94,14 @@ def verify(threads: tuple[str, ...], as_json: bool, database: str | None) -> Non
 
 
 @click.command()
-@click.argument("thread", type=THREAD)
+@click.argument("thread", type=options.THREAD)
 @click.option("--limit", "-n", type=click.IntRange(1), help="At most so many checkpoints.")
 @click.option("--full", is_flag=True, help="Show long texts and lists whole.")
-@json_option
-@database_option
-def salvage(
-    thread: str, limit: int | None, full: bool, as_json: bool, database: str | None
-) -> None:
+@options.json_option
+@options.database_option
+def salvage(thread: str, limit: int | None, full: bool, as_json: bool) -> None:
     """Show what can still be read of a damaged thread, newest first. Nothing is changed."""
-    found = inspect.salvage(opened(database), thread)[:limit]
+    found = inspect.salvage(options.opened(), thread)[:limit]
     if as_json:
         output.show_json_lines(found)
         return
@@ -126,22 +114,21 @@ def salvage(
 
 
 @click.command()
-@click.argument("threads", type=THREAD, nargs=-1)
+@click.argument("threads", type=options.THREAD, nargs=-1)
 @click.option(
     "--old-key-env",
     multiple=True,
     metavar="VARIABLE",
     help="An environment variable with a key that values are sealed with now.",
 )
-@yes_option
-@json_option
-@database_option
+@options.yes_option
+@options.json_option
+@options.database_option
 def reencrypt(
     threads: tuple[str, ...],
     old_key_env: tuple[str, ...],
     yes: bool,
     as_json: bool,
-    database: str | None,
 ) -> None:
     """Seal everything with the key in MILEPOST_AES_KEY: what has an older key, or none."""
     from milepost.checkpoint.serde.encrypted import EncryptedSerializer
@@ -151,8 +138,8 @@ def reencrypt(
         serde = EncryptedSerializer.from_pycryptodome_aes(old_keys=old, allow_plaintext=True)
     except ValueError as error:
         raise click.UsageError(f"The new key: {error}") from error
-    db = opened(database, write=True, serde=serde)
-    confirm(f"Seal {'these threads' if threads else 'all threads'} of {db.url} again?", yes)
+    db = options.opened(write=True, serde=serde)
+    options.confirm(f"Seal {'these threads' if threads else 'all threads'} of {db.url} again?", yes)
     with output.progress("sealing", None) as step:
         done = inspect.reencrypt(db, list(threads) or None, progress=step)
     if as_json:
@@ -173,17 +160,16 @@ def _key(name: str) -> bytes:
 
 
 @click.command()
-@click.argument("threads", type=THREAD, nargs=-1)
+@click.argument("threads", type=options.THREAD, nargs=-1)
 @click.option("--dry-run", is_flag=True, help="Say which threads the graph cannot go on with.")
-@graph_option
-@json_option
-@database_option
+@options.graph_option
+@options.json_option
+@options.database_option
 def migrate(
     threads: tuple[str, ...],
     dry_run: bool,
     graph: str | None,
     as_json: bool,
-    database: str | None,
 ) -> None:
     """Check every thread against the code of today; exits with 1 if one does not fit.
 
@@ -197,8 +183,8 @@ def migrate(
             "Values are migrated when they are read; there is nothing to do beforehand. "
             "--dry-run says which threads would fail."
         )
-    found = the_graph(graph)
-    db = opened(database)
+    found = options.the_graph(graph)
+    db = options.opened()
     check_threads_exist(db, threads)
     ids = list(threads) or inspect.matching(db)
     failed = []

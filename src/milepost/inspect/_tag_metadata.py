@@ -1,8 +1,8 @@
 """Tags: names for checkpoints.
 
-They are kept in the metadata of their thread, each under a reserved key of its own. So they are as
-durable as the thread, are copied, dumped, erased and encrypted with it, and need no table of their
-own. Metadata is added key by key (`create_thread`): tags that are set at the same time do not
+They are stored in the metadata of their thread, each under a reserved key of its own. So they are
+as durable as the thread, are copied, dumped, erased and encrypted with it, and need no table of
+their own. Metadata is added key by key (`create_thread`): tags that are set at the same time do not
 disturb each other, and of two with one name the later one is the tag. A tag that was removed leaves
 its key, with nothing in it. What replaces all metadata of a thread (`set_thread_metadata`) removes
 its tags as well.
@@ -10,10 +10,8 @@ its tags as well.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 PREFIX: Final = "milepost:tag:"
 """How the reserved keys begin."""
@@ -21,8 +19,12 @@ _OLDER: Final = "milepost:tags"
 """The key under which version 0.2.0 kept all tags of a thread."""
 
 
+TagsById = Mapping[tuple[str, str], Sequence[str]]
+"""Namespace and checkpoint → the tags there."""
+
+
 class TaggedAt(NamedTuple):
-    """What a tag means."""
+    """The checkpoint that a tag names."""
 
     checkpoint_id: str
     namespace: str
@@ -42,6 +44,14 @@ def _is_place(place: Any) -> bool:
     return (
         isinstance(place, list) and len(place) == 2 and all(isinstance(part, str) for part in place)
     )
+
+
+def tags_by_id(metadata: Mapping[str, Any]) -> TagsById:
+    """The names of tags by their checkpoints."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, tag in sorted(tags_in(metadata).items()):
+        found.setdefault((tag.namespace, tag.checkpoint_id), []).append(name)
+    return found
 
 
 def stored_tag(name: str, at: TaggedAt | None) -> dict[str, Any]:
