@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, TypeAlias
 
 from milepost._internal.generators import adrive, drive
-from milepost.stream._convert import new_event
 from milepost.stream._types import (
     Hook,
     ProtocolEvent,
     StreamTransformer,
     await_hook,
     call_hook,
+    new_event,
     scheduled_by,
     transformer_requires_async,
 )

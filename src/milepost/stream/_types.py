@@ -1,8 +1,9 @@
-"""What flows through a run's streams, and what can be made of it."""
+"""The events of a run, and the base class of what makes streams of them."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NotRequired
@@ -49,6 +50,27 @@ class ProtocolEvent(TypedDict):
     """The stream mode, or the name of the channel that it was pushed to."""
     params: ProtocolEventParams
     """The graph that it comes from, the time, and what its mode carries."""
+
+
+def convert_to_protocol_event(part: Any) -> ProtocolEvent:
+    """A part of a stream of `version="v2"` in the envelope that transformers see."""
+    event = new_event(part["type"], list(part["ns"]), part["data"])
+    if "interrupts" in part:
+        event["params"]["interrupts"] = part["interrupts"]
+    return event
+
+
+def new_event(method: str, namespace: list[str], data: Any) -> ProtocolEvent:
+    """An event with the present time."""
+    return {
+        "type": "event",
+        "method": method,
+        "params": {
+            "namespace": namespace,
+            "timestamp": int(time.time() * 1000),
+            "data": data,
+        },
+    }
 
 
 class Hook(NamedTuple):

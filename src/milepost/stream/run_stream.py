@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from milepost.stream._convert import convert_to_protocol_event
+from milepost.stream._types import convert_to_protocol_event
 from milepost.stream.stream_channel import StreamChannel
 
 if TYPE_CHECKING:
