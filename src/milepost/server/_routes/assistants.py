@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
+from starlette.responses import Response
 
 from milepost.server._errors import refused
 from milepost.server._graphs import drawing, schemas, subgraphs
@@ -20,7 +21,7 @@ from milepost.server._records import (
     Schemas,
     SortOrder,
 )
-from milepost.server._routing import Call, Empty, Page, Routes
+from milepost.server._routing import Call, Empty, Routes, list_response
 
 routes = Routes("Assistants")
 
@@ -101,7 +102,7 @@ def create(call: Call[AssistantCreate, Empty]) -> Assistant:
 
 
 @routes.search("/assistants/search", answer=list[Assistant], is_partial=True)
-def search(call: Call[AssistantSearch, Empty]) -> Page:
+def search(call: Call[AssistantSearch, Empty]) -> Response:
     """Find assistants."""
     body = call.body
     found = [one for one in call.server.assistants.all() if body.holds(one)]
@@ -111,7 +112,7 @@ def search(call: Call[AssistantSearch, Empty]) -> Page:
     )
     part = found[body.offset : body.offset + body.limit]
     shown = (select(one, body.select) for one in part)
-    return Page.of(shown, call.server.limits.answer, len(found), body.offset)
+    return list_response(shown, call.server.limits.answer, len(found), body.offset)
 
 
 @routes.search("/assistants/count")
@@ -202,13 +203,13 @@ class VersionSearch(msgspec.Struct, kw_only=True):
 
 
 @routes.search("/assistants/{assistant_id}/versions", answer=list[Assistant])
-def versions(call: Call[VersionSearch, Empty]) -> Page:
+def versions(call: Call[VersionSearch, Empty]) -> Response:
     """The versions of an assistant, newest first."""
     body = call.body
     every = call.server.assistants.versions(call.path["assistant_id"])
     found = [one for one in every if contains(one.metadata, body.metadata or {})]
     part = found[body.offset : body.offset + body.limit]
-    return Page.of(part, call.server.limits.answer, len(found), body.offset)
+    return list_response(part, call.server.limits.answer, len(found), body.offset)
 
 
 class Version(msgspec.Struct):

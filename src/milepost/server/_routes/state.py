@@ -12,9 +12,8 @@ from starlette.responses import Response
 from milepost.checkpoint._contract.records import Place
 from milepost.inspect.parts import refusing
 from milepost.server._errors import as_http_error, refused
-from milepost.server._json import encode_list
 from milepost.server._records import Checkpoint, Limit, ThreadState
-from milepost.server._routing import JSON, Call, Empty, Routes
+from milepost.server._routing import Call, Empty, Routes, list_response
 from milepost.server._states import (
     check_selection,
     checkpoint_of,
@@ -155,4 +154,4 @@ def _history(call: Call[Any, Any], wanted: HistorySearch) -> Response:
     else:
         states = stored_history(server.database, row, where, **page)
     shown = (selected(state, wanted.select) for state in states)
-    return Response(encode_list(shown, server.limits.answer), media_type=JSON)
+    return list_response(shown, server.limits.answer)

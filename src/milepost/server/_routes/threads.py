@@ -14,7 +14,7 @@ from milepost.server._errors import HttpError, refused
 from milepost.server._matching import select
 from milepost.server._records import IfExists, Limit, Offset, SortOrder, Thread, ThreadStatus
 from milepost.server._routes.state import refusals
-from milepost.server._routing import Call, Empty, Page, Routes
+from milepost.server._routing import Call, Empty, Routes, list_response
 from milepost.server._search import SortBy, Wanted, extract, find, parse_path, shown, ttl_of
 from milepost.types import Command, StateUpdate
 
@@ -145,7 +145,7 @@ class ThreadSearch(ThreadFilter, kw_only=True):
 
 
 @routes.search("/threads/search", answer=list[Thread], is_partial=True)
-def search(call: Call[ThreadSearch, Empty]) -> Page:
+def search(call: Call[ThreadSearch, Empty]) -> Response:
     """Find threads."""
     body, server = call.body, call.server
     if len(body.extract or {}) > 10:
@@ -170,7 +170,7 @@ def search(call: Call[ThreadSearch, Empty]) -> Page:
             thread.extracted = {alias: extract(thread, path) for alias, path in paths.items()}
         return select(thread, fields)
 
-    return Page.of(map(part, rows), server.limits.answer, total, body.offset)
+    return list_response(map(part, rows), server.limits.answer, total, body.offset)
 
 
 @routes.search("/threads/count")
