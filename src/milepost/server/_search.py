@@ -8,14 +8,15 @@ limit that the error names.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
+import msgspec
+
 from milepost import inspect
 from milepost.server._errors import refused
-from milepost.server._matching import contains
 from milepost.server._records import Checkpoint, Interrupt, Thread, ThreadStatus, ThreadTtl
 from milepost.server._states import read_state
 from milepost.server._wire import wire_dict
@@ -126,6 +127,27 @@ def _candidates(server: Server, wanted: Wanted) -> Iterator[ThreadRow]:
         seen += len(page.items)
         if not page.items or seen >= page.total:
             return
+
+
+def contains(stored: Any, wanted: Any) -> bool:
+    """Whether JSON has a part, as PostgreSQL's `@>` says it."""
+    if isinstance(wanted, dict):
+        return isinstance(stored, dict) and all(
+            key in stored and contains(stored[key], one) for key, one in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return isinstance(stored, list) and all(
+            any(contains(member, one) for member in stored) for one in wanted
+        )
+    if isinstance(stored, bool) is not isinstance(wanted, bool):
+        return False
+    return bool(stored == wanted)
+
+
+def select(record: msgspec.Struct, fields: Sequence[str] | None) -> Any:
+    if not fields:
+        return record
+    return {name: getattr(record, name) for name in fields if hasattr(record, name)}
 
 
 # -- threads as clients see them

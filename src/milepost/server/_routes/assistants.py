@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from milepost.server._errors import refused
 from milepost.server._graphs import drawing, schemas, subgraphs
-from milepost.server._matching import contains, select
 from milepost.server._records import (
     Assistant,
     Drawing,
@@ -22,6 +21,7 @@ from milepost.server._records import (
     SortOrder,
 )
 from milepost.server._routing import Call, Empty, Routes, list_response
+from milepost.server._search import contains, select
 
 routes = Routes("Assistants")
 

@@ -11,11 +11,19 @@ from starlette.responses import Response
 
 from milepost.inspect import ThreadRow
 from milepost.server._errors import HttpError, refused
-from milepost.server._matching import select
 from milepost.server._records import IfExists, Limit, Offset, SortOrder, Thread, ThreadStatus
 from milepost.server._routes.state import refusals
 from milepost.server._routing import Call, Empty, Routes, list_response
-from milepost.server._search import SortBy, Wanted, extract, find, parse_path, shown, ttl_of
+from milepost.server._search import (
+    SortBy,
+    Wanted,
+    extract,
+    find,
+    parse_path,
+    select,
+    shown,
+    ttl_of,
+)
 from milepost.types import Command, StateUpdate
 
 if TYPE_CHECKING:
