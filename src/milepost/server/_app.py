@@ -112,10 +112,10 @@ class PageFiles(BaseRoute):
     Paths are looked up in a list that was made at the start, so that no path leads elsewhere.
     """
 
-    def __init__(self, folder: Path = FOLDER) -> None:
+    def __init__(self) -> None:
         self._files = {
-            f"/{file.relative_to(folder).as_posix()}": file
-            for file in sorted(folder.rglob("*"))
+            f"/{file.relative_to(FOLDER).as_posix()}": file
+            for file in sorted(FOLDER.rglob("*"))
             if file.is_file() and not file.name.startswith(".")
         }
         self._index = self._files.get("/index.html")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 HEARTBEAT: Final = b": heartbeat\n\n"
+_SECONDS_BETWEEN_HEARTBEATS: Final = 15.0
 
 
 class Event(NamedTuple):
@@ -66,18 +67,11 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(
-        self,
-        events: AsyncIterator[Event],
-        closed: Callable[[EventStream], None],
-        *,
-        heartbeat: float = 15.0,
-    ) -> None:
+    def __init__(self, events: AsyncIterator[Event], closed: Callable[[EventStream], None]) -> None:
         super().__init__(status_code=200, headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events = events
         self._closed = closed
-        self._heartbeat = heartbeat
         self.ended = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,7 +103,7 @@ class EventStream(Response):
         following = asyncio.ensure_future(anext(self._events))
         try:
             while True:
-                ended, _ = await asyncio.wait((following,), timeout=self._heartbeat)
+                ended, _ = await asyncio.wait((following,), timeout=_SECONDS_BETWEEN_HEARTBEATS)
                 if not ended:
                     await _send(send, HEARTBEAT)
                     continue
