@@ -82,7 +82,7 @@ class Assistants:
         return self._get(name).present
 
     def create(
-        self, graph_id: str, assistant_id: str | None, if_exists: str, fields: Mapping[str, Any]
+        self, graph_id: str, *, if_exists: str, assistant_id: str | None = None, **fields: Any
     ) -> Assistant:
         self._check_graph(graph_id)
         with self._lock:

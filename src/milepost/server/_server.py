@@ -124,6 +124,7 @@ class Server:
 
         Of LangGraph's graphs the registry does not learn when a run has ended.
         """
+        self.runs.claim(row.thread_id)
         if row.status == "running" and not is_langgraph(graph):
             raise HttpError(409, f"A run is going on in thread '{row.thread_id}'.")
 

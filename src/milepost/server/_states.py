@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
-from milepost.inspect.parts import id_of, load, parent_of, state_of, step_at
+from milepost.inspect.parts import load, parent_of, state_of, step_at
 from milepost.server._errors import not_found, refused
 from milepost.server._records import Checkpoint, Interrupt, Task, ThreadState
 from milepost.server._wire import wire, wire_dict
@@ -63,17 +63,13 @@ def _task(task: Any) -> Task:
     return Task(
         id=task.id,
         name=task.name,
-        error=None if task.error is None else _error(task.error),
+        error=task.error if task.error is None or isinstance(task.error, str) else repr(task.error),
         interrupts=_interrupts(task.interrupts),
         checkpoint=checkpoint_of(inner) if isinstance(inner, Mapping) else None,
         state=from_snapshot(inner) if hasattr(inner, "values") and hasattr(inner, "next") else None,
         result=wire(task.result),
         path=wire(list(task.path)),
     )
-
-
-def _error(error: object) -> str:
-    return error if isinstance(error, str) else repr(error)
 
 
 def _interrupts(interrupts: Sequence[Any]) -> list[Interrupt]:
@@ -136,7 +132,7 @@ def stored_state(database: Database, row: ThreadRow, at: Checkpoint) -> ThreadSt
         values={},
         next=[],
         tasks=[],
-        checkpoint=_at(place, None),
+        checkpoint=_at(place),
         parent_checkpoint=None,
         metadata=None,
         created_at=None,
@@ -155,14 +151,14 @@ def stored_history(
 def _from_saved(database: Database, saved: CheckpointTuple, row: ThreadRow) -> ThreadState:
     place = place_of(saved.config)
     tasks = step_at(database, saved).tasks()
-    is_latest = bool(place.checkpoint_ns) or id_of(saved) == row.head
+    is_latest = bool(place.checkpoint_ns) or place.checkpoint_id == row.head
     parent = parent_of(saved)
     return ThreadState(
         values=wire(state_of(database, saved)),
         next=[task.name for task in tasks if not (is_latest and task.finished)],
         tasks=[_from_row(task) for task in tasks],
-        checkpoint=_at(place, id_of(saved)),
-        parent_checkpoint=None if parent is None else _at(place, parent),
+        checkpoint=_at(place),
+        parent_checkpoint=None if parent is None else _at(place._replace(checkpoint_id=parent)),
         metadata=wire_dict(saved.metadata),
         created_at=saved.checkpoint["ts"],
         interrupts=[one for task in tasks for one in _open(task.interrupts)],
@@ -186,10 +182,5 @@ def _open(questions: Sequence[Question]) -> list[Interrupt]:
     return [Interrupt(one.value, one.id) for one in questions if not one.answered]
 
 
-def _at(place: Place, checkpoint_id: str | None) -> Checkpoint:
-    return Checkpoint(
-        thread_id=place.thread_id,
-        checkpoint_ns=place.checkpoint_ns,
-        checkpoint_id=checkpoint_id,
-        checkpoint_map=None,
-    )
+def _at(place: Place) -> Checkpoint:
+    return Checkpoint(**place._asdict())

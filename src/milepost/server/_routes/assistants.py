@@ -89,16 +89,15 @@ class AssistantSearch(AssistantFilter, kw_only=True):
     select: list[Field] | None = None
 
 
-def _given(body: AssistantCreate | AssistantPatch, *names: str) -> dict[str, Any]:
-    return {name: value for name in names if (value := getattr(body, name)) is not None}
+def _given(body: AssistantCreate | AssistantPatch) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(body)
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 @routes.route("POST", "/assistants", writes=True)
 def create(call: Call[AssistantCreate, Empty]) -> Assistant:
     """Make an assistant of a graph. It is kept in the database."""
-    body = call.body
-    fields = _given(body, "config", "context", "metadata", "name", "description")
-    return call.server.assistants.create(body.graph_id, body.assistant_id, body.if_exists, fields)
+    return call.server.assistants.create(**_given(call.body))
 
 
 @routes.search("/assistants/search", answer=list[Assistant], is_partial=True)
@@ -130,8 +129,7 @@ def get(call: Call[Empty, Empty]) -> Assistant:
 @routes.route("PATCH", "/assistants/{assistant_id}", writes=True)
 def update(call: Call[AssistantPatch, Empty]) -> Assistant:
     """Make a new version of an assistant."""
-    names = ("graph_id", "config", "context", "metadata", "name", "description")
-    return call.server.assistants.update(call.path["assistant_id"], _given(call.body, *names))
+    return call.server.assistants.update(call.path["assistant_id"], _given(call.body))
 
 
 class AssistantDelete(msgspec.Struct, frozen=True):

@@ -88,7 +88,6 @@ def update_state(call: Call[StateUpdate, Empty]) -> Updated:
     body, server = call.body, call.server
     row = server.thread(call.thread_id)
     graph = server.needed_graph(row.thread_id, row.metadata)
-    server.runs.claim(row.thread_id)
     server.check_free(row, graph)
     place = body.checkpoint or Checkpoint(checkpoint_id=body.checkpoint_id)
     config = config_of(row.thread_id, place)
