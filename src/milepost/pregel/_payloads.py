@@ -69,7 +69,7 @@ def map_debug_tasks(tasks: Iterable[PregelExecutableTask]) -> Iterator[TaskPaylo
 
 
 def is_multiple_channel_write(value: Any) -> bool:
-    """Whether a result stands for several writes to one channel.
+    """Whether a result is that of several writes to one channel.
 
     Args:
         value: A value of what `map_task_result_writes` returns.
@@ -129,7 +129,7 @@ def map_debug_task_results(
 
 
 def rm_pregel_keys(config: RunnableConfig | None) -> RunnableConfig | None:
-    """A config with those keys of `configurable` alone that a caller may know.
+    """A config with only those keys of `configurable` that a caller may know.
 
     Args:
         config: The config that a node gets.

@@ -1,4 +1,4 @@
-"""Who may ask, from where, and how much: every request passes here first.
+"""Checks of every request: host, origin, token, and size of the body.
 
 A page on another site can make a browser send requests to this machine. Three checks keep it out,
 each enough for the attack that it is about:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 OPEN: Final = frozenset({"/ok", "/info"})
-"""Paths that need no token: clients look there first whether a server is there."""
+"""Paths that need no token: clients ask there first whether a server runs."""
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -57,10 +57,10 @@ EXPOSED: Final = "Content-Location, Location, X-Pagination-Total, X-Pagination-N
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Who may ask."""
+    """Which requests are let through."""
 
     token: str | None
-    """None lets everybody in whom the other checks let in."""
+    """None lets in every request that passes the other checks."""
     hosts: Collection[str] = ()
     """Names besides `localhost` under which the server is reached."""
     origins: Collection[str] = ()
@@ -88,7 +88,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":
-            return  # a WebSocket: refused, since nothing here speaks it
+            return  # a WebSocket: refused, since no route uses one
         headers = Headers(scope=scope)
         origin = headers.get("origin")
         send = _with_headers(send, self._cors(origin), scope)
@@ -166,7 +166,7 @@ class Guard:
         return hmac.compare_digest(given.encode(errors="replace"), self._token)
 
     def _check_forgery(self, scope: Scope, headers: Headers) -> None:
-        """A browser says where a request comes from; one that has the cookie is a browser."""
+        """Refuse requests of other sites: browsers, which have the cookie, name the site."""
         site = headers.get("sec-fetch-site", "same-origin")
         if site not in ("same-origin", "none") and _path(scope) != "/":
             raise HttpError(403, "Pages of other sites may not call this server.")
@@ -204,7 +204,7 @@ class Guard:
 
 
 def _path(scope: Scope) -> str:
-    """The path as it was sent, which is what routes are found by."""
+    """The path as it was sent: routes are matched against it."""
     raw: bytes | None = scope.get("raw_path")
     return scope["path"] if raw is None else raw.decode("latin-1")
 

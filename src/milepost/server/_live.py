@@ -1,6 +1,6 @@
 """A thread that is followed: new checkpoints, and changes of its status, as they come.
 
-Another process may be the one that runs it, so the database is looked at again and again.
+Another process may run the thread, so the database is polled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _FEW: Final = 4
 _MOST: Final = 1000
-"""Checkpoints that one look may find; a client that has missed more reads the log."""
+"""Checkpoints that one read may find; a client that has missed more reads the log."""
 
 
 async def follow(
@@ -37,7 +37,7 @@ async def follow(
     newest: LogEntry | None = None
     while True:
         try:
-            found, entries = await run_in_threadpool(_look, server, thread_id, namespace, after)
+            found, entries = await run_in_threadpool(_read, server, thread_id, namespace, after)
         except (inspect.ThreadNotFoundError, HttpError):
             yield Event("deleted", {"thread_id": thread_id})
             return
@@ -57,14 +57,14 @@ async def follow(
         await asyncio.sleep(server.limits.poll)
 
 
-def _look(
+def _read(
     server: Server, thread_id: str, namespace: str, after: str | None
 ) -> tuple[ThreadRow, list[LogEntry]]:
     """The thread as it is now, and its entries from `after` on, oldest first."""
     row = server.thread(thread_id)
     if after is None:
         return row, _entries(server, thread_id, namespace, 1)
-    # Mostly nothing is new, and little is read.
+    # Most reads find nothing new: a few entries are enough.
     for limit in (_FEW, _MOST):
         found = _entries(server, thread_id, namespace, limit)
         fresh = [entry for entry in found if entry.checkpoint_id >= after]

@@ -97,7 +97,7 @@ def list_response(
 
 
 class RouteOptions(TypedDict, total=False):
-    """What a route says besides its annotation."""
+    """The options of a route."""
 
     writes: bool
     """Whether it changes anything: refused unless the server may write."""
@@ -200,7 +200,7 @@ class Operation(BaseRoute):
 
 
 def error_response(error: Exception, route: Operation | None = None) -> Response:
-    """What a client is told about an error; what nothing is known about is logged."""
+    """The answer to an error; an error that is not known is logged."""
     known = as_http_error(error)
     if known is None:
         method, path = ("", "") if route is None else (route.method, route.path)

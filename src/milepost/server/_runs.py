@@ -132,7 +132,7 @@ async def run_events(
     yield last
 
 
-def _whole(payload: Any, limit: int) -> Any:
+def _payload(payload: Any, limit: int) -> Any:
     return as_data(payload, limit=limit)
 
 
@@ -142,7 +142,9 @@ def _message(payload: Any, limit: int) -> Any:
     kept = ("langgraph_node", "langgraph_step", "langgraph_checkpoint_ns", "tags")
     shown = as_data(chunk, limit=limit)
     if isinstance(shown, dict) and isinstance(kind := shown.get("type"), str):
-        shown["type"] = kind.removesuffix("MessageChunk").lower()  # the role, as of whole messages
+        shown["type"] = kind.removesuffix(
+            "MessageChunk"
+        ).lower()  # the role, as in a complete message
     return [shown, {key: as_data(metadata[key]) for key in kept if key in metadata}]
 
 
@@ -171,8 +173,8 @@ def _checkpoint(payload: Any, limit: int) -> Any:
 
 
 _SHOWN: Final = {
-    "values": _whole,
-    "updates": _whole,
+    "values": _payload,
+    "updates": _payload,
     "messages": _message,
     "checkpoints": _checkpoint,
 }

@@ -1,8 +1,8 @@
-"""Which threads a client means.
+"""The search for threads, and threads as clients see them.
 
-What the registry of a database can answer is asked there. What it cannot (a key of the state, a
-part of a nested value, an order by status) is found by looking at threads one by one, up to a
-limit that the error names.
+The registry of a database answers simple searches. Threads are read one by one, up to a limit that
+the error names, if a search is for a key of the state or for a part of a nested value, or sorts by
+status.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _candidates(
 
 
 def contains(stored: Any, wanted: Any) -> bool:
-    """Whether JSON has a part, as PostgreSQL's `@>` says it."""
+    """Whether JSON contains a part, in the sense of PostgreSQL's `@>`."""
     if isinstance(wanted, dict):
         return isinstance(stored, dict) and all(
             key in stored and contains(stored[key], one) for key, one in wanted.items()
@@ -243,7 +243,7 @@ def parse_path(text: str) -> list[str | int]:
 
 
 def extract(thread: Thread, path: list[str | int]) -> Any:
-    """What a thread has at a path; None if there is nothing."""
+    """The value at a path of a thread; None if there is none."""
     value: Any = getattr(thread, cast("str", path[0]))
     for step in path[1:]:
         try:

@@ -20,7 +20,7 @@ _SECONDS_BETWEEN_HEARTBEATS: Final = 15.0
 
 
 class Event(NamedTuple):
-    """What clients are told."""
+    """A server-sent event."""
 
     name: str
     data: object

@@ -1,7 +1,7 @@
 """States of threads as an Agent Server sends them.
 
-With a graph they are read by it: it knows what follows. Without one they are read from what is
-stored, as far as that tells.
+A graph reads its own states: it knows which tasks follow. Without a graph they are put together
+from the stored checkpoint and its writes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def config_of(thread_id: str, checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def from_snapshot(snapshot: Any) -> ThreadState:
-    """What a graph says of a state."""
+    """A state that a graph has read."""
     return ThreadState(
         values=wire(snapshot.values),
         next=list(snapshot.next),

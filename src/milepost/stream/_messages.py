@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class MessagesTransformer(Projection, mode="messages"):
-    """Collects what chat models say, block by block, into LangChain's ChatModelStream.
+    """Collects the answers of chat models, block by block, into LangChain's ChatModelStream.
 
     A whole message that a node returns becomes a stream that has already ended. Where LangChain is
     not installed, the messages come as they are. Pieces of messages in the older form are left

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ProtocolEventParams(TypedDict):
-    """What an event says."""
+    """The content of an event."""
 
     namespace: list[str]
     """The graph that it comes from: [] for the outermost."""
@@ -127,7 +127,7 @@ class StreamTransformer(ABC):
     required_stream_modes: ClassVar[tuple[str, ...]] = ()
     """The stream modes that the run has to produce for it."""
     before_builtins: ClassVar[bool] = False
-    """Whether it sees events before the transformers that every run has: to change what they say.
+    """Whether it sees events before the transformers that every run has: to change them.
 
     It must leave alone what those go by: the namespace, and ids, results, errors and interrupts of
     tasks.

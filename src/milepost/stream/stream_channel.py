@@ -61,7 +61,7 @@ class StreamChannel(Generic[T]):
     # -- what transformers call
 
     def push(self, item: T) -> None:
-        """Add an item, if the channel has a consumer; and if it has a name, tell it as an event.
+        """Add an item, if the channel has a consumer; with a name, also as an event of the run.
 
         Args:
             item: What is added.

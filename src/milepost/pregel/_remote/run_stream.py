@@ -27,7 +27,7 @@ _PLAIN: Final = ("updates", "checkpoints", "tasks", "custom")
 
 
 def sent_input(input: Any) -> Any:
-    """The input of a run as the server takes it: of a Command the answer alone.
+    """The input of a run as the server takes it: of a Command only the answer.
 
     The server knows whether its thread waits for an answer.
     """
@@ -42,7 +42,7 @@ def sent_input(input: Any) -> Any:
 
 
 class ChannelEvents:
-    """What a channel of the server says, one event after the other."""
+    """The events of a channel of the server, one after the other."""
 
     def __init__(self, thread: Any, channel: str) -> None:
         self._thread = thread
@@ -56,8 +56,8 @@ class ChannelEvents:
     async def __aiter__(self) -> AsyncIterator[Any]:
         decoder = self._decoder()
         async for event in self._thread.subscribe([self._channel]):
-            for said in decoder.feed(event):
-                yield said
+            for data in decoder.feed(event):
+                yield data
 
     def _decoder(self) -> Any:
         from langgraph_sdk.stream.decoders import DataDecoder

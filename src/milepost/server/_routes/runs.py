@@ -67,7 +67,7 @@ async def run(call: Call[RunCreate, Empty]) -> EventStream:
 
 
 def _prepare(call: Call[RunCreate, Empty], graph: Any) -> dict[str, Any]:
-    """Where the run begins; the thread is there then, and says which graph it belongs to."""
+    """Where the run begins. The thread exists afterwards, and its metadata names the graph."""
     body, server, thread_id = call.body, call.server, call.thread_id
     row = server.find_thread(thread_id)
     if row is not None:

@@ -98,14 +98,14 @@ def update_state(call: Call[StateUpdate, Empty]) -> Updated:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """What the user's reducers raise about values that a client sent, as a refusal of those."""
+    """Turn errors of the user's reducers into a refusal of the values that a client sent."""
     try:
         yield
     except Exception as error:
         if as_http_error(error) is not None:
             raise
-        said = f"The graph refuses the values: {type(error).__name__}: {error}"
-        raise refused(said) from error
+        reason = f"{type(error).__name__}: {error}"
+        raise refused(f"The graph refuses the values: {reason}") from error
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True):
