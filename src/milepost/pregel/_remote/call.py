@@ -156,7 +156,7 @@ def open_run(
         "if_not_exists": "create",
     }
     if context is None:
-        # Only here: inside a node the config names a checkpoint of the thread here.
+        # Inside a node the config names a checkpoint of the caller's thread, not of the server's.
         place = sent_checkpoint(given) or {}
         arguments["checkpoint"] = place if place.get("checkpoint_id") else None
     return arguments, events

@@ -21,23 +21,21 @@ Label = Annotated[str, Meta(min_length=1, pattern=r"^[^.]+\Z")]
 Name = Annotated[str, Meta(min_length=1)]
 
 
-class Put(msgspec.Struct, kw_only=True):
-    """An item to store."""
-
-    namespace: Annotated[list[Label], Meta(min_length=1)]
-    key: Name
-    value: dict[str, Any]
-    index: bool | list[str] | None = None
-    """False: do not embed. A list: embed these paths."""
-    ttl: Annotated[float, Meta(gt=0)] | None = None
-    """Minutes until it goes."""
-
-
 class Key(msgspec.Struct, kw_only=True):
     """Which item."""
 
     namespace: Annotated[list[Label], Meta(min_length=1)]
     key: Name
+
+
+class Put(Key, kw_only=True):
+    """An item to store."""
+
+    value: dict[str, Any]
+    index: bool | list[str] | None = None
+    """False: do not embed. A list: embed these paths."""
+    ttl: Annotated[float, Meta(gt=0)] | None = None
+    """Minutes until it goes."""
 
 
 class KeyQuery(msgspec.Struct, kw_only=True):
