@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -54,7 +54,7 @@ def get_state(call: Call[Empty, StateQuery]) -> Any:
     return _state(call, Checkpoint(), call.query.subgraphs, call.query.select)
 
 
-@routes.search("/threads/{thread_id}/state/checkpoint", answer=ThreadState, is_partial=True)
+@routes.route("POST", "/threads/{thread_id}/state/checkpoint", answer=ThreadState, is_partial=True)
 def get_state_at(call: Call[StateAt, Empty]) -> Any:
     """The state at a checkpoint."""
     return _state(call, call.body.checkpoint, call.body.subgraphs, call.body.select)
@@ -131,7 +131,7 @@ def get_history(call: Call[Empty, HistoryQuery]) -> Response:
     return _history(call, HistorySearch(limit=call.query.limit, before=call.query.before))
 
 
-@routes.search("/threads/{thread_id}/history", answer=list[ThreadState], is_partial=True)
+@routes.route("POST", "/threads/{thread_id}/history", answer=list[ThreadState], is_partial=True)
 def search_history(call: Call[HistorySearch, Empty]) -> Response:
     """The states of a thread or of a graph inside of it, newest first."""
     return _history(call, call.body)
@@ -149,8 +149,7 @@ def _history(call: Call[Any, Any], wanted: HistorySearch) -> Response:
     graph = server.graph_of_thread(row.metadata)
     if graph is not None:
         snapshots = graph.get_state_history(where.config(), **page)
-        states: Iterable[ThreadState] = map(from_snapshot, snapshots)
     else:
-        states = stored_history(server.database, row, where, **page)
-    shown = (selected(state, wanted.select) for state in states)
+        snapshots = stored_history(server.database, row, where, **page)
+    shown = (selected(from_snapshot(snapshot), wanted.select) for snapshot in snapshots)
     return list_response(shown, server.limits.answer)
