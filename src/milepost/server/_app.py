@@ -118,7 +118,6 @@ class PageFiles(BaseRoute):
             for file in sorted(FOLDER.rglob("*"))
             if file.is_file() and not file.name.startswith(".")
         }
-        self._index = self._files.get("/index.html")
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Whether a request is for one of them."""
@@ -133,7 +132,7 @@ class PageFiles(BaseRoute):
         await response(scope, receive, send)
 
     def _response(self, path: str) -> Response:
-        file = self._index if path == "/" else self._files.get(path)
+        file = self._files.get("/index.html" if path == "/" else path)
         if file is None:
             return PlainTextResponse(NOT_BUILT)
         kind = _TYPES.get(file.suffix) or mimetypes.guess_type(file.name)[0]

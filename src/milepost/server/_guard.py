@@ -258,16 +258,13 @@ def _bounded(receive: Receive, headers: Headers, limit: int) -> Receive:
 def _with_headers(send: Send, more: Mapping[str, str], scope: Scope) -> Send:
     request_id = str(uuid.uuid4())
     scope["milepost.request_id"] = request_id
-    wanted = {**HEADERS, "Cache-Control": "no-store", **more, "x-request-id": request_id}
+    wanted = {**HEADERS, **more, "x-request-id": request_id}
 
     async def sending(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            kept = headers.get("cache-control")
-            for name, value in wanted.items():
-                headers[name] = value
-            if kept is not None:
-                headers["Cache-Control"] = kept
+            headers.setdefault("Cache-Control", "no-store")
+            headers.update(wanted)
         await send(message)
 
     return sending

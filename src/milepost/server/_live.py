@@ -6,7 +6,7 @@ Another process may run the thread, so the database is polled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Final
 
 from starlette.concurrency import run_in_threadpool
@@ -26,7 +26,7 @@ _MOST: Final = 1000
 
 async def follow(
     server: Server, thread_id: str, namespace: str, after: str | None
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event]:
     """Events of a thread.
 
     `thread` when its row is another, `checkpoint` for each entry of its log after `after` (without

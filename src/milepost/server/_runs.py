@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,8 +38,8 @@ class Runs:
             raise HttpError(409, f"A run is going on in thread '{thread_id}'.")
 
     def start(
-        self, thread_id: str, events: AsyncIterator[Event], *, cancel: bool
-    ) -> AsyncIterator[Event]:
+        self, thread_id: str, events: AsyncGenerator[Event], *, cancel: bool
+    ) -> AsyncGenerator[Event]:
         """Run to the end, whether or not there is a client; with `cancel`, only while there is."""
         self.claim(thread_id)
         waiting: asyncio.Queue[Event] = asyncio.Queue(_WAITING)
@@ -83,7 +83,7 @@ class Runs:
 
 async def _received(
     waiting: asyncio.Queue[Event], task: asyncio.Task[None], cancel: bool
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event]:
     try:
         while (event := await waiting.get()) is not _ENDED:
             yield event
@@ -105,7 +105,7 @@ async def run_events(
     config: Mapping[str, Any],
     limit: int,
     options: Mapping[str, Any],
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event]:
     """The events of a run: `values`, `updates`, `messages`, `checkpoint`, and how it ended.
 
     Events of inner graphs have their namespace in the name: `updates|outer|inner`. The last event

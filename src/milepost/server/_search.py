@@ -219,27 +219,19 @@ def _iso(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-_ROOT: Final = re.compile(r"(values|metadata|config|interrupts)(?=[.\[]|\Z)")
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(-?\d{1,9})\]")
+_PATH: Final = re.compile(rf"(values|metadata|config|interrupts)((?:{_STEP.pattern})*)")
 
 
 def parse_path(text: str) -> list[str | int]:
     """`values.messages[-1]` as its steps; a refusal for anything else."""
-    root = _ROOT.match(text)
-    steps: list[str | int] = [root[0]] if root else []
-    at = root.end() if root else 0
-    while root and at < len(text):
-        step = _STEP.match(text, at)
-        if step is None:
-            break
-        steps.append(step[1] if step[1] is not None else int(step[2]))
-        at = step.end()
-    if not root or at < len(text):
+    path = _PATH.fullmatch(text)
+    if path is None:
         raise refused(
             f"'{text}' is no path: begin with values, metadata, config or interrupts, and go on "
             "with .key and [position]."
         )
-    return steps
+    return [path[1], *(key or int(position) for key, position in _STEP.findall(path[2]))]
 
 
 def extract(thread: Thread, path: list[str | int]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -45,7 +45,7 @@ class Streams:
         self._most = most
         self._open: set[EventStream] = set()
 
-    def response(self, events: AsyncIterator[Event]) -> EventStream:
+    def response(self, events: AsyncGenerator[Event]) -> EventStream:
         """A stream; raises a 429 if there are too many."""
         if len(self._open) >= self._most:
             raise HttpError(429, f"{len(self._open)} streams are open: close one.")
@@ -67,7 +67,9 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncIterator[Event], closed: Callable[[EventStream], None]) -> None:
+    def __init__(
+        self, events: AsyncGenerator[Event], closed: Callable[[EventStream], None]
+    ) -> None:
         super().__init__(status_code=200, headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events = events
@@ -89,9 +91,7 @@ class EventStream(Response):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._closed(self)
-            close = getattr(self._events, "aclose", None)
-            if close is not None:
-                await close()
+            await self._events.aclose()
         if is_there:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
