@@ -228,10 +228,6 @@ class Routes:
     def get(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[H], H]:
         return self.route("GET", path, **options)
 
-    def search(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[H], H]:
-        """A route that reads and takes its question in a body."""
-        return self.route("POST", path, **options)
-
 
 def _match(segments: list[bytes], path: bytes) -> dict[str, bytes] | None:
     """The parameters of a path, still encoded; None if it has another shape."""

@@ -100,7 +100,7 @@ def create(call: Call[AssistantCreate, Empty]) -> Assistant:
     return call.server.assistants.create(**_given(call.body))
 
 
-@routes.search("/assistants/search", answer=list[Assistant], is_partial=True)
+@routes.route("POST", "/assistants/search", answer=list[Assistant], is_partial=True)
 def search(call: Call[AssistantSearch, Empty]) -> Response:
     """Find assistants."""
     body = call.body
@@ -114,7 +114,7 @@ def search(call: Call[AssistantSearch, Empty]) -> Response:
     return list_response(shown, call.server.limits.answer, len(found), body.offset)
 
 
-@routes.search("/assistants/count")
+@routes.route("POST", "/assistants/count")
 def count(call: Call[AssistantFilter, Empty]) -> int:
     """How many assistants there are."""
     return sum(call.body.holds(one) for one in call.server.assistants.all())
@@ -200,7 +200,7 @@ class VersionSearch(msgspec.Struct, kw_only=True):
     offset: Offset = 0
 
 
-@routes.search("/assistants/{assistant_id}/versions", answer=list[Assistant])
+@routes.route("POST", "/assistants/{assistant_id}/versions", answer=list[Assistant])
 def versions(call: Call[VersionSearch, Empty]) -> Response:
     """The versions of an assistant, newest first."""
     body = call.body

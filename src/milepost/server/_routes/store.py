@@ -109,7 +109,7 @@ def delete_item(call: Call[Key, Empty]) -> None:
     _store(call).delete(tuple(call.body.namespace), call.body.key)
 
 
-@routes.search("/store/items/search")
+@routes.route("POST", "/store/items/search")
 def search_items(call: Call[Search, Empty]) -> Found:
     """Items by what they hold, or with `query` by what they mean."""
     body = call.body
@@ -124,7 +124,7 @@ def search_items(call: Call[Search, Empty]) -> Found:
     return Found([FoundItem(**_shown(item), score=item.score) for item in found])
 
 
-@routes.search("/store/namespaces")
+@routes.route("POST", "/store/namespaces")
 def list_namespaces(call: Call[NamespaceSearch, Empty]) -> Namespaces:
     """Namespaces that hold items."""
     body = call.body

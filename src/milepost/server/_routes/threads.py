@@ -116,7 +116,7 @@ def _minutes(server: Server, ttl: Ttl | None) -> float | None:
     return ttl.ttl
 
 
-@routes.search("/threads/search", answer=list[Thread], is_partial=True)
+@routes.route("POST", "/threads/search", answer=list[Thread], is_partial=True)
 def search(call: Call[ThreadSearch, Empty]) -> Response:
     """Find threads."""
     body, server = call.body, call.server
@@ -137,7 +137,7 @@ def search(call: Call[ThreadSearch, Empty]) -> Response:
     return list_response(map(part, rows), server.limits.answer, total, body.offset)
 
 
-@routes.search("/threads/count")
+@routes.route("POST", "/threads/count")
 def count(call: Call[ThreadFilter, Empty]) -> int:
     """How many threads there are."""
     wanted = ThreadSearch(**msgspec.structs.asdict(call.body), limit=1)
