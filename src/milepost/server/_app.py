@@ -81,7 +81,7 @@ def create_app(
         try:
             yield
         finally:
-            await server.aclose()
+            await server.runs.aclose()
             if isinstance(database, str):
                 opened.close()
 

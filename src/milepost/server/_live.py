@@ -44,10 +44,9 @@ async def follow(
         if found != row:
             row = found
             yield Event("thread", row)
-        if after is None and newest is None:
-            after = entries[-1].checkpoint_id if entries else ""
+        if after is None:
             newest = entries[-1] if entries else None
-            entries = []
+            after = ""
         for entry in entries:
             if entry != newest:
                 yield Event("checkpoint", entry, entry.checkpoint_id)

@@ -70,10 +70,6 @@ class Server:
         self.changing = threading.Lock()
         """Held while a thread is looked up and then added."""
 
-    async def aclose(self) -> None:
-        """End the runs that are going on."""
-        await self.runs.aclose()
-
     # -- threads
 
     def find_thread(self, thread_id: str) -> ThreadRow | None:
