@@ -61,11 +61,11 @@ class Rules:
 
     token: str | None
     """None lets in every request that passes the other checks."""
-    hosts: Collection[str] = ()
+    hosts: Collection[str]
     """Names besides `localhost` under which the server is reached."""
-    origins: Collection[str] = ()
+    origins: Collection[str]
     """Other origins whose pages may call the API; "*" for all, which the token still guards."""
-    max_body: int = 8 * 1024 * 1024
+    max_body: int
     """How many bytes a request may have."""
 
     def __post_init__(self) -> None:
@@ -90,20 +90,17 @@ class Guard:
         if scope["type"] != "http":
             return  # a WebSocket: refused, since no route uses one
         headers = Headers(scope=scope)
-        origin = headers.get("origin")
-        send = _with_headers(send, self._cors(origin), scope)
+        send = _with_headers(send, self._cors(headers.get("origin")))
+        app: ASGIApp
         try:
-            response = self._check(scope, headers)
+            app = self._check(scope, headers) or self._app
             receive = _bounded(receive, headers, self._rules.max_body)
         except HttpError as error:
-            response = error_response(error)
-        if response is not None:
-            await response(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+            app = error_response(error)
+        await app(scope, receive, send)
 
     def _check(self, scope: Scope, headers: Headers) -> Response | None:
-        """Raises for a request that may not come in; an answer for one that ends here."""
+        """Raise for a request that may not come in; return the answer of one that ends here."""
         if len(headers.getlist("host")) != 1:
             raise HttpError(400, "A request names one host.")
         host = headers["host"]
@@ -255,10 +252,8 @@ def _bounded(receive: Receive, headers: Headers, limit: int) -> Receive:
     return bounded
 
 
-def _with_headers(send: Send, more: Mapping[str, str], scope: Scope) -> Send:
-    request_id = str(uuid.uuid4())
-    scope["milepost.request_id"] = request_id
-    wanted = {**HEADERS, **more, "x-request-id": request_id}
+def _with_headers(send: Send, more: Mapping[str, str]) -> Send:
+    wanted = {**HEADERS, **more, "x-request-id": str(uuid.uuid4())}
 
     async def sending(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
