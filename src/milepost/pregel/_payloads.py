@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.streaming.payloads import written
+from milepost.checkpoint._contract.records import Place
 from milepost.checkpoint.base import EXCLUDED_METADATA_KEYS
 from milepost.constants import (
     ERROR,
     INTERRUPT,
-    NO_WRITES,
     NS_END,
     NS_SEP,
     RESUME,
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from milepost.checkpoint.base import CheckpointMetadata, PendingWrite
     from milepost.types import PregelExecutableTask
 
-_NO_RESULT = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED, NO_WRITES})
+_NO_RESULT = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED})
+"""Writes that a task may have before it has finished."""
 
 
 def map_debug_tasks(tasks: Iterable[PregelExecutableTask]) -> Iterator[TaskPayload]:
@@ -69,7 +70,7 @@ def map_debug_tasks(tasks: Iterable[PregelExecutableTask]) -> Iterator[TaskPaylo
 
 
 def is_multiple_channel_write(value: Any) -> bool:
-    """Whether a result stands for several writes to one channel.
+    """Whether a result is that of several writes to one channel.
 
     Args:
         value: A value of what `map_task_result_writes` returns.
@@ -129,7 +130,7 @@ def map_debug_task_results(
 
 
 def rm_pregel_keys(config: RunnableConfig | None) -> RunnableConfig | None:
-    """A config with those keys of `configurable` alone that a caller may know.
+    """A config with only those keys of `configurable` that a caller may know.
 
     Args:
         config: The config that a node gets.
@@ -175,15 +176,13 @@ def map_debug_checkpoint(
         ({}, {'step': 0})
     """
     place, tasks = config["configurable"], list(tasks)
-    around = place.get("checkpoint_ns") or ""
+    outer = place.get("checkpoint_ns")
     states: dict[str, RunnableConfig | StateSnapshot] = {}
     for task in tasks:
         if task.subgraphs:
             own = f"{task.name}{NS_END}{task.id}"
-            ns = f"{around}{NS_SEP}{own}" if around else own
-            states[task.id] = {
-                "configurable": {"thread_id": place["thread_id"], "checkpoint_ns": ns}
-            }
+            inner = Place(place["thread_id"], f"{outer}{NS_SEP}{own}" if outer else own, None)
+            states[task.id] = inner.config()
     shown = tasks_w_writes(tasks, pending_writes, states, output_keys)
     yield {
         "config": rm_pregel_keys(_with_map(config, metadata)),
@@ -244,7 +243,7 @@ def tasks_w_writes(
 
 def _result(writes: Sequence[tuple[str, Any]], keys: str | Sequence[str]) -> Any:
     """What a task wrote to these keys or returned; None for one that has not finished."""
-    if not any(name == NO_WRITES or name not in _NO_RESULT for name, _ in writes):
+    if all(name in _NO_RESULT for name, _ in writes):
         return None
     found = written(keys, writes)
     if RETURN in found:

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import mimetypes
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Match
 
 from milepost.inspect import Database, open_database
 from milepost.server._errors import HttpError
 from milepost.server._guard import Guard, Rules
-from milepost.server._page_files import PageFiles
 from milepost.server._routes import ALL
 from milepost.server._routing import error_response
 from milepost.server._server import Limits, Server
 
 if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
     from milepost.checkpoint.base import BaseCheckpointSaver
+
+FOLDER: Final = Path(__file__).parent / "_page"
+NOT_BUILT: Final = (
+    "The API answers, and the page is not part of this installation: its files are missing from "
+    "milepost/server/_page. /openapi.json describes the API.\n"
+)
+_TYPES: Final = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
 def create_app(
@@ -70,7 +81,7 @@ def create_app(
         try:
             yield
         finally:
-            await server.aclose()
+            await server.runs.aclose()
             if isinstance(database, str):
                 opened.close()
 
@@ -93,3 +104,38 @@ async def _no_such_path(request: Request, error: Exception) -> Response:
 async def _failed(request: Request, error: Exception) -> Response:
     del request
     return error_response(error)
+
+
+class PageFiles(BaseRoute):
+    """`/`, and the files that it names.
+
+    Paths are looked up in a list that was made at the start, so that no path leads elsewhere.
+    """
+
+    def __init__(self) -> None:
+        self._files = {
+            f"/{file.relative_to(FOLDER).as_posix()}": file
+            for file in sorted(FOLDER.rglob("*"))
+            if file.is_file() and not file.name.startswith(".")
+        }
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Whether a request is for one of them."""
+        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+            return Match.NONE, {}
+        known = scope["path"] == "/" or scope["path"] in self._files
+        return (Match.FULL if known else Match.NONE), {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send a file."""
+        response = self._response(Request(scope).url.path)
+        await response(scope, receive, send)
+
+    def _response(self, path: str) -> Response:
+        file = self._files.get("/index.html" if path == "/" else path)
+        if file is None:
+            return PlainTextResponse(NOT_BUILT)
+        kind = _TYPES.get(file.suffix) or mimetypes.guess_type(file.name)[0]
+        # Names of assets carry a hash of what is in them.
+        kept = "private, max-age=31536000, immutable" if "/assets/" in path else "no-cache"
+        return FileResponse(file, media_type=kind, headers={"Cache-Control": kept})

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,34 +34,27 @@ def default_id(graph_id: str) -> str:
     return str(uuid.uuid5(_UUIDS, graph_id))
 
 
-@dataclass(frozen=True, slots=True)
-class Versions:
-    """An assistant with its history."""
+class Versions(msgspec.Struct, frozen=True):
+    """An assistant with its history, as it is stored."""
 
-    all: Sequence[Assistant]
-    """Oldest first."""
     latest: int
     """The version that is used."""
+    versions: list[Assistant]
+    """Oldest first."""
 
     @property
     def present(self) -> Assistant:
         """The one that is used."""
-        return next(one for one in self.all if one.version == self.latest)
-
-    def stored(self) -> dict[str, Any]:
-        return {"latest": self.latest, "versions": [msgspec.to_builtins(one) for one in self.all]}
+        return next(one for one in self.versions if one.version == self.latest)
 
     @classmethod
     def read(cls, value: Mapping[str, Any]) -> Versions | None:
         """From a value of the Store; None if it is none of ours."""
         try:
-            found = msgspec.convert(value.get("versions"), list[Assistant])
+            found = msgspec.convert(value, cls)
         except msgspec.ValidationError:
             return None
-        latest = value.get("latest")
-        if not any(one.version == latest for one in found) or not isinstance(latest, int):
-            return None
-        return cls(found, latest)
+        return found if any(one.version == found.latest for one in found.versions) else None
 
 
 class Assistants:
@@ -75,7 +67,7 @@ class Assistants:
         self._memory: Any = None
         self._first = {
             default_id(graph_id): Versions(
-                [_new(graph_id, default_id(graph_id), metadata={"created_by": "system"})], 1
+                1, [_new(graph_id, default_id(graph_id), metadata={"created_by": "system"})]
             )
             for graph_id in self._graph_ids
         }
@@ -90,7 +82,7 @@ class Assistants:
         return self._get(name).present
 
     def create(
-        self, graph_id: str, assistant_id: str | None, if_exists: str, fields: Mapping[str, Any]
+        self, graph_id: str, *, if_exists: str, assistant_id: str | None = None, **fields: Any
     ) -> Assistant:
         self._check_graph(graph_id)
         with self._lock:
@@ -98,7 +90,8 @@ class Assistants:
                 if if_exists == "do_nothing":
                     return found.present
                 raise HttpError(409, f"Assistant '{assistant_id}' exists already.")
-            return self._put([_new(graph_id, assistant_id or str(uuid.uuid4()), **fields)], 1)
+            new = _new(graph_id, assistant_id or str(uuid.uuid4()), **fields)
+            return self._put(Versions(1, [new]))
 
     def update(self, name: str, fields: Mapping[str, Any]) -> Assistant:
         """Make a new version; metadata is merged, everything else replaced."""
@@ -108,9 +101,10 @@ class Assistants:
             known = self._get(name)
             before = known.present
             metadata = {**before.metadata, **fields.get("metadata", {})}
-            version = max(one.version for one in known.all) + 1
+            version = max(one.version for one in known.versions) + 1
             changed = {**fields, "metadata": metadata, "version": version, "updated_at": _now()}
-            return self._put([*known.all, msgspec.structs.replace(before, **changed)], version)
+            after = msgspec.structs.replace(before, **changed)
+            return self._put(Versions(version, [*known.versions, after]))
 
     def delete(self, name: str) -> Assistant:
         """Remove one with all its versions."""
@@ -123,15 +117,15 @@ class Assistants:
 
     def versions(self, name: str) -> list[Assistant]:
         """Newest first."""
-        return list(self._get(name).all)[::-1]
+        return self._get(name).versions[::-1]
 
     def set_latest(self, name: str, version: int) -> Assistant:
         """Go back to a version, or forward again."""
         with self._lock:
             known = self._get(name)
-            if not any(one.version == version for one in known.all):
+            if not any(one.version == version for one in known.versions):
                 raise not_found(f"Assistant '{name}' has no version {version}.")
-            return self._put(known.all, version)
+            return self._put(Versions(version, known.versions))
 
     def _get(self, name: str) -> Versions:
         found = self._find(name)
@@ -158,11 +152,11 @@ class Assistants:
             if len(page) < _PAGE:
                 return
 
-    def _put(self, versions: Sequence[Assistant], latest: int) -> Assistant:
-        changed = Versions(versions, latest)
-        key = changed.present.assistant_id
-        self._store(write=True).put(NAMESPACE, key, changed.stored(), index=False)
-        return changed.present
+    def _put(self, changed: Versions) -> Assistant:
+        present = changed.present
+        value = msgspec.to_builtins(changed)
+        self._store(write=True).put(NAMESPACE, present.assistant_id, value, index=False)
+        return present
 
     def _store(self, *, write: bool = False) -> Any:
         """The Store. A saver in memory may have none: then they are in memory too."""

@@ -1,7 +1,8 @@
-"""From what went wrong to a status and a sentence: `{"detail": "…"}`, as in an Agent Server."""
+"""The status and the sentence of each error: `{"detail": "…"}`, as in an Agent Server."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from milepost import errors, inspect
@@ -26,43 +27,42 @@ def refused(detail: str) -> HttpError:
     return HttpError(422, detail)
 
 
-_STATUSES: Final[tuple[tuple[type[BaseException], int], ...]] = (
-    (inspect.ThreadNotFoundError, 404),
-    (inspect.StateNotFoundError, 404),
-    (inspect.ReadOnlyError, 403),
-    (inspect.CannotOpenError, 503),
-    (inspect.DamagedError, 500),
-    (inspect.InspectError, 422),
-    (errors.CheckpointNotFoundError, 404),
-    (errors.ThreadConflict, 409),
-    (errors.VersionConflict, 409),
-    (errors.BrokenChainError, 409),
-    (errors.ReadOnlyError, 403),
-    (errors.DatabaseBusyError, 503),
-    (errors.NotSetUpError, 503),
-    (errors.MissingDependencyError, 501),
-    (errors.GraphBuildError, 400),
-    (errors.InvalidIdError, 422),
-    (errors.InvalidUpdateError, 422),
-    (errors.EmptyInputError, 422),
-    (errors.UnknownInterruptError, 422),
-    (errors.SerializationError, 422),
-    (errors.MissingNodeError, 422),
-    (errors.InvalidNamespaceError, 422),
-    (errors.InvalidKeyError, 422),
-    (errors.ValueTooLargeError, 422),
-    (errors.FilterError, 422),
-)
-"""The first class that an error is an instance of says the status."""
+_STATUSES: Final[Mapping[int, tuple[type[Exception], ...]]] = {
+    400: (errors.GraphBuildError,),
+    403: (inspect.ReadOnlyError, errors.ReadOnlyError),
+    404: (
+        inspect.ThreadNotFoundError,
+        inspect.StateNotFoundError,
+        errors.CheckpointNotFoundError,
+    ),
+    409: (errors.ThreadConflict, errors.VersionConflict, errors.BrokenChainError),
+    500: (inspect.DamagedError,),
+    501: (errors.MissingDependencyError,),
+    503: (inspect.CannotOpenError, errors.DatabaseBusyError, errors.NotSetUpError),
+    422: (
+        inspect.InspectError,
+        errors.InvalidIdError,
+        errors.InvalidUpdateError,
+        errors.EmptyInputError,
+        errors.UnknownInterruptError,
+        errors.SerializationError,
+        errors.MissingNodeError,
+        errors.InvalidNamespaceError,
+        errors.InvalidKeyError,
+        errors.ValueTooLargeError,
+        errors.FilterError,
+    ),
+}
+"""422 is last: other errors of `inspect` are an InspectError too."""
 
 
 def as_http_error(error: Exception) -> HttpError | None:
-    """What to answer for an error of the library; None for one that nothing is known about."""
+    """The answer to an error of the library; None for any other error."""
     if isinstance(error, HttpError):
         return error
     if type(error) is RecursionError:
         return HttpError(422, "Something that was sent is nested too deeply.")
-    for kind, status in _STATUSES:
-        if isinstance(error, kind):
+    for status, kinds in _STATUSES.items():
+        if isinstance(error, kinds):
             return HttpError(status, str(error) or type(error).__name__)
     return None

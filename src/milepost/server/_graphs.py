@@ -53,10 +53,10 @@ def subgraphs(graph: Any, namespace: str | None, recurse: bool) -> dict[str, Sch
 
 
 def _schema(make: Callable[[], Any], hinted: Any) -> dict[str, Any] | None:
-    """A schema, or of a type that pydantic refuses as a whole what can be said key by key."""
+    """A schema; of a type that pydantic refuses, the schemas of its keys."""
     try:
         made: dict[str, Any] | None = make()
-    except Exception as error:  # whatever pydantic says to a type of the program
+    except Exception as error:  # of any class: pydantic runs code of the program
         _warn(hinted, error)
         return _by_keys(hinted)
     return made
@@ -66,17 +66,17 @@ _warned: Final[set[str]] = set()
 
 
 def _warn(hinted: Any, error: Exception) -> None:
-    """Say once of each type that there is no schema of it, and why."""
+    """Log once for each type that it has no schema, and why."""
     name = f"{hinted.__module__}.{hinted.__qualname__}" if isinstance(hinted, type) else str(hinted)
     if name in _warned:
         return
     _warned.add(name)
-    said = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
     log.warning(
         log.SERVER,
         "There is no JSON schema of %s as a whole: clients are told its keys. %s",
         name,
-        said,
+        reason,
     )
 
 

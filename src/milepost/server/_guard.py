@@ -1,4 +1,4 @@
-"""Who may ask, from where, and how much: every request passes here first.
+"""Checks of every request: host, origin, token, and size of the body.
 
 A page on another site can make a browser send requests to this machine. Three checks keep it out,
 each enough for the attack that it is about:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 OPEN: Final = frozenset({"/ok", "/info"})
-"""Paths that need no token: clients look there first whether a server is there."""
+"""Paths that need no token: clients ask there first whether a server runs."""
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -57,15 +57,15 @@ EXPOSED: Final = "Content-Location, Location, X-Pagination-Total, X-Pagination-N
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Who may ask."""
+    """Which requests are let through."""
 
     token: str | None
-    """None lets everybody in whom the other checks let in."""
-    hosts: Collection[str] = ()
+    """None lets in every request that passes the other checks."""
+    hosts: Collection[str]
     """Names besides `localhost` under which the server is reached."""
-    origins: Collection[str] = ()
+    origins: Collection[str]
     """Other origins whose pages may call the API; "*" for all, which the token still guards."""
-    max_body: int = 8 * 1024 * 1024
+    max_body: int
     """How many bytes a request may have."""
 
     def __post_init__(self) -> None:
@@ -88,22 +88,19 @@ class Guard:
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":
-            return  # a WebSocket: refused, since nothing here speaks it
+            return  # a WebSocket: refused, since no route uses one
         headers = Headers(scope=scope)
-        origin = headers.get("origin")
-        send = _with_headers(send, self._cors(origin), scope)
+        send = _with_headers(send, self._cors(headers.get("origin")))
+        app: ASGIApp
         try:
-            response = self._check(scope, headers)
+            app = self._check(scope, headers) or self._app
             receive = _bounded(receive, headers, self._rules.max_body)
         except HttpError as error:
-            response = error_response(error)
-        if response is not None:
-            await response(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+            app = error_response(error)
+        await app(scope, receive, send)
 
     def _check(self, scope: Scope, headers: Headers) -> Response | None:
-        """Raises for a request that may not come in; an answer for one that ends here."""
+        """Raise for a request that may not come in; return the answer of one that ends here."""
         if len(headers.getlist("host")) != 1:
             raise HttpError(400, "A request names one host.")
         host = headers["host"]
@@ -166,7 +163,7 @@ class Guard:
         return hmac.compare_digest(given.encode(errors="replace"), self._token)
 
     def _check_forgery(self, scope: Scope, headers: Headers) -> None:
-        """A browser says where a request comes from; one that has the cookie is a browser."""
+        """Refuse requests of other sites: browsers, which have the cookie, name the site."""
         site = headers.get("sec-fetch-site", "same-origin")
         if site not in ("same-origin", "none") and _path(scope) != "/":
             raise HttpError(403, "Pages of other sites may not call this server.")
@@ -204,7 +201,7 @@ class Guard:
 
 
 def _path(scope: Scope) -> str:
-    """The path as it was sent, which is what routes are found by."""
+    """The path as it was sent: routes are matched against it."""
     raw: bytes | None = scope.get("raw_path")
     return scope["path"] if raw is None else raw.decode("latin-1")
 
@@ -255,19 +252,14 @@ def _bounded(receive: Receive, headers: Headers, limit: int) -> Receive:
     return bounded
 
 
-def _with_headers(send: Send, more: Mapping[str, str], scope: Scope) -> Send:
-    request_id = str(uuid.uuid4())
-    scope["milepost.request_id"] = request_id
-    wanted = {**HEADERS, "Cache-Control": "no-store", **more, "x-request-id": request_id}
+def _with_headers(send: Send, more: Mapping[str, str]) -> Send:
+    wanted = {**HEADERS, **more, "x-request-id": str(uuid.uuid4())}
 
     async def sending(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            kept = headers.get("cache-control")
-            for name, value in wanted.items():
-                headers[name] = value
-            if kept is not None:
-                headers["Cache-Control"] = kept
+            headers.setdefault("Cache-Control", "no-store")
+            headers.update(wanted)
         await send(message)
 
     return sending

@@ -32,8 +32,8 @@ def encode(value: object) -> bytes:
         return msgspec.json.encode(_without_surrogates(msgspec.to_builtins(value)))
 
 
-def encode_list(values: Iterable[object], limit: int) -> bytes:
-    """A list as JSON; a refusal as soon as it takes more bytes than the limit."""
+def encode_each(values: Iterable[object], limit: int) -> list[bytes]:
+    """Values as JSON, one by one; a refusal as soon as they take more bytes than the limit."""
     parts: list[bytes] = []
     size = 0
     for value in values:
@@ -44,7 +44,7 @@ def encode_list(values: Iterable[object], limit: int) -> bytes:
                 f"The answer takes more than {limit:,} bytes. Ask for fewer with limit, or for "
                 "some fields with select."
             )
-    return b"[%s]" % b",".join(parts)
+    return parts
 
 
 def convert(given: dict[str, Any], kind: type[T], what: str, *, strict: bool = True) -> T:

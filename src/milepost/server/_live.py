@@ -1,12 +1,12 @@
 """A thread that is followed: new checkpoints, and changes of its status, as they come.
 
-Another process may be the one that runs it, so the database is looked at again and again.
+Another process may run the thread, so the database is polled.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Final
 
 from starlette.concurrency import run_in_threadpool
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 _FEW: Final = 4
 _MOST: Final = 1000
-"""Checkpoints that one look may find; a client that has missed more reads the log."""
+"""Checkpoints that one read may find; a client that has missed more reads the log."""
 
 
 async def follow(
     server: Server, thread_id: str, namespace: str, after: str | None
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event]:
     """Events of a thread.
 
     `thread` when its row is another, `checkpoint` for each entry of its log after `after` (without
@@ -37,17 +37,16 @@ async def follow(
     newest: LogEntry | None = None
     while True:
         try:
-            found, entries = await run_in_threadpool(_look, server, thread_id, namespace, after)
+            found, entries = await run_in_threadpool(_read, server, thread_id, namespace, after)
         except (inspect.ThreadNotFoundError, HttpError):
             yield Event("deleted", {"thread_id": thread_id})
             return
         if found != row:
             row = found
             yield Event("thread", row)
-        if after is None and newest is None:
-            after = entries[-1].checkpoint_id if entries else ""
+        if after is None:
             newest = entries[-1] if entries else None
-            entries = []
+            after = ""
         for entry in entries:
             if entry != newest:
                 yield Event("checkpoint", entry, entry.checkpoint_id)
@@ -57,14 +56,14 @@ async def follow(
         await asyncio.sleep(server.limits.poll)
 
 
-def _look(
+def _read(
     server: Server, thread_id: str, namespace: str, after: str | None
 ) -> tuple[ThreadRow, list[LogEntry]]:
     """The thread as it is now, and its entries from `after` on, oldest first."""
     row = server.thread(thread_id)
     if after is None:
         return row, _entries(server, thread_id, namespace, 1)
-    # Mostly nothing is new, and little is read.
+    # Most reads find nothing new: a few entries are enough.
     for limit in (_FEW, _MOST):
         found = _entries(server, thread_id, namespace, limit)
         fresh = [entry for entry in found if entry.checkpoint_id >= after]

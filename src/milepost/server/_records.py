@@ -1,4 +1,4 @@
-"""What an Agent Server speaks of: assistants, threads, states and items, as clients read them."""
+"""Assistants, threads, states and items, as clients of an Agent Server read them."""
 
 from __future__ import annotations
 

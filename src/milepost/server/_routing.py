@@ -15,7 +15,7 @@ Paths are matched before they are decoded, so that an id may contain a slash.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import (
@@ -40,7 +40,7 @@ from starlette.routing import BaseRoute, Match
 
 from milepost._internal import log
 from milepost.server._errors import HttpError, as_http_error, refused
-from milepost.server._json import convert, decode, encode, encode_list
+from milepost.server._json import convert, decode, encode, encode_each
 from milepost.server._sse import EventStream
 
 if TYPE_CHECKING:
@@ -79,39 +79,25 @@ Handler = Callable[[Call[Any, Any]], Any]
 H = TypeVar("H", bound=Handler)
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A part of a list, with where the next part begins, in the headers that clients read."""
+def list_response(
+    records: Iterable[object], limit: int, total: int | None = None, offset: int = 0
+) -> Response:
+    """A list of records; a refusal if they take more bytes than `limit`.
 
-    body: bytes
-    count: int
-    total: int
-    offset: int
-
-    @classmethod
-    def of(cls, records: Iterable[object], limit: int, total: int, offset: int) -> Page:
-        """A page of records, encoded one by one; a refusal if they take more bytes than `limit`."""
-        counted = 0
-
-        def counting() -> Iterator[object]:
-            nonlocal counted
-            for counted, record in enumerate(records, 1):  # noqa: B007 - the last one counts
-                yield record
-
-        body = encode_list(counting(), limit)
-        return cls(body, counted, total, offset)
-
-    def response(self) -> Response:
-        """The list as the body."""
-        headers = {"X-Pagination-Total": str(self.total)}
-        following = self.offset + self.count
-        if self.count and following < self.total:
+    If the list is a part of `total` records, the headers say where the next part begins.
+    """
+    encoded = encode_each(records, limit)
+    headers: dict[str, str] = {}
+    if total is not None:
+        headers["X-Pagination-Total"] = str(total)
+        following = offset + len(encoded)
+        if encoded and following < total:
             headers["X-Pagination-Next"] = str(following)
-        return Response(self.body, media_type=JSON, headers=headers)
+    return Response(b"[%s]" % b",".join(encoded), media_type=JSON, headers=headers)
 
 
 class RouteOptions(TypedDict, total=False):
-    """What a route says besides its annotation."""
+    """The options of a route."""
 
     writes: bool
     """Whether it changes anything: refused unless the server may write."""
@@ -208,15 +194,13 @@ class Operation(BaseRoute):
     def _respond(self, answer: Any) -> Response:
         if isinstance(answer, Response):
             return answer
-        if isinstance(answer, Page):
-            return answer.response()
         if self.status == 204:
             return Response(status_code=204)
         return Response(encode(answer), status_code=self.status, media_type=JSON)
 
 
 def error_response(error: Exception, route: Operation | None = None) -> Response:
-    """What a client is told about an error; what nothing is known about is logged."""
+    """The answer to an error; an error that is not known is logged."""
     known = as_http_error(error)
     if known is None:
         method, path = ("", "") if route is None else (route.method, route.path)
@@ -243,10 +227,6 @@ class Routes:
 
     def get(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[H], H]:
         return self.route("GET", path, **options)
-
-    def search(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[H], H]:
-        """A route that reads and takes its question in a body."""
-        return self.route("POST", path, **options)
 
 
 def _match(segments: list[bytes], path: bytes) -> dict[str, bytes] | None:

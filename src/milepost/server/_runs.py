@@ -1,19 +1,25 @@
-"""Runs that the page starts, and what it is told of them while they go on."""
+"""Runs that the page starts, and their events."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.concurrency import run_in_threadpool
 
 from milepost.inspect import as_data
+from milepost.inspect.parts import settle
 from milepost.server._errors import HttpError
 from milepost.server._sse import Event
 
+if TYPE_CHECKING:
+    from milepost.inspect import Database
+
 _MODES: Final = ("values", "updates", "messages", "checkpoints")
 _THREAD: Final = ("thread_id", "checkpoint_ns")
-LAST: Final = ("end", "error")
+_LAST: Final = ("end", "error")
 """How a run has ended."""
 _ENDED: Final = Event("", None)
 _WAITING: Final = 1_000
@@ -32,8 +38,8 @@ class Runs:
             raise HttpError(409, f"A run is going on in thread '{thread_id}'.")
 
     def start(
-        self, thread_id: str, events: AsyncIterator[Event], *, cancel: bool
-    ) -> AsyncIterator[Event]:
+        self, thread_id: str, events: AsyncGenerator[Event], *, cancel: bool
+    ) -> AsyncGenerator[Event]:
         """Run to the end, whether or not there is a client; with `cancel`, only while there is."""
         self.claim(thread_id)
         waiting: asyncio.Queue[Event] = asyncio.Queue(_WAITING)
@@ -47,7 +53,7 @@ class Runs:
             last: list[Event] = []
             try:
                 async for event in events:
-                    if event.name in LAST:
+                    if event.name in _LAST:
                         last.append(event)
                     else:
                         put(event)
@@ -77,7 +83,7 @@ class Runs:
 
 async def _received(
     waiting: asyncio.Queue[Event], task: asyncio.Task[None], cancel: bool
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event]:
     try:
         while (event := await waiting.get()) is not _ENDED:
             yield event
@@ -93,11 +99,17 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 
 async def run_events(
-    graph: Any, input: Any, config: Mapping[str, Any], limit: int, options: Mapping[str, Any]
-) -> AsyncIterator[Event]:
-    """What a run tells: `values`, `updates`, `messages`, `checkpoint`, and how it ended.
+    database: Database,
+    graph: Any,
+    input: Any,
+    config: Mapping[str, Any],
+    limit: int,
+    options: Mapping[str, Any],
+) -> AsyncGenerator[Event]:
+    """The events of a run: `values`, `updates`, `messages`, `checkpoint`, and how it ended.
 
-    Events of inner graphs have their namespace in the name: `updates|outer|inner`.
+    Events of inner graphs have their namespace in the name: `updates|outer|inner`. The last event
+    comes after the registry says how the run has ended.
     """
     try:
         stream = graph.astream(input, config, stream_mode=list(_MODES), subgraphs=True, **options)
@@ -112,12 +124,15 @@ async def run_events(
             asked = [{"id": one.id, "value": as_data(one.value)} for one in state.interrupts]
             yield Event("interrupted", {"next": list(state.next), "interrupts": asked})
         place = state.config["configurable"]
-        yield Event("end", {"checkpoint_id": place.get("checkpoint_id")})
+        last = Event("end", {"checkpoint_id": place.get("checkpoint_id")})
     except Exception as error:
-        yield Event("error", {"error": type(error).__name__, "message": str(error)})
+        last = Event("error", {"error": type(error).__name__, "message": str(error)})
+    finally:
+        await run_in_threadpool(settle, database, graph, config["configurable"]["thread_id"])
+    yield last
 
 
-def _whole(payload: Any, limit: int) -> Any:
+def _payload(payload: Any, limit: int) -> Any:
     return as_data(payload, limit=limit)
 
 
@@ -127,7 +142,9 @@ def _message(payload: Any, limit: int) -> Any:
     kept = ("langgraph_node", "langgraph_step", "langgraph_checkpoint_ns", "tags")
     shown = as_data(chunk, limit=limit)
     if isinstance(shown, dict) and isinstance(kind := shown.get("type"), str):
-        shown["type"] = kind.removesuffix("MessageChunk").lower()  # the role, as of whole messages
+        shown["type"] = kind.removesuffix(
+            "MessageChunk"
+        ).lower()  # the role, as in a complete message
     return [shown, {key: as_data(metadata[key]) for key in kept if key in metadata}]
 
 
@@ -156,8 +173,8 @@ def _checkpoint(payload: Any, limit: int) -> Any:
 
 
 _SHOWN: Final = {
-    "values": _whole,
-    "updates": _whole,
+    "values": _payload,
+    "updates": _payload,
     "messages": _message,
     "checkpoints": _checkpoint,
 }

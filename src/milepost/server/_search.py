@@ -1,22 +1,32 @@
-"""Which threads a client means.
+"""The search for threads, and threads as clients see them.
 
-What the registry of a database can answer is asked there. What it cannot (a key of the state, a
-part of a nested value, an order by status) is found by looking at threads one by one, up to a
-limit that the error names.
+The registry of a database answers simple searches. Threads are read one by one, up to a limit that
+the error names, if a search is for a key of the state or for a part of a nested value, or sorts by
+status.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
+
+import msgspec
+from msgspec import Meta
 
 from milepost import inspect
 from milepost.server._errors import refused
-from milepost.server._matching import contains
-from milepost.server._records import Checkpoint, Interrupt, Thread, ThreadStatus, ThreadTtl
+from milepost.server._records import (
+    Checkpoint,
+    Interrupt,
+    Limit,
+    Offset,
+    SortOrder,
+    Thread,
+    ThreadStatus,
+    ThreadTtl,
+)
 from milepost.server._states import read_state
 from milepost.server._wire import wire_dict
 
@@ -24,99 +34,119 @@ if TYPE_CHECKING:
     from milepost.inspect import ThreadRow
     from milepost.server._server import Server
 
-SortBy = Literal["thread_id", "status", "created_at", "updated_at", "state_updated_at"]
+_SortBy = Literal["thread_id", "status", "created_at", "updated_at", "state_updated_at"]
+_Field = Literal[
+    "thread_id",
+    "created_at",
+    "updated_at",
+    "state_updated_at",
+    "metadata",
+    "config",
+    "context",
+    "status",
+    "values",
+    "interrupts",
+]
 
-_OURS: Final[Mapping[ThreadStatus, tuple[str, ...]]] = {
+_STORED: Final[Mapping[ThreadStatus, tuple[str, ...]]] = {
     "idle": ("idle",),
     "busy": ("running",),
     "interrupted": ("interrupted", "stale"),
     "error": ("error",),
 }
-"""A stale thread was left in the middle of a run, by a process that died: it can go on."""
-_THEIRS: Final = {ours: theirs for theirs, many in _OURS.items() for ours in many}
+"""Status that clients see → those in the registry.
+
+A stale thread was left in the middle of a run, by a process that died: it can go on.
+"""
+_SHOWN: Final = {stored: shown for shown, many in _STORED.items() for stored in many}
 
 
 def status_of(row: ThreadRow) -> ThreadStatus:
     """The status of a thread, as clients know it."""
-    return _THEIRS.get(row.status, "idle")
+    return _SHOWN.get(row.status, "idle")
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which threads; all of it must hold."""
+class ThreadFilter(msgspec.Struct, kw_only=True):
+    """Which threads."""
 
-    metadata: Mapping[str, Any]
-    values: Mapping[str, Any]
-    status: ThreadStatus | None
-    ids: list[str] | None = None
-    sort_by: SortBy = "created_at"
-    descending: bool = True
-
-    @property
-    def is_simple(self) -> bool:
-        """Whether the registry can find them."""
-        nested = any(isinstance(value, (dict, list)) for value in self.metadata.values())
-        by_registry = self.sort_by != "status" and len(_OURS.get(self.status or "idle", ())) == 1
-        return by_registry and not (nested or self.values or self.ids)
-
-    def holds(self, server: Server, row: ThreadRow) -> bool:
-        """Whether a thread is one of them; its state is looked at last."""
-        if self.status not in (None, status_of(row)):
-            return False
-        if not contains(dict(row.metadata), dict(self.metadata)):
-            return False
-        if not self.values:
-            return True
-        return contains(_latest(server, row)[0], dict(self.values))
+    metadata: dict[str, Any] | None = None
+    values: dict[str, Any] | None = None
+    status: ThreadStatus | None = None
 
 
-def find(server: Server, wanted: Wanted, limit: int, offset: int) -> tuple[list[ThreadRow], int]:
+class ThreadSearch(ThreadFilter, kw_only=True):
+    """Which threads, in what order, with which fields."""
+
+    ids: Annotated[list[str], Meta(max_length=1000)] | None = None
+    limit: Limit = 10
+    offset: Offset = 0
+    sort_by: _SortBy | None = None
+    sort_order: SortOrder | None = None
+    select: list[_Field] | None = None
+    extract: dict[str, str] | None = None
+
+
+def find(server: Server, wanted: ThreadSearch) -> tuple[list[ThreadRow], int]:
     """A part of the threads, and how many there are."""
-    if wanted.is_simple:
+    sort_by, descending = wanted.sort_by or "created_at", wanted.sort_order != "asc"
+    order: dict[str, Any] = {"sort": _column(sort_by), "descending": descending}
+    if sort_by != "status" and _is_simple(wanted):
         page = inspect.threads(
             server.database,
             metadata=wanted.metadata,
-            status=None if wanted.status is None else _OURS[wanted.status][0],
-            sort=_column(wanted.sort_by),
-            descending=wanted.descending,
-            limit=limit,
-            offset=offset,
+            status=None if wanted.status is None else _STORED[wanted.status][0],
+            **order,
+            limit=wanted.limit,
+            offset=wanted.offset,
         )
         return list(page.items), page.total
-    found = [row for row in _candidates(server, wanted) if wanted.holds(server, row)]
-    if wanted.ids is not None or wanted.sort_by == "status":
-        found.sort(key=_order(wanted.sort_by), reverse=wanted.descending)
-    return found[offset : offset + limit], len(found)
+    found = [row for row in _candidates(server, wanted, order) if _holds(server, wanted, row)]
+    if wanted.ids or sort_by == "status":
+        found.sort(key=_order(sort_by), reverse=descending)
+    return found[wanted.offset : wanted.offset + wanted.limit], len(found)
 
 
-def _column(sort_by: SortBy) -> Any:
-    return "updated_at" if sort_by == "state_updated_at" else sort_by
+def _is_simple(wanted: ThreadSearch) -> bool:
+    """Whether the registry can find the threads."""
+    nested = any(isinstance(value, (dict, list)) for value in (wanted.metadata or {}).values())
+    is_one_status = wanted.status is None or len(_STORED[wanted.status]) == 1
+    return is_one_status and not (nested or wanted.values or wanted.ids)
 
 
-def _order(sort_by: SortBy) -> Callable[[ThreadRow], Any]:
+def _holds(server: Server, wanted: ThreadSearch, row: ThreadRow) -> bool:
+    """Whether a thread is one of those that are wanted; its state is read last."""
+    if wanted.status not in (None, status_of(row)):
+        return False
+    if not contains(dict(row.metadata), wanted.metadata or {}):
+        return False
+    return not wanted.values or contains(_latest(server, row)[0], wanted.values)
+
+
+def _column(sort_by: _SortBy) -> str:
+    """The column that the registry sorts by; by status it cannot."""
+    return {"state_updated_at": "updated_at", "status": "thread_id"}.get(sort_by, sort_by)
+
+
+def _order(sort_by: _SortBy) -> Callable[[ThreadRow], Any]:
     if sort_by == "status":
         return lambda row: (status_of(row), row.thread_id)
-    name = _column(sort_by)
-    return lambda row: (getattr(row, name) or 0 if name != "thread_id" else 0, row.thread_id)
+    if sort_by == "thread_id":
+        return lambda row: row.thread_id
+    return lambda row: (getattr(row, _column(sort_by)) or 0, row.thread_id)
 
 
-def _candidates(server: Server, wanted: Wanted) -> Iterator[ThreadRow]:
-    if wanted.ids is not None:
+def _candidates(
+    server: Server, wanted: ThreadSearch, order: Mapping[str, Any]
+) -> Iterator[ThreadRow]:
+    if wanted.ids:
         rows = (server.find_thread(id) for id in dict.fromkeys(wanted.ids))
         yield from (row for row in rows if row is not None)
         return
-    plain = {k: v for k, v in wanted.metadata.items() if not isinstance(v, (dict, list))}
-    sort: Any = "thread_id" if wanted.sort_by == "status" else _column(wanted.sort_by)
+    given = (wanted.metadata or {}).items()
+    plain = {key: value for key, value in given if not isinstance(value, (dict, list))}
     seen = 0
     while True:
-        page = inspect.threads(
-            server.database,
-            metadata=plain,
-            sort=sort,
-            descending=wanted.descending,
-            limit=500,
-            offset=seen,
-        )
+        page = inspect.threads(server.database, metadata=plain, **order, limit=500, offset=seen)
         if page.total > server.limits.scanned:
             raise refused(
                 f"{page.total:,} threads would have to be looked at, and the limit is "
@@ -126,6 +156,27 @@ def _candidates(server: Server, wanted: Wanted) -> Iterator[ThreadRow]:
         seen += len(page.items)
         if not page.items or seen >= page.total:
             return
+
+
+def contains(stored: Any, wanted: Any) -> bool:
+    """Whether JSON contains a part, in the sense of PostgreSQL's `@>`."""
+    if isinstance(wanted, dict):
+        return isinstance(stored, dict) and all(
+            key in stored and contains(stored[key], one) for key, one in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return isinstance(stored, list) and all(
+            any(contains(member, one) for member in stored) for one in wanted
+        )
+    if isinstance(stored, bool) is not isinstance(wanted, bool):
+        return False
+    return bool(stored == wanted)
+
+
+def select(record: msgspec.Struct, fields: Sequence[str] | None) -> Any:
+    if not fields:
+        return record
+    return {name: getattr(record, name) for name in fields if hasattr(record, name)}
 
 
 # -- threads as clients see them
@@ -168,31 +219,23 @@ def _iso(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-_ROOT: Final = re.compile(r"(values|metadata|config|interrupts)(?=[.\[]|\Z)")
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(-?\d{1,9})\]")
+_PATH: Final = re.compile(rf"(values|metadata|config|interrupts)((?:{_STEP.pattern})*)")
 
 
 def parse_path(text: str) -> list[str | int]:
     """`values.messages[-1]` as its steps; a refusal for anything else."""
-    root = _ROOT.match(text)
-    steps: list[str | int] = [root[0]] if root else []
-    at = root.end() if root else 0
-    while root and at < len(text):
-        step = _STEP.match(text, at)
-        if step is None:
-            break
-        steps.append(step[1] if step[1] is not None else int(step[2]))
-        at = step.end()
-    if not root or at < len(text):
+    path = _PATH.fullmatch(text)
+    if path is None:
         raise refused(
             f"'{text}' is no path: begin with values, metadata, config or interrupts, and go on "
             "with .key and [position]."
         )
-    return steps
+    return [path[1], *(key or int(position) for key, position in _STEP.findall(path[2]))]
 
 
 def extract(thread: Thread, path: list[str | int]) -> Any:
-    """What a thread has at a path; None if there is nothing."""
+    """The value at a path of a thread; None if there is none."""
     value: Any = getattr(thread, cast("str", path[0]))
     for step in path[1:]:
         try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 PORT: Final = 2024
-"""Where clients look for an Agent Server if nothing else is said."""
+"""The port that clients of an Agent Server use by default."""
 
 
 def bind(host: str, port: int | None) -> socket.socket:
@@ -52,7 +52,7 @@ class UiServer(uvicorn.Server):
             uvicorn.Config(
                 app,
                 log_level="warning",
-                access_log=False,  # its lines would hold the token of the first visit
+                access_log=False,  # its lines would contain the token of the first visit
                 server_header=False,
                 proxy_headers=False,
                 ws="none",

@@ -36,11 +36,11 @@ class Limits:
     answer: int = 64 * 1024 * 1024
     """Bytes of an answer of the Agent Server's routes, which leave nothing out."""
     scanned: int = 20_000
-    """Threads that one search looks into."""
+    """Threads that one search reads."""
     streams: int = 100
     """Streams that are open at once."""
     poll: float = 0.5
-    """Seconds between two looks at a thread that is followed."""
+    """Seconds between two reads of a thread that is followed."""
 
 
 class Server:
@@ -69,10 +69,6 @@ class Server:
         self.streams = Streams(limits.streams)
         self.changing = threading.Lock()
         """Held while a thread is looked up and then added."""
-
-    async def aclose(self) -> None:
-        """End the runs that are going on."""
-        await self.runs.aclose()
 
     # -- threads
 
@@ -124,11 +120,12 @@ class Server:
 
         Of LangGraph's graphs the registry does not learn when a run has ended.
         """
+        self.runs.claim(row.thread_id)
         if row.status == "running" and not is_langgraph(graph):
             raise HttpError(409, f"A run is going on in thread '{row.thread_id}'.")
 
     def needed_graph(self, thread_id: str, metadata: Mapping[str, Any]) -> Any:
-        """The same; raises a 400 if there is none."""
+        """The graph that a thread belongs to; raises a 400 if there is none."""
         graph = self.graph_of_thread(metadata)
         if graph is None:
             raise HttpError(

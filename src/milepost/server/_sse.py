@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 HEARTBEAT: Final = b": heartbeat\n\n"
+_SECONDS_BETWEEN_HEARTBEATS: Final = 15.0
 
 
 class Event(NamedTuple):
-    """What clients are told."""
+    """A server-sent event."""
 
     name: str
     data: object
@@ -44,7 +45,7 @@ class Streams:
         self._most = most
         self._open: set[EventStream] = set()
 
-    def response(self, events: AsyncIterator[Event]) -> EventStream:
+    def response(self, events: AsyncGenerator[Event]) -> EventStream:
         """A stream; raises a 429 if there are too many."""
         if len(self._open) >= self._most:
             raise HttpError(429, f"{len(self._open)} streams are open: close one.")
@@ -67,17 +68,12 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self,
-        events: AsyncIterator[Event],
-        closed: Callable[[EventStream], None],
-        *,
-        heartbeat: float = 15.0,
+        self, events: AsyncGenerator[Event], closed: Callable[[EventStream], None]
     ) -> None:
         super().__init__(status_code=200, headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events = events
         self._closed = closed
-        self._heartbeat = heartbeat
         self.ended = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,9 +91,7 @@ class EventStream(Response):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._closed(self)
-            close = getattr(self._events, "aclose", None)
-            if close is not None:
-                await close()
+            await self._events.aclose()
         if is_there:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -109,7 +103,7 @@ class EventStream(Response):
         following = asyncio.ensure_future(anext(self._events))
         try:
             while True:
-                ended, _ = await asyncio.wait((following,), timeout=self._heartbeat)
+                ended, _ = await asyncio.wait((following,), timeout=_SECONDS_BETWEEN_HEARTBEATS)
                 if not ended:
                     await _send(send, HEARTBEAT)
                     continue

@@ -1,7 +1,7 @@
 """States of threads as an Agent Server sends them.
 
-With a graph they are read by it: it knows what follows. Without one they are read from what is
-stored, as far as that tells.
+A graph reads its own states: it knows which tasks follow. Without a graph they are put together
+from the stored checkpoint and its writes.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
-from milepost.inspect.parts import id_of, load, parent_of, state_of, step_at
+from milepost.inspect.parts import load, parent_of, state_of, step_at
 from milepost.server._errors import not_found, refused
 from milepost.server._records import Checkpoint, Interrupt, Task, ThreadState
 from milepost.server._wire import wire, wire_dict
+from milepost.types import Interrupt as OurInterrupt
+from milepost.types import PregelTask, StateSnapshot, TaskError
 
 if TYPE_CHECKING:
-    from milepost.inspect import Database, Question, TaskRow, ThreadRow
+    from milepost.inspect import Database, TaskRow, ThreadRow
     from milepost.server._server import Server
 
 _FIELDS: Final = frozenset(ThreadState.__struct_fields__)
@@ -27,11 +29,10 @@ def read_state(
 ) -> ThreadState:
     """The state of a thread at a checkpoint, or at its latest."""
     graph = server.graph_of_thread(row.metadata)
-    if graph is not None:
-        return from_snapshot(
-            graph.get_state(config_of(row.thread_id, checkpoint), subgraphs=subgraphs)
-        )
-    return stored_state(server.database, row, checkpoint)
+    if graph is None:
+        return from_snapshot(stored_state(server.database, row, checkpoint))
+    config = config_of(row.thread_id, checkpoint)
+    return from_snapshot(graph.get_state(config, subgraphs=subgraphs))
 
 
 def config_of(thread_id: str, checkpoint: Checkpoint) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def config_of(thread_id: str, checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def from_snapshot(snapshot: Any) -> ThreadState:
-    """What a graph says of a state."""
+    """A state that a graph has read, or that was put together without one."""
     return ThreadState(
         values=wire(snapshot.values),
         next=list(snapshot.next),
@@ -63,17 +64,13 @@ def _task(task: Any) -> Task:
     return Task(
         id=task.id,
         name=task.name,
-        error=None if task.error is None else _error(task.error),
+        error=task.error if task.error is None or isinstance(task.error, str) else repr(task.error),
         interrupts=_interrupts(task.interrupts),
         checkpoint=checkpoint_of(inner) if isinstance(inner, Mapping) else None,
         state=from_snapshot(inner) if hasattr(inner, "values") and hasattr(inner, "next") else None,
         result=wire(task.result),
         path=wire(list(task.path)),
     )
-
-
-def _error(error: object) -> str:
-    return error if isinstance(error, str) else repr(error)
 
 
 def _interrupts(interrupts: Sequence[Any]) -> list[Interrupt]:
@@ -124,72 +121,44 @@ def selected(state: ThreadState, fields: Sequence[str] | None) -> Any:
 # -- without a graph
 
 
-def stored_state(database: Database, row: ThreadRow, at: Checkpoint) -> ThreadState:
+def stored_state(database: Database, row: ThreadRow, at: Checkpoint) -> StateSnapshot:
     """The state at a checkpoint, or at the latest."""
     place = Place(row.thread_id, at.checkpoint_ns, at.checkpoint_id or None)
     saved = load(database, place)
     if saved is not None:
-        return _from_saved(database, saved, row)
+        return _stored(database, saved, row)
     if at.checkpoint_id:
         raise not_found(f"Thread '{row.thread_id}' has no checkpoint '{at.checkpoint_id}'.")
-    return ThreadState(
-        values={},
-        next=[],
-        tasks=[],
-        checkpoint=_at(place, None),
-        parent_checkpoint=None,
-        metadata=None,
-        created_at=None,
-        interrupts=[],
-    )
+    return StateSnapshot({}, (), place.config(), None, None, None, (), ())
 
 
 def stored_history(
     database: Database, row: ThreadRow, place: Place, **page: Any
-) -> Iterator[ThreadState]:
+) -> Iterator[StateSnapshot]:
     """States of a thread, newest first; `page` has the `filter`, `before` and `limit` of a list."""
     for saved in database.reader.list(place.config(), **page):
-        yield _from_saved(database, saved, row)
+        yield _stored(database, saved, row)
 
 
-def _from_saved(database: Database, saved: CheckpointTuple, row: ThreadRow) -> ThreadState:
+def _stored(database: Database, saved: CheckpointTuple, row: ThreadRow) -> StateSnapshot:
     place = place_of(saved.config)
-    tasks = step_at(database, saved).tasks()
-    is_latest = bool(place.checkpoint_ns) or id_of(saved) == row.head
+    rows = step_at(database, saved).tasks()
+    tasks = tuple(_stored_task(task) for task in rows)
+    is_latest = bool(place.checkpoint_ns) or place.checkpoint_id == row.head
     parent = parent_of(saved)
-    return ThreadState(
-        values=wire(state_of(database, saved)),
-        next=[task.name for task in tasks if not (is_latest and task.finished)],
-        tasks=[_from_row(task) for task in tasks],
-        checkpoint=_at(place, id_of(saved)),
-        parent_checkpoint=None if parent is None else _at(place, parent),
-        metadata=wire_dict(saved.metadata),
+    return StateSnapshot(
+        values=state_of(database, saved),
+        next=tuple(task.name for task in rows if not (is_latest and task.finished)),
+        config=place.config(),
+        metadata=saved.metadata,
         created_at=saved.checkpoint["ts"],
-        interrupts=[one for task in tasks for one in _open(task.interrupts)],
+        parent_config=None if parent is None else place._replace(checkpoint_id=parent).config(),
+        tasks=tasks,
+        interrupts=tuple(one for task in tasks for one in task.interrupts),
     )
 
 
-def _from_row(task: TaskRow) -> Task:
-    return Task(
-        id=task.id,
-        name=task.name,
-        error=task.error,
-        interrupts=_open(task.interrupts),
-        checkpoint=None,
-        state=None,
-        result=None,
-        path=[],
-    )
-
-
-def _open(questions: Sequence[Question]) -> list[Interrupt]:
-    return [Interrupt(one.value, one.id) for one in questions if not one.answered]
-
-
-def _at(place: Place, checkpoint_id: str | None) -> Checkpoint:
-    return Checkpoint(
-        thread_id=place.thread_id,
-        checkpoint_ns=place.checkpoint_ns,
-        checkpoint_id=checkpoint_id,
-        checkpoint_map=None,
-    )
+def _stored_task(task: TaskRow) -> PregelTask:
+    error = None if task.error is None else TaskError(task.error)
+    asked = (OurInterrupt(one.value, one.id) for one in task.interrupts if not one.answered)
+    return PregelTask(task.id, task.name, (), error, tuple(asked))

@@ -1,4 +1,4 @@
-"""When graphs inside a run begin and end, read off the `tasks` events."""
+"""The begin and end of inner graphs, found out from the `tasks` events."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class _TasksLifecycleBase(StreamTransformer):
     """Finds out when inner graphs begin and end.
 
     A graph has begun when a task of it has, and has ended when the task that it runs in has.
-    Subclasses say which graphs they follow, and what happens then. Events of tasks do not come
-    among the events of the run: what is made of them does.
+    Subclasses choose the graphs that they follow, and act when one begins or ends. Events of tasks
+    are not events of the run, but what subclasses make of them is.
     """
 
     required_stream_modes = ("tasks",)
@@ -66,11 +66,11 @@ class _TasksLifecycleBase(StreamTransformer):
         self._open: dict[Namespace, str] = {}
         """Graphs that have begun, and the ids of the tasks that they run in."""
         self._lc_by_ns: dict[Namespace, str | None] = {}
-        """The names of the agents that graphs are, where a task's metadata says so."""
+        """Graph → the name of its agent, from the metadata of its first task."""
         self._pending_tool_calls: dict[str, str] = {}
         """Task id → the tool call that the task carries out."""
         self._pending_cause: ToolCallCause | None = None
-        """Why the graph was called that `_on_started` is told of."""
+        """The tool call that has started the graph of the present `_on_started`."""
 
     # -- for subclasses
 
@@ -88,7 +88,7 @@ class _TasksLifecycleBase(StreamTransformer):
         """A graph has ended."""
         raise NotImplementedError
 
-    # -- what tasks say
+    # -- events of tasks
 
     def process(self, event: ProtocolEvent) -> bool:
         """Take an event of a task."""
@@ -145,22 +145,18 @@ class _TasksLifecycleBase(StreamTransformer):
             del self._open[each]
         return [(each, *_outcome(data)) for each in ended]
 
-    def _sweep(
-        self, status: SubgraphStatus, error: str | None
-    ) -> list[tuple[Namespace, SubgraphStatus, str | None]]:
-        """The graphs that end with the run."""
-        left, self._open = list(self._open), {}
-        return [(ns, status, error) for ns in left]
-
     def finalize(self) -> None:
-        """What is still open has ended with the run."""
-        for ended in self._sweep("completed", None):
-            self._on_terminal(*ended)
+        """Open graphs have ended with the run."""
+        self._end_open("completed", None)
 
     def fail(self, err: BaseException) -> None:
-        """What is still open has failed with the run."""
-        for ended in self._sweep(*_status_from_exception(err)):
-            self._on_terminal(*ended)
+        """Open graphs have failed with the run."""
+        self._end_open(*_status_from_exception(err))
+
+    def _end_open(self, status: SubgraphStatus, error: str | None) -> None:
+        ended, self._open = list(self._open), {}
+        for ns in ended:
+            self._on_terminal(ns, status, error)
 
 
 def _status_from_exception(err: BaseException) -> tuple[SubgraphStatus, str | None]:
@@ -214,7 +210,7 @@ class LifecycleTransformer(_TasksLifecycleBase):
         self, ns: Namespace, graph_name: str | None, trigger_call_id: str | None
     ) -> None:
         if trigger_call_id is None:
-            return  # nothing would tell its end
+            return  # its end would not be known: a graph ends with its task
         payload: LifecyclePayload = {"event": "started", "namespace": list(ns)}
         if graph_name:
             payload["graph_name"] = graph_name

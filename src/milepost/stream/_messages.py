@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from milepost.messages._kinds import langchain_messages
-from milepost.stream._types import ProtocolEvent, StreamTransformer
-from milepost.stream.stream_channel import StreamChannel
+from milepost.stream._projections import Projection
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
     AnyModelStream: TypeAlias = ChatModelStream | AsyncChatModelStream
 
 
-class MessagesTransformer(StreamTransformer):
-    """Collects what chat models say, block by block, into LangChain's ChatModelStream.
+class MessagesTransformer(Projection, mode="messages"):
+    """Collects the answers of chat models, block by block, into LangChain's ChatModelStream.
 
     A whole message that a node returns becomes a stream that has already ended. Where LangChain is
     not installed, the messages come as they are. Pieces of messages in the older form are left
@@ -41,22 +40,12 @@ class MessagesTransformer(StreamTransformer):
         ['Hi']
     """
 
-    _native = True
-    required_stream_modes = ("messages",)
-
     def __init__(self, scope: tuple[str, ...] = ()) -> None:
         super().__init__(scope)
-        self._log: StreamChannel[Any] = StreamChannel()
         self._by_run: dict[str, AnyModelStream] = {}
         """The answers that are still being given, by the run id of their model."""
-        self._ignored_runs: set[str] = set()
         self._pump_fn: Callable[[], bool] | None = None
         self._apump_fn: Callable[[], Awaitable[bool]] | None = None
-        self._scope_list = list(scope)
-
-    def init(self) -> dict[str, Any]:
-        """The one stream."""
-        return {"messages": self._log}
 
     def _bind_pump(self, fn: Callable[[], bool]) -> None:
         self._pump_fn = fn
@@ -64,35 +53,29 @@ class MessagesTransformer(StreamTransformer):
     def _bind_apump(self, fn: Callable[[], Awaitable[bool]]) -> None:
         self._apump_fn = fn
 
-    def process(self, event: ProtocolEvent) -> bool:
-        """Take a part of an answer, or a whole message."""
-        params = event["params"]
-        if event["method"] != "messages" or params["namespace"] != self._scope_list:
-            return True
-        said, metadata = params["data"]
+    def _take(self, data: Any) -> None:
+        """Take an event of an answer, or a complete message."""
+        message, metadata = data
         node = metadata.get("langgraph_node")
-        if isinstance(said, dict) and "event" in said:
-            self._take_block(said, str(metadata.get("run_id", "")), node)
+        if isinstance(message, dict) and "event" in message:
+            self._take_event(message, str(metadata.get("run_id", "")), node)
         else:
-            self._take_whole(said, node)
-        return True
+            self._take_message(message, node)
 
-    def _take_block(self, said: Any, run_id: str, node: str | None) -> None:
-        kind = said.get("event")
+    def _take_event(self, event: Any, run_id: str, node: str | None) -> None:
+        kind = event.get("event")
         if kind == "message-start":
-            if said.get("role") == "tool":
-                self._ignored_runs.add(run_id)
+            if event.get("role") == "tool":
                 return
-            id = said.get("message_id")
+            id = event.get("message_id")
             stream = self._by_run[run_id] = self._new(node, None if id is None else str(id))
             self._log.push(stream)
         if run_id in self._by_run:
-            self._by_run[run_id].dispatch(said)
+            self._by_run[run_id].dispatch(event)
         if kind == "message-finish":
             self._by_run.pop(run_id, None)
-            self._ignored_runs.discard(run_id)
 
-    def _take_whole(self, message: Any, node: str | None) -> None:
+    def _take_message(self, message: Any, node: str | None) -> None:
         if langchain_messages() is None:
             self._log.push(message)
             return
@@ -127,7 +110,6 @@ class MessagesTransformer(StreamTransformer):
     def finalize(self) -> None:
         """Forget what was not finished."""
         self._by_run.clear()
-        self._ignored_runs.clear()
 
     def fail(self, err: BaseException) -> None:
         """Let those who wait for the rest of an answer know."""

@@ -1,7 +1,7 @@
-"""Shows every event of a run to the transformers, and keeps what comes of it.
+"""Shows every event of a run to the transformers, and keeps the streams that they make.
 
-What happens is written once, as generators that yield hooks: the sync methods call them, the async
-ones await them.
+The logic is written once, as generators that yield hooks: sync methods call the hooks, async
+methods await them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, TypeAlias
 
 from milepost._internal.generators import adrive, drive
-from milepost.stream._convert import new_event
 from milepost.stream._types import (
     Hook,
     ProtocolEvent,
     StreamTransformer,
     await_hook,
     call_hook,
+    new_event,
     scheduled_by,
     transformer_requires_async,
 )
@@ -59,8 +59,7 @@ class StreamMux:
         self._by_key: dict[str, StreamTransformer] = {}
         self._channels: list[StreamChannel[Any]] = []
         self._events: StreamChannel[ProtocolEvent] = StreamChannel()
-        self._events._bind(is_async=is_async)
-        self._events._bind_mux(self)
+        self._join(self._events)
         self._pump_fn: Callable[[], bool] | None = None
         self._apump_fn: Callable[[], Awaitable[bool]] | None = None
         for group in ([make(scope) for make in factories or ()], transformers or ()):
@@ -101,13 +100,16 @@ class StreamMux:
         transformer._on_register(self)
 
     def _adopt(self, channel: StreamChannel[Any], *, native: bool) -> None:
-        channel._bind(is_async=self.is_async)
-        channel._bind_mux(self)
+        self._join(channel)
         self._channels.append(channel)
         if channel.name is not None:
             method = channel.name if native else f"custom:{channel.name}"
             # Transformers are not shown it: one that pushes in `process` would see it again.
-            channel._wire(lambda item: self._append(new_event(method, [], item)))
+            channel._wire_fn = lambda item: self._append(new_event(method, [], item))
+
+    def _join(self, channel: StreamChannel[Any]) -> None:
+        channel._bind(is_async=self.is_async)
+        channel._mux = self
 
     def _next_push_seq(self) -> int:
         self._push_seq += 1
@@ -193,7 +195,7 @@ class StreamMux:
         await adrive(self._closing(), await_hook)
 
     def _closing(self) -> Hooks:
-        errors = yield from self._each(Hook(None, "finalize"))
+        errors = yield from self._each("finalize")
         for channel in self._channels:
             channel.close()
         self._events.close()
@@ -213,17 +215,17 @@ class StreamMux:
         await adrive(self._failing(err), await_hook)
 
     def _failing(self, err: BaseException) -> Hooks:
-        yield from self._each(Hook(None, "fail", (err,)))
+        yield from self._each("fail", err)
         for channel in (*self._channels, self._events):
             if not channel._closed:
                 channel.fail(err)
 
-    def _each(self, hook: Hook) -> Generator[Hook, Any, list[Exception]]:
-        """Call a method of every transformer; what some of them raised."""
+    def _each(self, method: str, *arguments: Any) -> Generator[Hook, Any, list[Exception]]:
+        """Call a method of every transformer; return what some of them raised."""
         errors: list[Exception] = []
         for transformer in self._transformers:
             try:
-                yield hook._replace(owner=transformer)
+                yield Hook(transformer, method, arguments)
             except Exception as error:
                 errors.append(error)
         return errors

@@ -1,4 +1,4 @@
-"""Transformers that pass one stream mode on: what the graph itself says, without inner graphs."""
+"""Transformers that pass on one stream mode of a graph, without the events of its inner graphs."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from milepost.stream._types import ProtocolEvent, StreamTransformer
 from milepost.stream.stream_channel import StreamChannel
 
 
-class _Projection(StreamTransformer):
+class Projection(StreamTransformer):
     """The events of one mode as a stream of the mode's name."""
 
     _native = True
     mode: ClassVar[str]
 
-    def __init_subclass__(cls, mode: str, **options: Any) -> None:
+    def __init_subclass__(cls, mode: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.mode = mode
-        cls.required_stream_modes = (mode,)
+        if mode is not None:
+            cls.mode = mode
+            cls.required_stream_modes = (mode,)
 
     def __init__(self, scope: tuple[str, ...] = ()) -> None:
         super().__init__(scope)
@@ -31,14 +32,14 @@ class _Projection(StreamTransformer):
     def process(self, event: ProtocolEvent) -> bool:
         """Pass an event on if it is of this mode and this graph."""
         if event["method"] == self.mode and event["params"]["namespace"] == self._scope_list:
-            self._take(event)
+            self._take(event["params"]["data"])
         return True
 
-    def _take(self, event: ProtocolEvent) -> None:
-        self._log.push(event["params"]["data"])
+    def _take(self, data: Any) -> None:
+        self._log.push(data)
 
 
-class ValuesTransformer(_Projection, mode="values"):
+class ValuesTransformer(Projection, mode="values"):
     """`run.values`: the state after each step.
 
     Args:
@@ -52,27 +53,13 @@ class ValuesTransformer(_Projection, mode="values"):
         [{'n': 0}, {'n': 1}]
     """
 
-    def __init__(self, scope: tuple[str, ...] = ()) -> None:
-        super().__init__(scope)
-        self._latest: Any = None
-        self._interrupts: list[Any] = []
-
     @property
     def error(self) -> BaseException | None:
         """What the run failed with."""
         return self._log._error
 
-    @property
-    def _interrupted(self) -> bool:
-        return bool(self._interrupts)
 
-    def _take(self, event: ProtocolEvent) -> None:
-        self._latest = event["params"]["data"]
-        self._interrupts.extend(event["params"].get("interrupts", ()))
-        super()._take(event)
-
-
-class UpdatesTransformer(_Projection, mode="updates"):
+class UpdatesTransformer(Projection, mode="updates"):
     """`run.updates`: what each node wrote, by its name.
 
     Examples:
@@ -85,7 +72,7 @@ class UpdatesTransformer(_Projection, mode="updates"):
     """
 
 
-class CustomTransformer(_Projection, mode="custom"):
+class CustomTransformer(Projection, mode="custom"):
     """`run.custom`: what nodes gave their stream writers.
 
     Examples:
@@ -101,7 +88,7 @@ class CustomTransformer(_Projection, mode="custom"):
     """
 
 
-class CheckpointsTransformer(_Projection, mode="checkpoints"):
+class CheckpointsTransformer(Projection, mode="checkpoints"):
     """`run.checkpoints`: checkpoints as they are made.
 
     Examples:
@@ -117,7 +104,7 @@ class CheckpointsTransformer(_Projection, mode="checkpoints"):
     """
 
 
-class TasksTransformer(_Projection, mode="tasks"):
+class TasksTransformer(Projection, mode="tasks"):
     """`run.tasks`: tasks as they begin and end.
 
     Examples:
@@ -130,7 +117,7 @@ class TasksTransformer(_Projection, mode="tasks"):
     """
 
 
-class DebugTransformer(_Projection, mode="debug"):
+class DebugTransformer(Projection, mode="debug"):
     """`run.debug`: checkpoints and tasks, with step and time.
 
     Examples:

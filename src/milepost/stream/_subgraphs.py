@@ -71,7 +71,7 @@ class SubgraphTransformer(_TasksLifecycleBase):
         self._handles[ns] = handle
         self._log.push(handle)
 
-    # -- written once: hooks are called in sync code, and awaited on an event loop
+    # -- hooks are called in sync code, and awaited on an event loop
 
     def process(self, event: ProtocolEvent) -> bool:
         """Pass an event on to the graph that it is of."""
@@ -82,7 +82,7 @@ class SubgraphTransformer(_TasksLifecycleBase):
         return await adrive(self._processing(event), await_hook)
 
     def finalize(self) -> None:
-        """What is still open has ended with the run."""
+        """Open graphs have ended with the run."""
         drive(self._ending("completed", None), call_hook)
 
     async def afinalize(self) -> None:
@@ -90,7 +90,7 @@ class SubgraphTransformer(_TasksLifecycleBase):
         await adrive(self._ending("completed", None), await_hook)
 
     def fail(self, err: BaseException) -> None:
-        """What is still open has failed with the run."""
+        """Open graphs have failed with the run."""
         drive(self._ending(*_status_from_exception(err), err), call_hook)
 
     async def afail(self, err: BaseException) -> None:

@@ -1,8 +1,9 @@
-"""What flows through a run's streams, and what can be made of it."""
+"""The events of a run, and the base class of what makes streams of them."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NotRequired
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ProtocolEventParams(TypedDict):
-    """What an event says."""
+    """The content of an event."""
 
     namespace: list[str]
     """The graph that it comes from: [] for the outermost."""
@@ -49,6 +50,27 @@ class ProtocolEvent(TypedDict):
     """The stream mode, or the name of the channel that it was pushed to."""
     params: ProtocolEventParams
     """The graph that it comes from, the time, and what its mode carries."""
+
+
+def convert_to_protocol_event(part: Any) -> ProtocolEvent:
+    """A part of a stream of `version="v2"` in the envelope that transformers see."""
+    event = new_event(part["type"], list(part["ns"]), part["data"])
+    if "interrupts" in part:
+        event["params"]["interrupts"] = part["interrupts"]
+    return event
+
+
+def new_event(method: str, namespace: list[str], data: Any) -> ProtocolEvent:
+    """An event with the present time."""
+    return {
+        "type": "event",
+        "method": method,
+        "params": {
+            "namespace": namespace,
+            "timestamp": int(time.time() * 1000),
+            "data": data,
+        },
+    }
 
 
 class Hook(NamedTuple):
@@ -105,7 +127,7 @@ class StreamTransformer(ABC):
     required_stream_modes: ClassVar[tuple[str, ...]] = ()
     """The stream modes that the run has to produce for it."""
     before_builtins: ClassVar[bool] = False
-    """Whether it sees events before the transformers that every run has: to change what they say.
+    """Whether it sees events before the transformers that every run has: to change them.
 
     It must leave alone what those go by: the namespace, and ids, results, errors and interrupts of
     tasks.

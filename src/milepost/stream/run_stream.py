@@ -6,12 +6,12 @@ Iterating over any of the streams drives the run, event by event. Nothing runs i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from milepost.stream._convert import convert_to_protocol_event
+from milepost.stream._types import convert_to_protocol_event
 from milepost.stream.stream_channel import StreamChannel
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class _RunStream:
-    """What both kinds of run streams know."""
+    """The parts that the sync and the async run stream have in common."""
 
     values: StreamChannel[Any]
     messages: StreamChannel[Any]
     """One stream for each answer of a chat model."""
     lifecycle: StreamChannel[LifecyclePayload]
-    # These are there if their transformers were asked for.
+    # The following exist if their transformers were asked for.
     updates: StreamChannel[dict[str, Any]]
     custom: StreamChannel[Any]
     checkpoints: StreamChannel[dict[str, Any]]
@@ -46,7 +46,7 @@ class _RunStream:
             setattr(self, key, mux.extensions[key])
 
     def __getattr__(self, name: str) -> Any:
-        """Only for what is not there: streams are attributes of the object itself."""
+        """Raise for a name that is no stream: streams are attributes of the object itself."""
         mux = self.__dict__.get("_mux")
         streams = ", ".join(sorted(mux.native_keys)) if mux is not None else "none"
         raise AttributeError(
@@ -56,7 +56,7 @@ class _RunStream:
         )
 
     def _observe_event(self, event: ProtocolEvent) -> None:
-        """Note what the output is."""
+        """Keep the latest state, which is the output in the end, and the interrupts."""
         params = event["params"]
         if event["method"] == "values" and params["namespace"] == self._scope_list:
             self._latest = params["data"]
@@ -332,30 +332,34 @@ class AsyncGraphRunStream(_RunStream):
         return aiter(self._mux._events)
 
 
-class _Inside:
-    """What a stream of an inner graph knows of that graph."""
+class _InnerRunStream(_RunStream):
+    """The parts that the sync and the async stream of an inner graph have in common."""
 
-    path: tuple[str, ...]
-    """Its namespace."""
-    graph_name: str | None
-    trigger_call_id: str | None
-    """The id of the task that it runs in."""
-    status: SubgraphStatus
-    error: str | None
-    _seen_terminal: bool
-
-    def _name(
-        self, path: tuple[str, ...], graph_name: str | None, trigger_call_id: str | None
+    def __init__(
+        self,
+        mux: StreamMux,
+        *,
+        path: tuple[str, ...],
+        graph_name: str | None = None,
+        trigger_call_id: str | None = None,
     ) -> None:
+        # That of the sync or async run stream: each subclass derives from one of them.
+        init: Any = super().__init__
+        init(None, mux, wire_pump=False)
         self.path = path
+        """The namespace of the graph."""
         self.graph_name = graph_name
         self.trigger_call_id = trigger_call_id
-        self.status = "started"
-        self.error = None
+        """The id of the task that the graph runs in."""
+        self.status: SubgraphStatus = "started"
+        self.error: str | None = None
         self._seen_terminal = False
 
+    def _is_over(self) -> bool:
+        return self._exhausted or self._seen_terminal or self._mux._events._closed
 
-class SubgraphRunStream(GraphRunStream, _Inside):
+
+class SubgraphRunStream(_InnerRunStream, GraphRunStream):
     """A graph inside a run; iterating over its streams drives the whole run.
 
     Args:
@@ -374,25 +378,12 @@ class SubgraphRunStream(GraphRunStream, _Inside):
         [('inner', [{'n': 1}])]
     """
 
-    def __init__(
-        self,
-        mux: StreamMux,
-        *,
-        path: tuple[str, ...],
-        graph_name: str | None = None,
-        trigger_call_id: str | None = None,
-    ) -> None:
-        self._parent_pump_fn: Callable[[], bool] | None = mux._pump_fn
-        super().__init__(None, mux, wire_pump=False)
-        self._name(path, graph_name, trigger_call_id)
-
     def _pump_next(self) -> bool:
-        if self._exhausted or self._seen_terminal or self._mux._events._closed:
-            return False
-        return self._parent_pump_fn is not None and self._parent_pump_fn()
+        pump = None if self._is_over() else self._mux._pump_fn
+        return pump is not None and pump()
 
 
-class AsyncSubgraphRunStream(AsyncGraphRunStream, _Inside):
+class AsyncSubgraphRunStream(_InnerRunStream, AsyncGraphRunStream):
     """A graph inside a run on an event loop; iterating over its streams drives the whole run.
 
     Args:
@@ -414,19 +405,6 @@ class AsyncSubgraphRunStream(AsyncGraphRunStream, _Inside):
         ['inner']
     """
 
-    def __init__(
-        self,
-        mux: StreamMux,
-        *,
-        path: tuple[str, ...],
-        graph_name: str | None = None,
-        trigger_call_id: str | None = None,
-    ) -> None:
-        self._parent_apump_fn: Callable[[], Awaitable[bool]] | None = mux._apump_fn
-        super().__init__(None, mux, wire_pump=False)
-        self._name(path, graph_name, trigger_call_id)
-
     async def _apump_next(self) -> bool:
-        if self._exhausted or self._seen_terminal or self._mux._events._closed:
-            return False
-        return self._parent_apump_fn is not None and await self._parent_apump_fn()
+        pump = None if self._is_over() else self._mux._apump_fn
+        return pump is not None and await pump()

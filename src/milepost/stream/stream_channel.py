@@ -50,25 +50,18 @@ class StreamChannel(Generic[T]):
         """Drives the run by one event; False if there is no more."""
         self._arequest_more: Callable[[], Awaitable[bool]] | None = None
         self._wire_fn: Callable[[T], None] | None = None
+        """Makes an event of the run out of an item."""
         self._mux: StreamMux | None = None
-
-    # -- what the multiplexer calls
 
     def _bind(self, *, is_async: bool) -> None:
         if self._is_async is not None:
             raise RuntimeError("This StreamChannel is already bound to a run.")
         self._is_async = is_async
 
-    def _bind_mux(self, mux: StreamMux) -> None:
-        self._mux = mux
-
-    def _wire(self, forward: Callable[[T], None]) -> None:
-        self._wire_fn = forward
-
     # -- what transformers call
 
     def push(self, item: T) -> None:
-        """Add an item, if the channel has a consumer; and if it has a name, tell it as an event.
+        """Add an item, if the channel has a consumer; with a name, also as an event of the run.
 
         Args:
             item: What is added.

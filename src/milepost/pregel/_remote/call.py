@@ -1,8 +1,8 @@
-"""One run on a server: what is sent, and what is shown of the answer."""
+"""One run on a server: the request, and what the caller sees of the answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost._engine.context.config import merge_configs
@@ -10,7 +10,7 @@ from milepost._engine.context.task_context import TaskContext, find_context
 from milepost._engine.streaming.events import Event
 from milepost.constants import INTERRUPT, NS_SEP
 from milepost.errors import GraphInterrupt, MilepostError, ParentCommand
-from milepost.pregel._remote.asking import Ask, Asking
+from milepost.pregel._remote.requests import Request, Requests
 from milepost.pregel._remote.wire import (
     command_of,
     interrupts_of,
@@ -22,7 +22,7 @@ from milepost.pregel._remote.wire import (
 from milepost.types import Command, Interrupt, StreamMode
 
 if TYPE_CHECKING:
-    from milepost.pregel._remote.graph import RemoteGraph
+    from milepost.pregel._remote.requests import RemoteClients
     from milepost.types import RunnableConfig
 
 _MODES: Final[tuple[StreamMode, ...]] = (
@@ -43,7 +43,7 @@ class RemotePart(NamedTuple):
 
 
 class RemoteEvents:
-    """What a caller sees of the events of a server, one after the other."""
+    """Turns the events of a server into those that the caller has asked for."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class RemoteEvents:
             self._wanted = {*self._wanted, "messages"} - {"messages-tuple"}
         self._subgraphs = subgraphs
         self._version = version
-        self._context = context
+        self._ns = () if context is None else tuple(context.task.ns.split(NS_SEP))
         self._resumable = resumable
         self._stream = context.run.events.stream if context is not None else None
         self._passed_on: set[str] = set()
@@ -79,9 +79,10 @@ class RemoteEvents:
         """Whether the server is asked for events of inner graphs."""
         return self._subgraphs or bool(self._passed_on)
 
-    def shown(self, event: str, data: Any) -> Iterator[Any]:
-        """What the caller gets of an event: one thing, or nothing."""
-        mode, _, inside = event.partition(NS_SEP)
+    def shown(self, part: Any) -> Iterator[Any]:
+        """What the caller gets of a part of the client's stream: one event, or nothing."""
+        data = part.data
+        mode, _, inside = part.event.partition(NS_SEP)
         if mode == "error":
             raise RemoteException(data)
         if mode == "command" and data.get("graph") == Command.PARENT:
@@ -89,9 +90,9 @@ class RemoteEvents:
         if mode == "messages":
             data = tuple(data)
         inner = tuple(inside.split(NS_SEP)) if inside else ()
-        ns = self._ns_of_caller() + inner
+        ns = self._ns + inner
         if self._stream is not None and mode in self._passed_on:
-            self._stream.push(Event(ns, mode, data), from_child=True)  # type: ignore[arg-type]
+            self._stream.push(Event(ns, mode, data), from_child=True)
         updates = data if mode == "updates" and isinstance(data, dict) and not inner else {}
         if self._resumable and INTERRUPT in updates:
             raise GraphInterrupt(list(interrupts_of(updates[INTERRUPT])))
@@ -109,81 +110,62 @@ class RemoteEvents:
         else:
             yield data if self._is_single else RemotePart(mode, data)
 
-    def _ns_of_caller(self) -> tuple[str, ...]:
-        if self._context is None:
-            return ()
-        return tuple(self._context.task.ns.split(NS_SEP))
+
+def open_run(
+    graph: RemoteClients,
+    input: Any,
+    config: RunnableConfig | None,
+    stream_mode: StreamMode | Sequence[StreamMode] | None,
+    subgraphs: bool,
+    version: str,
+) -> Requests[tuple[dict[str, Any], RemoteEvents]]:
+    """The arguments of the client's `runs.stream`, and what its events become.
+
+    If the node around this call has answers, the server is asked first what its thread waits for.
+    """
+    context = find_context()
+    given = merge_configs(graph.config, config)
+    sent = sent_config(given)
+    thread_id = sent.get("configurable", {}).pop("thread_id", None)
+    thread_id = None if thread_id is None else str(thread_id)
+    # A graph around this call is one whose node makes the call, or whose namespace is given.
+    is_inside = context is not None or (given.get("configurable") or {}).get("checkpoint_ns")
+    events = RemoteEvents(
+        stream_mode,
+        subgraphs=subgraphs,
+        version=version,
+        context=context,
+        resumable=thread_id is not None and bool(is_inside),
+    )
+    command: dict[str, Any] | None = None
+    if isinstance(input, Command):
+        input, command = None, sent_command(input)
+    elif thread_id is not None and (answers := _answers(context)):
+        state = yield Request("threads", "get_state", {"thread_id": thread_id})
+        asked = {i.id for i in snapshot_of(state).interrupts}
+        if wanted := {id: answer for id, answer in answers.items() if id in asked}:
+            input, command = None, {"resume": wanted}
+    arguments = {
+        "thread_id": thread_id,
+        "assistant_id": graph.assistant_id,
+        "input": input,
+        "command": command,
+        "config": sent,
+        "stream_mode": events.asked_for,
+        "stream_subgraphs": events.with_subgraphs,
+        "if_not_exists": "create",
+    }
+    if context is None:
+        # Inside a node the config names a checkpoint of the caller's thread, not of the server's.
+        place = sent_checkpoint(given) or {}
+        arguments["checkpoint"] = place if place.get("checkpoint_id") else None
+    return arguments, events
 
 
-class RemoteCall:
-    """One run on the server: what is sent, and what is shown of the answer."""
-
-    def __init__(
-        self,
-        graph: RemoteGraph,
-        input: Any,
-        config: RunnableConfig | None,
-        stream_mode: StreamMode | Sequence[StreamMode] | None,
-        subgraphs: bool,
-        version: str,
-    ) -> None:
-        self._graph = graph
-        self._input = input
-        self._context = find_context()
-        self._given = merge_configs(graph.config, config)
-        self._config = sent_config(self._given)
-        thread_id = self._config.get("configurable", {}).pop("thread_id", None)
-        self._thread_id = None if thread_id is None else str(thread_id)
-        self.events = RemoteEvents(
-            stream_mode,
-            subgraphs=subgraphs,
-            version=version,
-            context=self._context,
-            resumable=self._thread_id is not None and self._is_inside(),
-        )
-
-    def _is_inside(self) -> bool:
-        """Whether the call is made for a graph around it: in a node, or in its namespace."""
-        return self._context is not None or bool(
-            (self._given.get("configurable") or {}).get("checkpoint_ns")
-        )
-
-    def open(self) -> Asking[dict[str, Any]]:
-        """The arguments of the run. What the server waits for is asked first, if that matters."""
-        input: Any = self._input
-        command: dict[str, Any] | None = None
-        if isinstance(input, Command):
-            command = sent_command(input)
-            input = None
-        elif answers := self._answers():
-            state = yield Ask("threads", "get_state", {"thread_id": self._thread_id})
-            asked = {i.id for i in snapshot_of(state).interrupts}
-            if wanted := {id: answer for id, answer in answers.items() if id in asked}:
-                input, command = None, {"resume": wanted}
-        arguments = {
-            "thread_id": self._thread_id,
-            "assistant_id": self._graph.assistant_id,
-            "input": input,
-            "command": command,
-            "config": self._config,
-            "stream_mode": self.events.asked_for,
-            "stream_subgraphs": self.events.with_subgraphs,
-            "if_not_exists": "create",
-        }
-        if self._context is None:
-            # Inside a node these are places of the thread here.
-            arguments["checkpoint"] = self._checkpoint()
-        return arguments
-
-    def _checkpoint(self) -> Mapping[str, Any] | None:
-        """The checkpoint of the server's thread to go on from, if the caller names one."""
-        place = sent_checkpoint(self._given) or {}
-        return place if place.get("checkpoint_id") else None
-
-    def _answers(self) -> dict[str, Any]:
-        """Answers to what the node around this call has asked, in an earlier attempt."""
-        if self._context is None or self._thread_id is None:
-            return {}
-        task, given = self._context.task, self._context.run.answers
-        asked = (*task.asked, *task.interrupts)
-        return {i.id: given[i.id] for i in asked if i.id in given}
+def _answers(context: TaskContext | None) -> dict[str, Any]:
+    """Answers to what the node around this call has asked, in an earlier attempt."""
+    if context is None:
+        return {}
+    task, given = context.task, context.run.answers
+    asked = (*task.asked, *task.interrupts)
+    return {i.id: given[i.id] for i in asked if i.id in given}

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from milepost._engine.context.config import merge_configs
 from milepost.graph._runnable import RunnableMethods, _from_langchain, _runnable
 from milepost.pregel._remote import wire
-from milepost.pregel._remote.run_stream import AsyncRemoteGraphRunStream, RemoteGraphRunStream
+from milepost.pregel._remote.requests import Headers, RemoteClients
+from milepost.pregel._remote.run_stream import (
+    AsyncRemoteGraphRunStream,
+    RemoteGraphRunStream,
+    sent_input,
+)
 
 if TYPE_CHECKING:
     from milepost.types import All, RunnableConfig
-
-Headers: TypeAlias = dict[str, str] | None
 
 
 def _property_of_runnable(name: str) -> property:
@@ -26,11 +28,8 @@ def _property_of_runnable(name: str) -> property:
     return property(get)
 
 
-class RemoteRunnable(RunnableMethods, ABC):
+class RemoteRunnable(RemoteClients, RunnableMethods):
     """A graph on a server as a LangChain Runnable."""
-
-    assistant_id: str
-    config: RunnableConfig | None
 
     batch = _from_langchain("batch")
     abatch = _from_langchain("abatch")
@@ -44,18 +43,6 @@ class RemoteRunnable(RunnableMethods, ABC):
     OutputType = _property_of_runnable("OutputType")
     input_schema = _property_of_runnable("input_schema")
     output_schema = _property_of_runnable("output_schema")
-
-    @abstractmethod
-    def _sync(self) -> Any:
-        """The client for sync code."""
-
-    @abstractmethod
-    def _async(self) -> Any:
-        """The client for use on an event loop."""
-
-    @abstractmethod
-    def _headers(self, given: Headers) -> Headers:
-        """The headers of a request."""
 
     def stream_events(
         self,
@@ -89,9 +76,7 @@ class RemoteRunnable(RunnableMethods, ABC):
             )
         breaks = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
         _refuse({"control": control, "transformers": transformers, **breaks}, kwargs)
-        client = self._sync()
-        given = _open(self, client, config, headers)
-        return RemoteGraphRunStream(client, given[0], input, given[1], kwargs.get("metadata"))
+        return RemoteGraphRunStream(*self._open(self._sync(), input, config, headers, kwargs))
 
     async def astream_events(
         self,
@@ -114,25 +99,28 @@ class RemoteRunnable(RunnableMethods, ABC):
             )
         breaks = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
         _refuse({"control": control, "transformers": transformers, **breaks}, kwargs)
-        client = self._async()
-        given = _open(self, client, config, headers)
-        return AsyncRemoteGraphRunStream(client, given[0], input, given[1], kwargs.get("metadata"))
+        return AsyncRemoteGraphRunStream(*self._open(self._async(), input, config, headers, kwargs))
 
-
-def _open(
-    graph: RemoteRunnable, client: Any, config: RunnableConfig | None, headers: Headers
-) -> tuple[Any, dict[str, Any]]:
-    """The client's thread, and the config that its run is sent."""
-    sent = wire.sent_config(merge_configs(graph.config, config))
-    thread_id = sent.get("configurable", {}).pop("thread_id", None)
-    thread = client.threads.stream(
-        thread_id=thread_id, assistant_id=graph.assistant_id, headers=graph._headers(headers)
-    )
-    return thread, sent
+    def _open(
+        self,
+        client: Any,
+        input: Any,
+        config: RunnableConfig | None,
+        headers: Headers,
+        more: dict[str, Any],
+    ) -> tuple[Any, Any, dict[str, Any]]:
+        """The client, its thread, and the arguments that its run is started with."""
+        sent = wire.sent_config(merge_configs(self.config, config))
+        thread_id = sent.get("configurable", {}).pop("thread_id", None)
+        thread = client.threads.stream(
+            thread_id=thread_id, assistant_id=self.assistant_id, headers=self._headers(headers)
+        )
+        started = {"input": sent_input(input), "config": sent, "metadata": more.get("metadata")}
+        return client, thread, started
 
 
 def _refuse(options: dict[str, Any], more: dict[str, Any]) -> None:
-    """Refuse what the protocol of the server has no words for."""
+    """Refuse options that the protocol of the server lacks."""
     given = [name for name, value in options.items() if value is not None]
     unknown = [*given, *sorted(more.keys() - {"metadata"})]
     if unknown:

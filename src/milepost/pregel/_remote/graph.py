@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 from milepost._engine.context.config import merge_configs
 from milepost._internal import log
 from milepost._internal.generators import adrive, drive
-from milepost.errors import GraphBuildError, MissingDependencyError, MissingThreadError
 from milepost.graph._runnable import be_a_runnable
 from milepost.pregel._remote import wire
-from milepost.pregel._remote.asking import Ask, Asking, sync_and_async
-from milepost.pregel._remote.call import RemoteCall
-from milepost.pregel._remote.events import Headers, RemoteRunnable
+from milepost.pregel._remote.call import open_run
+from milepost.pregel._remote.events import RemoteRunnable
+from milepost.pregel._remote.requests import Headers, Request, Requests, sync_and_async
 
 if TYPE_CHECKING:
     from milepost.graph._drawing.picture import Graph
@@ -46,33 +45,6 @@ class RemoteGraph(RemoteRunnable):
         'chat'
     """
 
-    def __init__(
-        self,
-        assistant_id: str,
-        /,
-        *,
-        url: str | None = None,
-        api_key: str | None = None,
-        headers: Headers = None,
-        client: Any = None,
-        sync_client: Any = None,
-        config: RunnableConfig | None = None,
-        name: str | None = None,
-        distributed_tracing: bool = False,
-    ) -> None:
-        self.assistant_id = assistant_id
-        self.name = assistant_id if name is None else name
-        self.config = config
-        self.distributed_tracing = distributed_tracing
-        if url is not None and (client is None or sync_client is None):
-            sdk = _sdk()
-            client = client or sdk.get_client(url=url, api_key=api_key, headers=headers)
-            sync_client = sync_client or sdk.get_sync_client(
-                url=url, api_key=api_key, headers=headers
-            )
-        self.client = client
-        self.sync_client = sync_client
-
     def __repr__(self) -> str:
         return f"<RemoteGraph {self.assistant_id!r}>"
 
@@ -103,33 +75,6 @@ class RemoteGraph(RemoteRunnable):
         """
         return self.copy({"config": merge_configs(self.config, config, kwargs)})  # type: ignore[arg-type]
 
-    # -- clients
-
-    def _sync(self) -> Any:
-        if self.sync_client is None:
-            raise GraphBuildError(
-                f"RemoteGraph '{self.name}' has no sync client: give it `url=` or `sync_client=`."
-            )
-        return self.sync_client
-
-    def _async(self) -> Any:
-        if self.client is None:
-            raise GraphBuildError(
-                f"RemoteGraph '{self.name}' has no async client: give it `url=` or `client=`."
-            )
-        return self.client
-
-    def _thread(self, config: RunnableConfig | None) -> tuple[str, dict[str, Any] | None]:
-        """The thread that a config names, and where in it."""
-        merged = merge_configs(self.config, config)
-        thread_id = (merged.get("configurable") or {}).get("thread_id")
-        if thread_id is None:
-            raise MissingThreadError(
-                f"RemoteGraph '{self.name}' was asked about a thread without saying which: pass "
-                'config={"configurable": {"thread_id": "1"}}.'
-            )
-        return str(thread_id), wire.sent_checkpoint(merged)
-
     # -- threads
 
     def _get_graph(
@@ -139,7 +84,7 @@ class RemoteGraph(RemoteRunnable):
         xray: int | bool = False,
         headers: Headers = None,
         params: Any = None,
-    ) -> Asking[Graph]:
+    ) -> Requests[Graph]:
         """A picture of the graph on the server.
 
         Args:
@@ -151,7 +96,7 @@ class RemoteGraph(RemoteRunnable):
         del config
         arguments = {"assistant_id": self.assistant_id, "xray": xray}
         more = {"headers": headers, "params": params}
-        return wire.picture_of((yield Ask("assistants", "get_graph", {**arguments, **more})))
+        return wire.picture_of((yield Request("assistants", "get_graph", {**arguments, **more})))
 
     get_graph, aget_graph = sync_and_async(_get_graph)
 
@@ -162,7 +107,7 @@ class RemoteGraph(RemoteRunnable):
         subgraphs: bool = False,
         headers: Headers = None,
         params: Any = None,
-    ) -> Asking[StateSnapshot]:
+    ) -> Requests[StateSnapshot]:
         """The state at the checkpoint that `config` names, or at the latest of its thread.
 
         Args:
@@ -174,7 +119,7 @@ class RemoteGraph(RemoteRunnable):
         thread_id, checkpoint = self._thread(config)
         arguments = {"thread_id": thread_id, "checkpoint": checkpoint, "subgraphs": subgraphs}
         more = {"headers": headers, "params": params}
-        return wire.snapshot_of((yield Ask("threads", "get_state", {**arguments, **more})))
+        return wire.snapshot_of((yield Request("threads", "get_state", {**arguments, **more})))
 
     get_state, aget_state = sync_and_async(_get_state)
 
@@ -186,7 +131,7 @@ class RemoteGraph(RemoteRunnable):
         *,
         headers: Headers = None,
         params: Any = None,
-    ) -> Asking[RunnableConfig]:
+    ) -> Requests[RunnableConfig]:
         """Write to a thread as if `as_node` had returned `values`; returns the new config.
 
         Args:
@@ -199,7 +144,7 @@ class RemoteGraph(RemoteRunnable):
         thread_id, checkpoint = self._thread(config)
         arguments = {"thread_id": thread_id, "values": values, "as_node": as_node}
         more = {"checkpoint": checkpoint, "headers": headers, "params": params}
-        answer = yield Ask("threads", "update_state", {**arguments, **more})
+        answer = yield Request("threads", "update_state", {**arguments, **more})
         return wire.config_of(answer["checkpoint"])
 
     update_state, aupdate_state = sync_and_async(_update_state)
@@ -212,7 +157,7 @@ class RemoteGraph(RemoteRunnable):
         limit: int | None,
         headers: Headers,
         params: Any,
-    ) -> Asking[list[StateSnapshot]]:
+    ) -> Requests[list[StateSnapshot]]:
         thread_id, checkpoint = self._thread(config)
         arguments = {
             "thread_id": thread_id,
@@ -223,7 +168,7 @@ class RemoteGraph(RemoteRunnable):
             "headers": headers,
             "params": params,
         }
-        return [wire.snapshot_of(s) for s in (yield Ask("threads", "get_history", arguments))]
+        return [wire.snapshot_of(s) for s in (yield Request("threads", "get_history", arguments))]
 
     _read_history, _aread_history = sync_and_async(_history)
 
@@ -325,13 +270,13 @@ class RemoteGraph(RemoteRunnable):
             RemoteException: The run has failed on the server.
             GraphInterrupt: The graph has paused, and is a node of a graph here.
         """
-        call = RemoteCall(self, input, config, stream_mode, subgraphs, version)
         client = self._sync()
-        opened = drive(call.open(), lambda ask: ask.of(client))
         breaks = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
         more = {"context": context, "params": params, **breaks, **kwargs}
+        opening = open_run(self, input, config, stream_mode, subgraphs, version)
+        opened, events = drive(opening, lambda request: request.send(client))
         for part in client.runs.stream(**opened, **more, headers=self._headers(headers)):
-            yield from call.events.shown(part.event, part.data)
+            yield from events.shown(part)
 
     async def astream(
         self,
@@ -349,15 +294,14 @@ class RemoteGraph(RemoteRunnable):
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
         """`stream`, for use on an event loop."""
-        call = RemoteCall(self, input, config, stream_mode, subgraphs, version)
         client = self._async()
-        opened = await adrive(call.open(), lambda ask: ask.of(client))
         breaks = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
         more = {"context": context, "params": params, **breaks, **kwargs}
-        run = client.runs.stream(**opened, **more, headers=self._headers(headers))
-        async for part in run:
-            for shown in call.events.shown(part.event, part.data):
-                yield shown
+        opening = open_run(self, input, config, stream_mode, subgraphs, version)
+        opened, events = await adrive(opening, lambda request: request.send(client))
+        async for part in client.runs.stream(**opened, **more, headers=self._headers(headers)):
+            for event in events.shown(part):
+                yield event
 
     def invoke(
         self,
@@ -444,34 +388,5 @@ class RemoteGraph(RemoteRunnable):
 
         return GraphOutput(last["data"], last["interrupts"])
 
-    def _headers(self, given: Headers) -> Headers:
-        """The headers of a request, with those that continue a trace of LangSmith."""
-        if not self.distributed_tracing:
-            return given
-        try:
-            from langsmith import get_current_run_tree
-        except ImportError as error:
-            raise MissingDependencyError(
-                "distributed_tracing=True needs LangSmith's client: run `pip install langsmith`."
-            ) from error
-        tree = get_current_run_tree()
-        if tree is None:
-            return given
-        traced = dict(tree.to_headers())
-        if given and "baggage" in given and "baggage" in traced:
-            traced["baggage"] = f"{given['baggage']},{traced['baggage']}"
-        return {**(given or {}), **traced}
-
 
 be_a_runnable(RemoteGraph)
-
-
-def _sdk() -> Any:
-    try:
-        import langgraph_sdk
-    except ImportError as error:
-        raise MissingDependencyError(
-            "RemoteGraph talks to its server through LangGraph's client: run "
-            "`pip install 'milepost[remote]'`, or `pip install langgraph-sdk`."
-        ) from error
-    return langgraph_sdk

@@ -6,14 +6,19 @@ run here. The run starts when the object is entered, with `with` or `async with`
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Self
+from functools import partial
+from operator import attrgetter, call
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
+from milepost._internal.generators import adrive, drive
 from milepost.types import Command
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+Call: TypeAlias = Callable[..., Any]
 
 _TYPED: Final = ("values", "messages", "tool_calls", "subgraphs")
 """Streams that the client makes itself."""
@@ -22,7 +27,7 @@ _PLAIN: Final = ("updates", "checkpoints", "tasks", "custom")
 
 
 def sent_input(input: Any) -> Any:
-    """The input of a run as the server takes it: of a Command the answer alone.
+    """The input of a run as the server takes it: of a Command only the answer.
 
     The server knows whether its thread waits for an answer.
     """
@@ -37,7 +42,7 @@ def sent_input(input: Any) -> Any:
 
 
 class ChannelEvents:
-    """What a channel of the server says, one event after the other."""
+    """The events of a channel of the server, one after the other."""
 
     def __init__(self, thread: Any, channel: str) -> None:
         self._thread = thread
@@ -51,8 +56,8 @@ class ChannelEvents:
     async def __aiter__(self) -> AsyncIterator[Any]:
         decoder = self._decoder()
         async for event in self._thread.subscribe([self._channel]):
-            for said in decoder.feed(event):
-                yield said
+            for data in decoder.feed(event):
+                yield data
 
     def _decoder(self) -> Any:
         from langgraph_sdk.stream.decoders import DataDecoder
@@ -83,63 +88,67 @@ class Streams(Mapping[str, Any]):
 class _RemoteRun:
     """What the streams of a run on a server have in common, in sync code and on an event loop."""
 
-    def __init__(
-        self, client: Any, thread: Any, input: Any, config: Any, metadata: dict[str, Any] | None
-    ) -> None:
+    def __init__(self, client: Any, thread: Any, start_kwargs: dict[str, Any]) -> None:
         self._client = client
         self._thread = thread
-        self._start_kwargs = {"input": sent_input(input), "config": config, "metadata": metadata}
+        self._start_kwargs = start_kwargs
         self._run_id: str | None = None
         self._closed = False
         self._events: Any = None
 
-    @property
-    def values(self) -> Any:
-        """The state as it changes."""
-        return self._thread.values
-
-    @property
-    def messages(self) -> Any:
-        """The answers of chat models, each as a stream."""
-        return self._thread.messages
-
-    @property
-    def subgraphs(self) -> Any:
-        """Inner graphs as they begin, each with its own streams."""
-        return self._thread.subgraphs
-
-    @property
-    def tool_calls(self) -> Any:
-        """Calls of tools as they are made."""
-        return self._thread.tool_calls
+    values = property(attrgetter("_thread.values"), doc="The state as it changes.")
+    messages = property(
+        attrgetter("_thread.messages"), doc="The answers of chat models, each as a stream."
+    )
+    subgraphs = property(
+        attrgetter("_thread.subgraphs"), doc="Inner graphs as they begin, each with its streams."
+    )
+    tool_calls = property(attrgetter("_thread.tool_calls"), doc="Calls of tools as they are made.")
 
     @property
     def extensions(self) -> Mapping[str, Any]:
         """All streams by name."""
         return Streams(self._thread)
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise RuntimeError("This stream of a run on a server was closed: start another one.")
-
     def _close(self) -> bool:
-        """Whether it is for the caller to close it: the first who asks."""
+        """Note that the stream is closed; return whether it was open before."""
         was_closed, self._closed = self._closed, True
         return not was_closed
+
+    # -- generators of calls of the client, which are made in sync code or awaited
+
+    def _starting(self, enter: Call, leave: Call) -> Generator[Call, Any, Self]:
+        """Enter the client's thread, and start the run; leave the thread if that fails."""
+        if self._closed:
+            raise RuntimeError("This stream of a run on a server was closed: start another one.")
+        yield enter
+        try:
+            started = yield partial(self._thread.run.start, **self._start_kwargs)
+            self._run_id = started["run_id"]
+        except BaseException as error:
+            yield partial(leave, type(error), error, error.__traceback__)
+            raise
+        return self
+
+    def _aborting(self) -> Generator[Call, Any, None]:
+        """Cancel the run, and close the thread."""
+        if not self._close():
+            return
+        # The run is given up either way: the server may be gone.
+        if self._run_id is not None:
+            cancel = self._client.runs.cancel
+            with suppress(Exception):
+                yield partial(cancel, self._thread.thread_id, self._run_id, wait=False)
+        with suppress(Exception):
+            yield self._thread.close
 
 
 class RemoteGraphRunStream(_RemoteRun):
     """A run on a server, in sync code."""
 
     def __enter__(self) -> Self:
-        self._check_open()
-        self._thread.__enter__()
-        try:
-            self._run_id = self._thread.run.start(**self._start_kwargs)["run_id"]
-        except BaseException as error:
-            self._thread.__exit__(type(error), error, error.__traceback__)
-            raise
-        return self
+        starting = self._starting(self._thread.__enter__, self._thread.__exit__)
+        return drive(starting, call, BaseException)
 
     def __exit__(
         self,
@@ -167,14 +176,7 @@ class RemoteGraphRunStream(_RemoteRun):
 
     def abort(self) -> None:
         """Cancel the run on the server, and close the stream."""
-        if not self._close():
-            return
-        # The run is given up either way: the server may be gone.
-        if self._run_id is not None:
-            with suppress(Exception):
-                self._client.runs.cancel(self._thread.thread_id, self._run_id, wait=False)
-        with suppress(Exception):
-            self._thread.close()
+        drive(self._aborting(), call)
 
     def __iter__(self) -> Iterator[Any]:
         if self._events is None:
@@ -191,14 +193,8 @@ class AsyncRemoteGraphRunStream(_RemoteRun):
     """A run on a server, on an event loop."""
 
     async def __aenter__(self) -> Self:
-        self._check_open()
-        await self._thread.__aenter__()
-        try:
-            self._run_id = (await self._thread.run.start(**self._start_kwargs))["run_id"]
-        except BaseException as error:
-            await self._thread.__aexit__(type(error), error, error.__traceback__)
-            raise
-        return self
+        starting = self._starting(self._thread.__aenter__, self._thread.__aexit__)
+        return await adrive(starting, call, BaseException)
 
     async def __aexit__(
         self,
@@ -223,14 +219,7 @@ class AsyncRemoteGraphRunStream(_RemoteRun):
 
     async def abort(self) -> None:
         """Cancel the run on the server, and close the stream."""
-        if not self._close():
-            return
-        # The run is given up either way: the server may be gone.
-        if self._run_id is not None:
-            with suppress(Exception):
-                await self._client.runs.cancel(self._thread.thread_id, self._run_id, wait=False)
-        with suppress(Exception):
-            await self._thread.close()
+        await adrive(self._aborting(), call)
 
     def __aiter__(self) -> AsyncIterator[Any]:
         if self._events is None:

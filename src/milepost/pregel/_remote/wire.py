@@ -20,14 +20,14 @@ from milepost.types import (
 
 _PLACE: Final = ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
 _OURS: Final = frozenset({*_PLACE[1:], "checkpoint_during"})
-"""Keys that say where the caller is, which means nothing to the server."""
+"""Keys that name a place in the caller's thread, which the server does not know."""
 
 
 # -- to the server
 
 
 def sent_config(config: RunnableConfig) -> dict[str, Any]:
-    """The part of a config that a server can be told: texts, numbers, and lists and dicts of them.
+    """The part of a config that can be sent: texts, numbers, and lists and dicts of them.
 
     Callbacks, savers and other objects stay here.
     """
@@ -63,13 +63,13 @@ def sent_checkpoint(config: RunnableConfig) -> dict[str, Any] | None:
 
 
 def sent_command(command: Command[Any]) -> dict[str, Any]:
-    """A command in the words of the server."""
+    """A command in the form of the server."""
     targets = [
         {"node": target.node, "input": target.arg} if isinstance(target, Send) else target
         for target in command.targets()
     ]
-    said = {"update": command.update, "resume": command.resume, "goto": targets or None}
-    return {name: value for name, value in said.items() if value is not None}
+    fields = {"update": command.update, "resume": command.resume, "goto": targets or None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 # -- from the server

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
+from starlette.responses import Response
 
 from milepost.server._errors import refused
 from milepost.server._graphs import drawing, schemas, subgraphs
-from milepost.server._matching import contains, select
 from milepost.server._records import (
     Assistant,
     Drawing,
@@ -20,7 +20,8 @@ from milepost.server._records import (
     Schemas,
     SortOrder,
 )
-from milepost.server._routing import Call, Empty, Page, Routes
+from milepost.server._routing import Call, Empty, Routes, list_response
+from milepost.server._search import contains, select
 
 routes = Routes("Assistants")
 
@@ -88,20 +89,19 @@ class AssistantSearch(AssistantFilter, kw_only=True):
     select: list[Field] | None = None
 
 
-def _given(body: AssistantCreate | AssistantPatch, *names: str) -> dict[str, Any]:
-    return {name: value for name in names if (value := getattr(body, name)) is not None}
+def _given(body: AssistantCreate | AssistantPatch) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(body)
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 @routes.route("POST", "/assistants", writes=True)
 def create(call: Call[AssistantCreate, Empty]) -> Assistant:
     """Make an assistant of a graph. It is kept in the database."""
-    body = call.body
-    fields = _given(body, "config", "context", "metadata", "name", "description")
-    return call.server.assistants.create(body.graph_id, body.assistant_id, body.if_exists, fields)
+    return call.server.assistants.create(**_given(call.body))
 
 
-@routes.search("/assistants/search", answer=list[Assistant], is_partial=True)
-def search(call: Call[AssistantSearch, Empty]) -> Page:
+@routes.route("POST", "/assistants/search", answer=list[Assistant], is_partial=True)
+def search(call: Call[AssistantSearch, Empty]) -> Response:
     """Find assistants."""
     body = call.body
     found = [one for one in call.server.assistants.all() if body.holds(one)]
@@ -111,10 +111,10 @@ def search(call: Call[AssistantSearch, Empty]) -> Page:
     )
     part = found[body.offset : body.offset + body.limit]
     shown = (select(one, body.select) for one in part)
-    return Page.of(shown, call.server.limits.answer, len(found), body.offset)
+    return list_response(shown, call.server.limits.answer, len(found), body.offset)
 
 
-@routes.search("/assistants/count")
+@routes.route("POST", "/assistants/count")
 def count(call: Call[AssistantFilter, Empty]) -> int:
     """How many assistants there are."""
     return sum(call.body.holds(one) for one in call.server.assistants.all())
@@ -129,8 +129,7 @@ def get(call: Call[Empty, Empty]) -> Assistant:
 @routes.route("PATCH", "/assistants/{assistant_id}", writes=True)
 def update(call: Call[AssistantPatch, Empty]) -> Assistant:
     """Make a new version of an assistant."""
-    names = ("graph_id", "config", "context", "metadata", "name", "description")
-    return call.server.assistants.update(call.path["assistant_id"], _given(call.body, *names))
+    return call.server.assistants.update(call.path["assistant_id"], _given(call.body))
 
 
 class AssistantDelete(msgspec.Struct, frozen=True):
@@ -201,14 +200,14 @@ class VersionSearch(msgspec.Struct, kw_only=True):
     offset: Offset = 0
 
 
-@routes.search("/assistants/{assistant_id}/versions", answer=list[Assistant])
-def versions(call: Call[VersionSearch, Empty]) -> Page:
+@routes.route("POST", "/assistants/{assistant_id}/versions", answer=list[Assistant])
+def versions(call: Call[VersionSearch, Empty]) -> Response:
     """The versions of an assistant, newest first."""
     body = call.body
     every = call.server.assistants.versions(call.path["assistant_id"])
     found = [one for one in every if contains(one.metadata, body.metadata or {})]
     part = found[body.offset : body.offset + body.limit]
-    return Page.of(part, call.server.limits.answer, len(found), body.offset)
+    return list_response(part, call.server.limits.answer, len(found), body.offset)
 
 
 class Version(msgspec.Struct):

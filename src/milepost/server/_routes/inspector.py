@@ -14,7 +14,7 @@ from milepost import inspect
 from milepost.checkpoint._contract.records import place_of
 from milepost.inspect import Blame, Change, Database, LogEntry, Path, Ref, ThreadRow, ThreadView
 from milepost.inspect.parts import limited, load, parent_of, resolve, state_of
-from milepost.server._errors import HttpError, refused
+from milepost.server._errors import refused
 from milepost.server._live import follow
 from milepost.server._records import Length, Limit, Offset
 from milepost.server._routing import Call, Empty, Routes
@@ -180,7 +180,8 @@ def blame(call: Call[Empty, BlameQuery]) -> Blames:
     if not path:
         raise refused('path begins with a key of the state: ["messages", 0].')
     parts = inspect.blame(call.server.database, _ref(call), path)
-    return Blames(bounded_blames(parts, _limit(call)))
+    limit = _limit(call)
+    return Blames([replace(one, value=_bounded(one.value, one.path, limit)) for one in parts])
 
 
 class LiveQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,7 +215,7 @@ def _json(name: str, text: str | None, absent: Any) -> Any:
     try:
         return msgspec.json.decode(text.encode(errors="replace"))
     except (msgspec.DecodeError, RecursionError):
-        raise HttpError(422, f"{name} must be JSON.") from None
+        raise refused(f"{name} must be JSON.") from None
 
 
 def _path(text: str | None) -> tuple[str | int, ...]:
@@ -233,9 +234,8 @@ def step_changes(database: Database, ref: Ref) -> list[Change]:
     """What a step has changed: a state against its parent's, or against nothing."""
     saved = resolve(database, ref)
     parent_id = parent_of(saved)
-    parent = None
-    if parent_id is not None:
-        parent = load(database, place_of(saved.config)._replace(checkpoint_id=parent_id))
+    before = place_of(saved.config)._replace(checkpoint_id=parent_id)
+    parent = None if parent_id is None else load(database, before)
     if parent is None:
         return inspect.compare({}, state_of(database, saved))
     return inspect.changes(database, parent, saved)
@@ -248,20 +248,11 @@ def bounded_changes(changes: Sequence[Change], limit: int) -> list[Change]:
             change,
             before=_bounded(change.before, change.path, limit),
             after=_bounded(change.after, change.path, limit),
-            lines=change.lines if _size(change.lines) <= limit else None,
+            lines=change.lines if sum(map(len, change.lines or ())) <= limit else None,
         )
         for change in changes
     ]
 
 
-def bounded_blames(parts: Sequence[Blame], limit: int) -> list[Blame]:
-    """Parts whose values are bounded."""
-    return [replace(part, value=_bounded(part.value, part.path, limit)) for part in parts]
-
-
 def _bounded(data: Any, path: Path, limit: int) -> Any:
     return limited(data, limit, path or ("",))[0]
-
-
-def _size(lines: Sequence[str] | None) -> int:
-    return sum(map(len, lines or ()))

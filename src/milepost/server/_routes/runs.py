@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
 
-from milepost.inspect.parts import is_langgraph, refusing, settle
+from milepost.inspect.parts import refusing
 from milepost.server._assistants import default_id
 from milepost.server._errors import refused
 from milepost.server._graphs import answer
 from milepost.server._records import Checkpoint
 from milepost.server._routes.state import refusals
 from milepost.server._routing import Call, Empty, Routes
-from milepost.server._runs import LAST, run_events
-from milepost.server._sse import Event, EventStream
+from milepost.server._runs import run_events
+from milepost.server._sse import EventStream
 from milepost.server._states import config_of
 
 routes = Routes("milepost: runs")
@@ -62,32 +61,13 @@ async def run(call: Call[RunCreate, Empty]) -> EventStream:
     if body.context is not None:
         options["context"] = body.context
     given = body.input if body.resume is msgspec.UNSET else answer(graph, body.resume)
-    events = run_events(graph, given, config, server.limits.value, options)
-    if is_langgraph(graph):
-        events = _settled(call, graph, events)
+    events = run_events(server.database, graph, given, config, server.limits.value, options)
     cancel = body.on_disconnect == "cancel"
     return server.streams.response(server.runs.start(thread_id, events, cancel=cancel))
 
 
-async def _settled(
-    call: Call[RunCreate, Empty], graph: Any, events: AsyncIterator[Event]
-) -> AsyncIterator[Event]:
-    """The events of a run, after which the registry says how it ended."""
-    last: list[Event] = []
-    try:
-        async for event in events:
-            if event.name in LAST:
-                last.append(event)
-            else:
-                yield event
-    finally:
-        await run_in_threadpool(settle, call.server.database, graph, call.thread_id)
-    for event in last:
-        yield event
-
-
 def _prepare(call: Call[RunCreate, Empty], graph: Any) -> dict[str, Any]:
-    """Where the run begins; the thread is there then, and says which graph it belongs to."""
+    """Where the run begins. The thread exists afterwards, and its metadata names the graph."""
     body, server, thread_id = call.body, call.server, call.thread_id
     row = server.find_thread(thread_id)
     if row is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,9 +12,8 @@ from starlette.responses import Response
 from milepost.checkpoint._contract.records import Place
 from milepost.inspect.parts import refusing
 from milepost.server._errors import as_http_error, refused
-from milepost.server._json import encode_list
 from milepost.server._records import Checkpoint, Limit, ThreadState
-from milepost.server._routing import JSON, Call, Empty, Routes
+from milepost.server._routing import Call, Empty, Routes, list_response
 from milepost.server._states import (
     check_selection,
     checkpoint_of,
@@ -55,7 +54,7 @@ def get_state(call: Call[Empty, StateQuery]) -> Any:
     return _state(call, Checkpoint(), call.query.subgraphs, call.query.select)
 
 
-@routes.search("/threads/{thread_id}/state/checkpoint", answer=ThreadState, is_partial=True)
+@routes.route("POST", "/threads/{thread_id}/state/checkpoint", answer=ThreadState, is_partial=True)
 def get_state_at(call: Call[StateAt, Empty]) -> Any:
     """The state at a checkpoint."""
     return _state(call, call.body.checkpoint, call.body.subgraphs, call.body.select)
@@ -89,7 +88,6 @@ def update_state(call: Call[StateUpdate, Empty]) -> Updated:
     body, server = call.body, call.server
     row = server.thread(call.thread_id)
     graph = server.needed_graph(row.thread_id, row.metadata)
-    server.runs.claim(row.thread_id)
     server.check_free(row, graph)
     place = body.checkpoint or Checkpoint(checkpoint_id=body.checkpoint_id)
     config = config_of(row.thread_id, place)
@@ -100,14 +98,14 @@ def update_state(call: Call[StateUpdate, Empty]) -> Updated:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """What the user's reducers raise about values that a client sent, as a refusal of those."""
+    """Turn errors of the user's reducers into a refusal of the values that a client sent."""
     try:
         yield
     except Exception as error:
         if as_http_error(error) is not None:
             raise
-        said = f"The graph refuses the values: {type(error).__name__}: {error}"
-        raise refused(said) from error
+        reason = f"{type(error).__name__}: {error}"
+        raise refused(f"The graph refuses the values: {reason}") from error
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +131,7 @@ def get_history(call: Call[Empty, HistoryQuery]) -> Response:
     return _history(call, HistorySearch(limit=call.query.limit, before=call.query.before))
 
 
-@routes.search("/threads/{thread_id}/history", answer=list[ThreadState], is_partial=True)
+@routes.route("POST", "/threads/{thread_id}/history", answer=list[ThreadState], is_partial=True)
 def search_history(call: Call[HistorySearch, Empty]) -> Response:
     """The states of a thread or of a graph inside of it, newest first."""
     return _history(call, call.body)
@@ -151,8 +149,7 @@ def _history(call: Call[Any, Any], wanted: HistorySearch) -> Response:
     graph = server.graph_of_thread(row.metadata)
     if graph is not None:
         snapshots = graph.get_state_history(where.config(), **page)
-        states: Iterable[ThreadState] = map(from_snapshot, snapshots)
     else:
-        states = stored_history(server.database, row, where, **page)
-    shown = (selected(state, wanted.select) for state in states)
-    return Response(encode_list(shown, server.limits.answer), media_type=JSON)
+        snapshots = stored_history(server.database, row, where, **page)
+    shown = (selected(from_snapshot(snapshot), wanted.select) for snapshot in snapshots)
+    return list_response(shown, server.limits.answer)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from milepost.server._assistants import NAMESPACE
-from milepost.server._errors import HttpError, refused
+from milepost.server._errors import not_found, refused
 from milepost.server._records import FoundItem, Item, Limit, Offset
 from milepost.server._routing import Call, Empty, Routes
 from milepost.server._wire import wire_dict
@@ -21,23 +21,21 @@ Label = Annotated[str, Meta(min_length=1, pattern=r"^[^.]+\Z")]
 Name = Annotated[str, Meta(min_length=1)]
 
 
-class Put(msgspec.Struct, kw_only=True):
-    """An item to store."""
-
-    namespace: Annotated[list[Label], Meta(min_length=1)]
-    key: Name
-    value: dict[str, Any]
-    index: bool | list[str] | None = None
-    """False: do not embed. A list: embed these paths."""
-    ttl: Annotated[float, Meta(gt=0)] | None = None
-    """Minutes until it goes."""
-
-
 class Key(msgspec.Struct, kw_only=True):
     """Which item."""
 
     namespace: Annotated[list[Label], Meta(min_length=1)]
     key: Name
+
+
+class Put(Key, kw_only=True):
+    """An item to store."""
+
+    value: dict[str, Any]
+    index: bool | list[str] | None = None
+    """False: do not embed. A list: embed these paths."""
+    ttl: Annotated[float, Meta(gt=0)] | None = None
+    """Minutes until it goes."""
 
 
 class KeyQuery(msgspec.Struct, kw_only=True):
@@ -85,8 +83,8 @@ class Namespaces(msgspec.Struct):
 def put_item(call: Call[Put, Empty]) -> None:
     """Store an item."""
     body = call.body
-    _refuse_ours(body.namespace)
-    store = _there(call.server.database.store_to_write())
+    _refuse_assistants(body.namespace)
+    store = _needed(call.server.database.store_to_write())
     if body.ttl is not None and not store.supports_ttl:
         raise refused("This store keeps items for good: leave `ttl` out.")
     if body.index is True:
@@ -107,11 +105,11 @@ def get_item(call: Call[Empty, KeyQuery]) -> Item | None:
 @routes.route("DELETE", "/store/items", writes=True, status=204)
 def delete_item(call: Call[Key, Empty]) -> None:
     """Remove an item."""
-    _refuse_ours(call.body.namespace)
+    _refuse_assistants(call.body.namespace)
     _store(call).delete(tuple(call.body.namespace), call.body.key)
 
 
-@routes.search("/store/items/search")
+@routes.route("POST", "/store/items/search")
 def search_items(call: Call[Search, Empty]) -> Found:
     """Items by what they hold, or with `query` by what they mean."""
     body = call.body
@@ -126,7 +124,7 @@ def search_items(call: Call[Search, Empty]) -> Found:
     return Found([FoundItem(**_shown(item), score=item.score) for item in found])
 
 
-@routes.search("/store/namespaces")
+@routes.route("POST", "/store/namespaces")
 def list_namespaces(call: Call[NamespaceSearch, Empty]) -> Namespaces:
     """Namespaces that hold items."""
     body = call.body
@@ -140,18 +138,18 @@ def list_namespaces(call: Call[NamespaceSearch, Empty]) -> Namespaces:
     return Namespaces([list(labels) for labels in found])
 
 
-def _refuse_ours(namespace: list[str]) -> None:
+def _refuse_assistants(namespace: list[str]) -> None:
     if tuple(namespace[:1]) == NAMESPACE:
         raise refused("Assistants are changed at /assistants, not in the store.")
 
 
 def _store(call: Call[Any, Any]) -> BaseStore:
-    return _there(call.server.database.store)
+    return _needed(call.server.database.store)
 
 
-def _there(store: BaseStore | None) -> BaseStore:
+def _needed(store: BaseStore | None) -> BaseStore:
     if store is None:
-        raise HttpError(404, "This database has no store.")
+        raise not_found("This database has no store.")
     return store
 
 

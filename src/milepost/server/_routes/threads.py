@@ -11,30 +11,25 @@ from starlette.responses import Response
 
 from milepost.inspect import ThreadRow
 from milepost.server._errors import HttpError, refused
-from milepost.server._matching import select
-from milepost.server._records import IfExists, Limit, Offset, SortOrder, Thread, ThreadStatus
+from milepost.server._records import IfExists, Thread
 from milepost.server._routes.state import refusals
-from milepost.server._routing import Call, Empty, Page, Routes
-from milepost.server._search import SortBy, Wanted, extract, find, parse_path, shown, ttl_of
+from milepost.server._routing import Call, Empty, Routes, list_response
+from milepost.server._search import (
+    ThreadFilter,
+    ThreadSearch,
+    extract,
+    find,
+    parse_path,
+    select,
+    shown,
+    ttl_of,
+)
 from milepost.types import Command, StateUpdate
 
 if TYPE_CHECKING:
     from milepost.server._server import Server
 
 routes = Routes("Threads")
-
-Field = Literal[
-    "thread_id",
-    "created_at",
-    "updated_at",
-    "state_updated_at",
-    "metadata",
-    "config",
-    "context",
-    "status",
-    "values",
-    "interrupts",
-]
 
 
 class Update(msgspec.Struct, kw_only=True):
@@ -72,7 +67,7 @@ class ThreadCreate(msgspec.Struct, kw_only=True):
 def create(call: Call[ThreadCreate, Empty]) -> Thread:
     """Make a thread."""
     body, server = call.body, call.server
-    _check_ttl(server, body.ttl)
+    minutes = _minutes(server, body.ttl)
     thread_id = body.thread_id or str(uuid.uuid4())
     metadata = body.metadata or {}
     if body.supersteps:
@@ -84,7 +79,8 @@ def create(call: Call[ThreadCreate, Empty]) -> Thread:
             raise HttpError(409, f"Thread '{thread_id}' exists already.")
         with refusals():
             server.threads.create(thread_id, metadata)
-            _set_ttl(server, thread_id, body.ttl)
+            if minutes is not None:
+                server.threads.set_ttl(thread_id, minutes)
     if body.supersteps:
         steps = [[_state_update(one) for one in step.updates] for step in body.supersteps]
         try:
@@ -106,10 +102,10 @@ def _state_update(update: Update) -> StateUpdate:
     return StateUpdate(Command(**given), update.as_node)
 
 
-def _check_ttl(server: Server, ttl: Ttl | None) -> None:
-    """Raise for what the database cannot do."""
+def _minutes(server: Server, ttl: Ttl | None) -> float | None:
+    """How long a thread lives after its last use; a refusal if the database cannot do that."""
     if ttl is None or ttl.ttl is None:
-        return
+        return None
     if not hasattr(server.threads, "set_ttl"):
         raise refused(
             f"Threads in this database ({server.database.kind}) are kept until they are removed: "
@@ -117,49 +113,17 @@ def _check_ttl(server: Server, ttl: Ttl | None) -> None:
         )
     if ttl.strategy != "delete":
         raise refused("A thread that expires is removed as a whole: ttl.strategy is delete.")
+    return ttl.ttl
 
 
-def _set_ttl(server: Server, thread_id: str, ttl: Ttl | None) -> None:
-    if ttl is not None and ttl.ttl is not None:
-        server.threads.set_ttl(thread_id, ttl.ttl)
-
-
-class ThreadFilter(msgspec.Struct, kw_only=True):
-    """Which threads."""
-
-    metadata: dict[str, Any] | None = None
-    values: dict[str, Any] | None = None
-    status: ThreadStatus | None = None
-
-
-class ThreadSearch(ThreadFilter, kw_only=True):
-    """Which threads, in what order, with which fields."""
-
-    ids: Annotated[list[str], Meta(max_length=1000)] | None = None
-    limit: Limit = 10
-    offset: Offset = 0
-    sort_by: SortBy | None = None
-    sort_order: SortOrder | None = None
-    select: list[Field] | None = None
-    extract: dict[str, str] | None = None
-
-
-@routes.search("/threads/search", answer=list[Thread], is_partial=True)
-def search(call: Call[ThreadSearch, Empty]) -> Page:
+@routes.route("POST", "/threads/search", answer=list[Thread], is_partial=True)
+def search(call: Call[ThreadSearch, Empty]) -> Response:
     """Find threads."""
     body, server = call.body, call.server
     if len(body.extract or {}) > 10:
         raise refused("At most 10 paths can be extracted.")
     paths = {alias: parse_path(path) for alias, path in (body.extract or {}).items()}
-    wanted = Wanted(
-        body.metadata or {},
-        body.values or {},
-        body.status,
-        body.ids or None,
-        body.sort_by or "created_at",
-        body.sort_order != "asc",
-    )
-    rows, total = find(server, wanted, body.limit, body.offset)
+    rows, total = find(server, body)
     needed = {*(body.select or ("values",)), *(path[0] for path in paths.values())}
     state = not needed.isdisjoint({"values", "interrupts"})
     fields = [*body.select, *(["extracted"] if paths else [])] if body.select else None
@@ -170,15 +134,14 @@ def search(call: Call[ThreadSearch, Empty]) -> Page:
             thread.extracted = {alias: extract(thread, path) for alias, path in paths.items()}
         return select(thread, fields)
 
-    return Page.of(map(part, rows), server.limits.answer, total, body.offset)
+    return list_response(map(part, rows), server.limits.answer, total, body.offset)
 
 
-@routes.search("/threads/count")
+@routes.route("POST", "/threads/count")
 def count(call: Call[ThreadFilter, Empty]) -> int:
     """How many threads there are."""
-    body = call.body
-    wanted = Wanted(body.metadata or {}, body.values or {}, body.status)
-    return find(call.server, wanted, 1, 0)[1]
+    wanted = ThreadSearch(**msgspec.structs.asdict(call.body), limit=1)
+    return find(call.server, wanted)[1]
 
 
 class Prune(msgspec.Struct, kw_only=True):
@@ -235,11 +198,12 @@ class ThreadPatch(msgspec.Struct, kw_only=True):
 def update(call: Call[ThreadPatch, Empty]) -> Any:
     """Say more about a thread."""
     server = call.server
-    _check_ttl(server, call.body.ttl)
+    minutes = _minutes(server, call.body.ttl)
     row = server.thread(call.thread_id)
     with refusals():
         server.threads.create(row.thread_id, call.body.metadata or {})
-        _set_ttl(server, row.thread_id, call.body.ttl)
+        if minutes is not None:
+            server.threads.set_ttl(row.thread_id, minutes)
     if "return=minimal" in call.request.headers.get("prefer", ""):
         return Response(status_code=204)
     return shown(server, server.thread(call.thread_id))

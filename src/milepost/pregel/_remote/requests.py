@@ -1,0 +1,143 @@
+"""Requests to a server: with which client and headers, written once for sync and async clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
+
+from milepost._engine.context.config import merge_configs
+from milepost._internal.generators import adrive, drive
+from milepost.errors import GraphBuildError, MissingDependencyError, MissingThreadError
+from milepost.pregel._remote.wire import sent_checkpoint
+
+if TYPE_CHECKING:
+    from milepost.types import RunnableConfig
+
+P = ParamSpec("P")
+T = TypeVar("T")
+G = TypeVar("G", bound="RemoteClients")
+Headers: TypeAlias = dict[str, str] | None
+
+
+class Request(NamedTuple):
+    """A method of a part of the client, such as `threads.get_state`, and its arguments."""
+
+    part: str
+    method: str
+    arguments: dict[str, Any]
+
+    def send(self, client: Any) -> Any:
+        """The answer of a sync client, or what an async one is awaited or iterated with."""
+        return getattr(getattr(client, self.part), self.method)(**self.arguments)
+
+
+Requests: TypeAlias = Generator[Request, Any, T]
+"""Yields requests, is sent their answers, and returns the result."""
+
+
+class RemoteClients:
+    """A sync and an async client of one server, for one assistant of it."""
+
+    def __init__(
+        self,
+        assistant_id: str,
+        /,
+        *,
+        url: str | None = None,
+        api_key: str | None = None,
+        headers: Headers = None,
+        client: Any = None,
+        sync_client: Any = None,
+        config: RunnableConfig | None = None,
+        name: str | None = None,
+        distributed_tracing: bool = False,
+    ) -> None:
+        self.assistant_id = assistant_id
+        self.name = assistant_id if name is None else name
+        self.config = config
+        self.distributed_tracing = distributed_tracing
+        if url is not None and (client is None or sync_client is None):
+            sdk = _sdk()
+            client = client or sdk.get_client(url=url, api_key=api_key, headers=headers)
+            sync_client = sync_client or sdk.get_sync_client(
+                url=url, api_key=api_key, headers=headers
+            )
+        self.client = client
+        self.sync_client = sync_client
+
+    def _sync(self) -> Any:
+        if self.sync_client is None:
+            raise GraphBuildError(
+                f"RemoteGraph '{self.name}' has no sync client: give it `url=` or `sync_client=`."
+            )
+        return self.sync_client
+
+    def _async(self) -> Any:
+        if self.client is None:
+            raise GraphBuildError(
+                f"RemoteGraph '{self.name}' has no async client: give it `url=` or `client=`."
+            )
+        return self.client
+
+    def _thread(self, config: RunnableConfig | None) -> tuple[str, dict[str, Any] | None]:
+        """The thread that a config names, and where in it."""
+        merged = merge_configs(self.config, config)
+        thread_id = (merged.get("configurable") or {}).get("thread_id")
+        if thread_id is None:
+            raise MissingThreadError(
+                f"RemoteGraph '{self.name}' was asked about a thread without saying which: pass "
+                'config={"configurable": {"thread_id": "1"}}.'
+            )
+        return str(thread_id), sent_checkpoint(merged)
+
+    def _headers(self, given: Headers) -> Headers:
+        """The headers of a request, with those that continue a trace of LangSmith."""
+        if not self.distributed_tracing:
+            return given
+        try:
+            from langsmith import get_current_run_tree
+        except ImportError as error:
+            raise MissingDependencyError(
+                "distributed_tracing=True needs LangSmith's client: run `pip install langsmith`."
+            ) from error
+        tree = get_current_run_tree()
+        if tree is None:
+            return given
+        traced = dict(tree.to_headers())
+        if given and "baggage" in given and "baggage" in traced:
+            traced["baggage"] = f"{given['baggage']},{traced['baggage']}"
+        return {**(given or {}), **traced}
+
+
+def _sdk() -> Any:
+    try:
+        import langgraph_sdk
+    except ImportError as error:
+        raise MissingDependencyError(
+            "RemoteGraph talks to its server through LangGraph's client: run "
+            "`pip install 'milepost[remote]'`, or `pip install langgraph-sdk`."
+        ) from error
+    return langgraph_sdk
+
+
+def sync_and_async(
+    method: Callable[Concatenate[G, P], Requests[T]],
+) -> tuple[
+    Callable[Concatenate[G, P], T],
+    Callable[Concatenate[G, P], Coroutine[Any, Any, T]],
+]:
+    """The two methods that send the requests of one generator."""
+
+    def sync(self: G, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return drive(method(self, *args, **kwargs), lambda request: request.send(self._sync()))
+
+    async def aio(self: G, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        requests = method(self, *args, **kwargs)
+        return await adrive(requests, lambda request: request.send(self._async()))
+
+    name = method.__name__.lstrip("_")
+    for made, its_name in ((sync, name), (aio, f"a{name}")):
+        update_wrapper(made, method)
+        made.__name__ = its_name
+    return sync, aio
