@@ -115,7 +115,7 @@ class Writer:
         writes = list(_writes(groups, failed))
         deletes = any(write.data is None for write in writes)
         # A single put shares its row by itself.
-        if not self._store_sql.lock or not (deletes or len(writes) > 1):
+        if not self._store_sql.locks_rows or not (deletes or len(writes) > 1):
             return []
         shards = {_shard((namespaces.to_text(write.namespace), write.key)) for write in writes}
         return [self._lock_of(sql.TAKE_SHARDS if deletes else sql.SHARE_SHARDS, shards)]
@@ -145,7 +145,7 @@ class Writer:
         generations = yield from self._registry.load()
         page = (now, SWEPT_AT_ONCE)
         taken: set[int] = set()
-        if self._store_sql.lock:
+        if self._store_sql.locks_rows:
             seen = yield Query(render(sql.SEE_EXPIRED), page)
             if not seen:
                 return 0
@@ -154,7 +154,7 @@ class Writer:
         # Locked, so that none of them is put or read back to life before it is gone. Those that
         # others have locked are left: they are put or read at this moment.
         rows = yield Query(render(sql.EXPIRED), page)
-        if self._store_sql.lock:
+        if self._store_sql.locks_rows:
             rows = [row for row in rows if _shard((row[1], row[2])) in taken]
         if not rows:
             return 0
@@ -219,7 +219,7 @@ class Writer:
         if self._store_sql.delete_one is not None and len(final) == 1 and not tables:
             return [Execute(self._store_sql.render(self._store_sql.delete_one), notes[0])]
         statements: list[Execute | ExecuteMany] = []
-        if self._store_sql.lock:
+        if self._store_sql.locks_rows:
             # All that this transaction will touch, in one order. Vectors go before their items,
             # and a transaction that adds vectors holds the item's row: so none comes in between.
             places = sorted(final)
