@@ -47,11 +47,13 @@ from milepost.store._core.tasks import (
     Search,
     Task,
     Write,
+    needs_vectors,
+    wanted_vectors,
+    with_vectors,
 )
 from milepost.store._core.ttl import Clock, Lifetimes, Stamps
 from milepost.store._vectors.embeddings import Embedder
 from milepost.store._vectors.paths import get_text_at_path, tokenize_path
-from milepost.store._vectors.tasks import needs_vectors, wanted_vectors, with_vectors
 
 K = TypeVar("K")
 Deserializer: TypeAlias = Callable[[bytes], dict[str, Any]]

@@ -12,8 +12,7 @@ from milepost._db.redis.guarded import Counter, Guard, guarded, number
 from milepost.store._core import namespaces
 from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import Group, Write
-from milepost.store._redis.heads import Head, Place, sealed
-from milepost.store._redis.keys import Keys, member
+from milepost.store._redis.layout import Head, Keys, Place, member, sealed
 from milepost.store._redis.marks import RootGenerations
 
 

@@ -26,7 +26,7 @@ from milepost.store._core.tasks import (
     Write,
 )
 from milepost.store._redis.change import Batch
-from milepost.store._redis.keys import Keys
+from milepost.store._redis.layout import Keys
 from milepost.store._redis.marks import Marks, StaleGenerations
 from milepost.store._redis.notes import Notebook, Notes
 from milepost.store._redis.read import Reader

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost._db.redis.commands import Command, Program, RunScript, command
 from milepost._db.redis.guarded import Counter, Guard, guarded
-from milepost.store._redis.heads import Head, Place
-from milepost.store._redis.keys import Keys, RootKeys, member
+from milepost.store._redis.layout import Head, Keys, Place, RootKeys, member
 
 if TYPE_CHECKING:
     from milepost.store._core.tasks import Write

@@ -14,8 +14,16 @@ from milepost.store._core.core import StoreCore
 from milepost.store._core.filters import predicate
 from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import Get, Listing, Row, Search
-from milepost.store._redis.heads import Head, Place, parsed, root_of, to_row
-from milepost.store._redis.keys import Keys, from_member, member
+from milepost.store._redis.layout import (
+    Head,
+    Keys,
+    Place,
+    from_member,
+    member,
+    parsed,
+    root_of,
+    to_row,
+)
 from milepost.store._redis.snapshot import Moved, Snapshot
 
 _BODIES: Final = 100

@@ -13,8 +13,7 @@ from milepost._db.redis.commands import Program as RedisProgram
 from milepost._db.redis.commands import command
 from milepost._db.redis.guarded import ARGUMENTS, Counter, Guard, guarded, number
 from milepost.errors import DatabaseBusyError
-from milepost.store._redis.heads import Place, root_of
-from milepost.store._redis.keys import from_member, member
+from milepost.store._redis.layout import Place, from_member, member, root_of
 from milepost.store._redis.marks import RootGenerations, StaleGenerations, marked, packed
 from milepost.store._redis.notes import Notes
 from milepost.store._redis.upkeep import Stored, all_roots, chunks, items_at, names_in, spaces_of

@@ -11,7 +11,7 @@ from typing import Any
 
 from milepost._db.redis.commands import Command, Program, command
 from milepost._db.redis.guarded import ARGUMENTS, reading
-from milepost.store._redis.keys import Keys
+from milepost.store._redis.layout import Keys
 
 
 class Moved(Exception):

@@ -15,8 +15,7 @@ from milepost.store._core import namespaces
 from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import Program, RefusedItem, Row, Transact, Write
 from milepost.store._redis.change import Batch
-from milepost.store._redis.heads import Head, Place, parsed, sealed, to_row
-from milepost.store._redis.keys import from_member
+from milepost.store._redis.layout import Head, Place, from_member, parsed, sealed, to_row
 from milepost.store._redis.read import heads_and_bodies
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from milepost.errors import DamagedRowError
 from milepost.store._core import namespaces
 from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import Row, Search
-from milepost.store._redis.keys import Keys, from_member
+from milepost.store._redis.layout import Keys, from_member
 from milepost.store._redis.marks import Marks, RootGenerations, unpacked
 from milepost.store._redis.read import Candidate, Candidates, Reader, Renewal, Rescore
 from milepost.store._redis.snapshot import Moved, Snapshot, fields

@@ -26,8 +26,7 @@ from milepost.errors import (
 from milepost.store._core.tasks import Group, Write
 from milepost.store._core.ttl import Stamps
 from milepost.store._redis.change import Batch, Change, RootState, State
-from milepost.store._redis.heads import Head, Place, parsed
-from milepost.store._redis.keys import Keys, member
+from milepost.store._redis.layout import Head, Keys, Place, member, parsed
 from milepost.store._redis.marks import Marks, RootGenerations
 from milepost.store._redis.notes import Notebook
 from milepost.store._redis.read import Renewal

@@ -19,14 +19,14 @@ from milepost.store._sql import statements as sql
 from milepost.store._sql.dialects import StoreSql
 from milepost.store._sql.generations import VectorRegistry
 from milepost.store._sql.schema import SHARDS
-from milepost.store._sql.vector_writes import (
+from milepost.store._sql.vectors import (
     Place,
+    VectorIndex,
     many,
     with_new_vectors,
     without_vectors,
     without_vectors_of,
 )
-from milepost.store._sql.vectors import VectorIndex
 from milepost.store._vectors.generations import NO_MARKS, Generations
 
 _SENT_AT_ONCE: Final = 2**26

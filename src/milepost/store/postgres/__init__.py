@@ -16,11 +16,10 @@ from milepost._db.postgres.sync import PostgresEngine
 from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.lazy_imports import on_demand
 from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.store._core.api import CoreStore
+from milepost.store._core.api import CoreStore, Upkeep
 from milepost.store._core.core import Deserializer
 from milepost.store._core.records import IndexConfig, TTLConfig
 from milepost.store._core.ttl import Clock
-from milepost.store._core.upkeep import Upkeep
 from milepost.store._sql.core import SqlCore
 from milepost.store._sql.dialects import PG
 from milepost.store._vectors.ann import PostgresIndexConfig

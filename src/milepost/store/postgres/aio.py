@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from milepost._db.postgres.aio import AsyncPostgresEngine
 from milepost._db.postgres.engine import Settings, connecting, driver
-from milepost.store._core.upkeep import AsyncUpkeep
+from milepost.store._core.api import AsyncUpkeep
 from milepost.store.postgres import (
     CONNECTION,
     BasePostgresStore,

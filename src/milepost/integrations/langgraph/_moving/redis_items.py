@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from milepost.integrations.langgraph._formats.redis_json import RedisValues
 from milepost.integrations.langgraph._moving.items import Kept, Places, Refuse
 from milepost.integrations.langgraph._moving.redis_documents import Documents, Found
-from milepost.store._redis.heads import Head, parsed
-from milepost.store._redis.keys import Keys, member
+from milepost.store._redis.layout import Head, Keys, member, parsed
 
 if TYPE_CHECKING:
     from milepost.store.redis import RedisStore
