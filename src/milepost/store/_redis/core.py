@@ -100,6 +100,10 @@ class RedisCore(EngineCore):
         self.state.was_fitting = True
         return {**notes, "index": self.state.first().dump()}
 
+    def generations(self) -> RedisProgram[Generations]:
+        """The generations of vectors, as the database knows them now."""
+        return self.state.known((yield from self.notebook.load()))
+
     # -- groups
 
     def attempt(self, groups: Sequence[Group], completed: int | None) -> Program[list[Outcome]]:
@@ -122,7 +126,7 @@ class RedisCore(EngineCore):
         for _ in range(_SWITCHES):
             generations: Generations | None = None
             if self.embedder is not None:
-                generations = self.state.known((yield from self.notebook.load()))
+                generations = yield from self.generations()
                 if any(write.texts for write in batch.writes()):
                     generations.check_verified()
             try:
@@ -146,7 +150,7 @@ class RedisCore(EngineCore):
         known: Generations | None = None
         if reads.by_meaning():
             # Another process may have rebuilt all vectors since this store last looked.
-            known = self.state.known((yield from self.notebook.load()))
+            known = yield from self.generations()
             known.check_verified()
         now, renewed = reads.now, reads.renewed
         items = yield from self.reader.gets(reads.gets(), snapshot, now, renewed)
