@@ -15,7 +15,6 @@ from milepost.store._core.filters import predicate
 from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import Get, Listing, Row, Search
 from milepost.store._redis.layout import (
-    Head,
     Keys,
     Place,
     from_member,
@@ -24,19 +23,11 @@ from milepost.store._redis.layout import (
     root_of,
     to_row,
 )
-from milepost.store._redis.snapshot import Moved, Snapshot
+from milepost.store._redis.snapshot import Moved, Renewal, Snapshot
 
 _BODIES: Final = 100
 """Values that a filter looks at in one go."""
 _HEADS: Final = 5000
-
-
-class Renewal(NamedTuple):
-    """An item whose life a read prolongs."""
-
-    place: Place
-    stored: bytes
-    head: Head
 
 
 class Candidate(NamedTuple):
@@ -64,7 +55,7 @@ class Rescore(NamedTuple):
 
 
 class Reader:
-    """Carries out what reads. `renewed` collects the items whose life a read prolongs."""
+    """Carries out what reads."""
 
     def __init__(self, core: StoreCore, keys: Keys, *, is_cluster: bool) -> None:
         self._core = core
@@ -80,9 +71,7 @@ class Reader:
 
     # -- gets
 
-    def gets(
-        self, wanted: Sequence[Get], snapshot: Snapshot, now: int, renewed: list[Renewal]
-    ) -> Program[dict[Place, Row]]:
+    def gets(self, wanted: Sequence[Get], snapshot: Snapshot) -> Program[dict[Place, Row]]:
         """The items that these gets find."""
         places = {(get.namespace, get.key): False for get in wanted}
         for get in wanted:
@@ -94,10 +83,10 @@ class Reader:
                 if stored is None:
                     continue
                 head = parsed(place, stored)
-                if not head.is_dead(now):
+                if not head.is_dead(snapshot.now):
                     found[place] = to_row(place, head, body)
                     if places[place] and head.ttl is not None:
-                        renewed.append(Renewal(place, stored, head))
+                        snapshot.renewed.append(Renewal(place, stored, head))
         return found
 
     def _parts(self, places: Sequence[Place]) -> Iterator[list[Place]]:
@@ -145,9 +134,7 @@ class Reader:
 
     # -- searches
 
-    def search(
-        self, search: Search, snapshot: Snapshot, now: int, renewed: list[Renewal]
-    ) -> Program[list[Row]]:
+    def search(self, search: Search, snapshot: Snapshot) -> Program[list[Row]]:
         """The page that a search asks for."""
         order = search.order or "-updated_at"
         key = _ORDER[order.removeprefix("-")]
@@ -164,15 +151,13 @@ class Reader:
             # After that many comes perhaps one of a namespace that has more.
             return Candidates(found[:depth] if more else found, more)
 
-        return (yield from self.page(search, candidates, snapshot, now, renewed))
+        return (yield from self.page(search, candidates, snapshot))
 
     def page(
         self,
         search: Search,
         candidates: Callable[[int], Program[Candidates]],
         snapshot: Snapshot,
-        now: int,
-        renewed: list[Renewal],
         rescore: Rescore | None = None,
     ) -> Program[list[Row]]:
         """The page of a search. `candidates` gives at least so many that it may return, in its
@@ -183,10 +168,9 @@ class Reader:
         depth = 2 * wanted + 16 if search.conditions else wanted
         while True:
             some = yield from candidates(depth)
-            mine: list[Renewal] = []
-            found = yield from self._page(search, some.found, snapshot, now, mine, rescore)
+            found, renewed = yield from self._page(search, some.found, snapshot, rescore)
             if len(found) == search.limit or not some.more:
-                renewed += mine
+                snapshot.renewed += renewed
                 if rescore is not None:
                     found.sort(key=lambda row: -(row.score or 0.0))
                 return found
@@ -197,12 +181,12 @@ class Reader:
         search: Search,
         candidates: Sequence[Candidate],
         snapshot: Snapshot,
-        now: int,
-        renewed: list[Renewal],
         rescore: Rescore | None,
-    ) -> Program[list[Row]]:
+    ) -> Program[tuple[list[Row], list[Renewal]]]:
+        """What a search returns of these candidates, and the lifetimes that it renews."""
         fulfils = self._filter(search)
         found: list[Row] = []
+        renewed: list[Renewal] = []
         at = skipped = 0
         while at < len(candidates) and len(found) < search.limit:
             left = search.offset - skipped + search.limit - len(found)
@@ -220,7 +204,9 @@ class Reader:
                 stored, body = pairs[one.place]
                 head = None if stored is None else parsed(one.place, stored)
                 score = scores.get(one.place, one.score)
-                if head is None or head.is_dead(now) or (rescore is not None and score is None):
+                if head is None or head.is_dead(snapshot.now):
+                    continue
+                if rescore is not None and score is None:
                     continue
                 row = to_row(one.place, head, body, score)
                 if not fulfils(row):
@@ -231,7 +217,7 @@ class Reader:
                     found.append(row)
                     if search.refresh and head.ttl is not None and stored is not None:
                         renewed.append(Renewal(one.place, stored, head))
-        return found
+        return found, renewed
 
     def _filter(self, search: Search) -> Callable[[Row], bool]:
         if not search.conditions:
@@ -287,7 +273,7 @@ class Reader:
 
     # -- listings
 
-    def list(self, listing: Listing, snapshot: Snapshot, now: int) -> Program[list[Namespace]]:
+    def list(self, listing: Listing, snapshot: Snapshot) -> Program[list[Namespace]]:
         """The page of namespaces that a listing asks for."""
         prefix = namespaces.fixed_prefix(listing.op)
         alive: list[Namespace] = []
@@ -298,7 +284,7 @@ class Reader:
                 [keys.spaces, keys.expiry],
                 [
                     _below(keys.spaces, prefix or (root,)),
-                    command("ZRANGEBYSCORE", keys.expiry, "-inf", now),
+                    command("ZRANGEBYSCORE", keys.expiry, "-inf", snapshot.now),
                 ],
             )
             spaces = [namespaces.from_text(name.decode()) for name in names]

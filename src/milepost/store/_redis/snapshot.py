@@ -7,11 +7,20 @@ root; if a later read finds another one, the reads begin again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from milepost._db.redis.commands import Command, Program, command
 from milepost._db.redis.guarded import ARGUMENTS, reading
-from milepost.store._redis.layout import Keys
+from milepost.store._core.engine_core import Reads
+from milepost.store._redis.layout import Head, Keys, Place
+
+
+class Renewal(NamedTuple):
+    """An item whose lifetime a read renews."""
+
+    place: Place
+    stored: bytes
+    head: Head
 
 
 class Moved(Exception):
@@ -21,8 +30,12 @@ class Moved(Exception):
 class Snapshot:
     """The reads of one attempt. One that is not `strict` takes what is there, at each read."""
 
-    def __init__(self, keys: Keys, *, strict: bool, is_cluster: bool) -> None:
+    def __init__(self, keys: Keys, reads: Reads, *, strict: bool, is_cluster: bool) -> None:
         self._keys = keys
+        self.now = reads.now
+        self.completed = reads.completed
+        self.renewed: list[Renewal] = reads.renewed
+        """The items whose lifetime the reads renew."""
         self.is_strict = strict
         self._is_cluster = is_cluster
         self._seqs: dict[str, bytes | None] = {}

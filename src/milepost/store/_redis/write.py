@@ -29,7 +29,7 @@ from milepost.store._redis.change import Batch, Change, RootState, State
 from milepost.store._redis.layout import Head, Keys, Place, member, parsed
 from milepost.store._redis.marks import Marks, RootGenerations
 from milepost.store._redis.notes import Notebook
-from milepost.store._redis.read import Renewal
+from milepost.store._redis.snapshot import Renewal
 from milepost.store._vectors.generations import Generations
 
 _ATTEMPTS: Final = 200
