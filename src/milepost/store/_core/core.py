@@ -293,9 +293,9 @@ class StoreCore(ABC):
         if isinstance(task, Search):
             return [
                 make_search_item(
-                    self.value(row), row.key, row.namespace, row.created, row.updated, row.score
+                    self.value(row), row.key, row.namespace, row.created, row.updated, score
                 )
-                for row in found
+                for score, row in found
             ]
         if isinstance(task, Get):
             return make_item(

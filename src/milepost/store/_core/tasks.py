@@ -96,7 +96,10 @@ class Row(NamedTuple):
     data: tuple[str, bytes]
     created: int
     updated: int
-    score: float | None = None
+
+
+Scored: TypeAlias = tuple[float | None, Row]
+"""What a search finds: an item, and its score if it was ranked by vectors."""
 
 
 class RefusedItem(NamedTuple):

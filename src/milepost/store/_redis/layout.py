@@ -141,12 +141,12 @@ def sealed(data: tuple[str, bytes]) -> bytes:
     return data[0].encode() + b":" + data[1]
 
 
-def to_row(place: Place, head: Head, body: bytes | None, score: float | None = None) -> Row:
+def to_row(place: Place, head: Head, body: bytes | None) -> Row:
     """An item as the core wants it."""
     if body is None:
         raise _damaged(place)
     kind, _, data = body.partition(b":")
-    return Row(*place, (kind.decode("utf-8", "replace"), data), head.created, head.updated, score)
+    return Row(*place, (kind.decode("utf-8", "replace"), data), head.created, head.updated)
 
 
 def _damaged(place: Place) -> DamagedRowError:

@@ -13,7 +13,7 @@ from milepost.store._core import namespaces
 from milepost.store._core.core import StoreCore
 from milepost.store._core.filters import predicate
 from milepost.store._core.records import Namespace
-from milepost.store._core.tasks import Get, Listing, Row, Search
+from milepost.store._core.tasks import Get, Listing, Row, Scored, Search
 from milepost.store._redis.layout import (
     Keys,
     Place,
@@ -134,7 +134,7 @@ class Reader:
 
     # -- searches
 
-    def search(self, search: Search, snapshot: Snapshot) -> Program[list[Row]]:
+    def search(self, search: Search, snapshot: Snapshot) -> Program[list[Scored]]:
         """The page that a search asks for."""
         order = search.order or "-updated_at"
         key = _ORDER[order.removeprefix("-")]
@@ -159,7 +159,7 @@ class Reader:
         candidates: Callable[[int], Program[Candidates]],
         snapshot: Snapshot,
         rescore: Rescore | None = None,
-    ) -> Program[list[Row]]:
+    ) -> Program[list[Scored]]:
         """The page of a search. `candidates` gives at least so many that it may return, in its
         order: more are asked for if too few of them are alive and fulfil its conditions."""
         wanted = search.offset + search.limit
@@ -172,7 +172,7 @@ class Reader:
             if len(found) == search.limit or not some.more:
                 snapshot.renewed += renewed
                 if rescore is not None:
-                    found.sort(key=lambda row: -(row.score or 0.0))
+                    found.sort(key=lambda one: -(one[0] or 0.0))
                 return found
             depth = 8 * depth + 16
 
@@ -182,10 +182,10 @@ class Reader:
         candidates: Sequence[Candidate],
         snapshot: Snapshot,
         rescore: Rescore | None,
-    ) -> Program[tuple[list[Row], list[Renewal]]]:
+    ) -> Program[tuple[list[Scored], list[Renewal]]]:
         """What a search returns of these candidates, and the lifetimes that it renews."""
         fulfils = self._filter(search)
-        found: list[Row] = []
+        found: list[Scored] = []
         renewed: list[Renewal] = []
         at = skipped = 0
         while at < len(candidates) and len(found) < search.limit:
@@ -208,13 +208,13 @@ class Reader:
                     continue
                 if rescore is not None and score is None:
                     continue
-                row = to_row(one.place, head, body, score)
+                row = to_row(one.place, head, body)
                 if not fulfils(row):
                     continue
                 if skipped < search.offset:
                     skipped += 1
                 elif len(found) < search.limit:
-                    found.append(row)
+                    found.append((score, row))
                     if search.refresh and head.ttl is not None and stored is not None:
                         renewed.append(Renewal(one.place, stored, head))
         return found, renewed

@@ -19,7 +19,7 @@ from milepost._internal import fork_guard
 from milepost.errors import DamagedRowError
 from milepost.store._core import namespaces
 from milepost.store._core.records import Namespace
-from milepost.store._core.tasks import Row, Search
+from milepost.store._core.tasks import Scored, Search
 from milepost.store._redis.layout import Keys, from_member
 from milepost.store._redis.marks import Marks, RootGenerations, unpacked
 from milepost.store._redis.read import Candidate, Candidates, Reader, Rescore
@@ -193,7 +193,9 @@ class Ranker:
         self._width = 4 * dims
         self._copies = Copies(dims)
 
-    def search(self, search: Search, snapshot: Snapshot, known: Generations) -> Program[list[Row]]:
+    def search(
+        self, search: Search, snapshot: Snapshot, known: Generations
+    ) -> Program[list[Scored]]:
         """The page that a search asks for.
 
         Incomplete if items lack their vectors, unless those of this generation were completed as

@@ -85,7 +85,7 @@ class Reader:
             ranked = [(None, row) for row in rows]
         if task.refresh:
             reads.renewed += [row[6] for _, row in ranked if row[7] is not None]
-        return [to_row(row, score) for score, row in ranked]
+        return [(score, to_row(row)) for score, row in ranked]
 
     def _ranked(
         self, search: Search, reads: Reads, known: Generations, alone: bool
@@ -189,7 +189,7 @@ class Prefixes:
         self._deep[prefix] = _BELIEVED
 
 
-def to_row(row: Any, score: float | None = None) -> Row:
+def to_row(row: Any) -> Row:
     """A row of the table as the core wants it."""
     kind, data = row[2], row[3]
     if type(kind) is not str or not isinstance(data, (bytes, memoryview)):
@@ -197,4 +197,4 @@ def to_row(row: Any, score: float | None = None) -> Row:
             f"The item '{row[1]}' in '{row[0]}' is damaged: a cell has another type than was "
             "written. Put or delete the item, or restore the row from a backup."
         )
-    return Row(namespaces.from_text(row[0]), row[1], (kind, bytes(data)), row[4], row[5], score)
+    return Row(namespaces.from_text(row[0]), row[1], (kind, bytes(data)), row[4], row[5])
