@@ -72,18 +72,14 @@ class Writer:
             lock = []
         final: dict[Place, Write] = {}
         """Of several writes to one key the last one counts."""
-        guarded: set[Place] = set()
-        versioned = False
         for number, group in enumerate(groups):
             if number in failed:
                 continue
             mine = {}
-            created: set[Place] = set()
-            conditional = False
             for write in group:
                 if not isinstance(write, Write):
                     continue
-                place = (namespaces.to_text(write.namespace), write.key)
+                place = _place(write)
                 if write.texts and generations is not None:
                     try:
                         generations.check_writable()
@@ -91,22 +87,20 @@ class Writer:
                         failed[number] = error
                         break
                 if write.if_version is not None:
-                    conditional = True
                     there = yield from self._version(place, now)
                     if there != write.if_version or place in mine or place in final:
                         failed[number] = write.conflict(there)
                         break
-                    if write.if_version == 0:
-                        if write.data is None:
-                            continue  # nothing is there, and what others put stays
-                        created.add(place)
+                    if write.if_version == 0 and write.data is None:
+                        continue  # nothing is there, and what others put stays
                 mine[place] = write
             else:
-                guarded |= created
                 final.update(mine)
-                versioned = versioned or conditional
         if final:
-            yield from self._store(lock, final, guarded, now, generations, once=versioned)
+            conditional = [w for w in _writes(groups, failed) if w.if_version is not None]
+            new = {_place(w) for w in conditional if w.if_version == 0 and w.data is not None}
+            once = bool(conditional)
+            yield from self._store(lock, final, new, now, generations, once=once)
 
     def _shard_lock(
         self, groups: Sequence[Group], failed: Mapping[int, Exception]
@@ -117,7 +111,7 @@ class Writer:
         # A single put shares its row by itself.
         if not self._store_sql.locks_rows or not (deletes or len(writes) > 1):
             return []
-        shards = {_shard((namespaces.to_text(write.namespace), write.key)) for write in writes}
+        shards = {_shard(_place(write)) for write in writes}
         return [self._lock_of(sql.TAKE_SHARDS if deletes else sql.SHARE_SHARDS, shards)]
 
     def _lock_of(self, statement: str, shards: Collection[int]) -> Execute:
@@ -177,18 +171,19 @@ class Writer:
         self,
         lock: Sequence[Execute | ExecuteMany],
         final: dict[Place, Write],
-        guarded: set[Place],
+        new: set[Place],
         now: int,
         generations: Generations | None,
         *,
         once: bool,
     ) -> Operation[None]:
-        """`once`: repeated after it was stored, it would be refused because of its own versions."""
+        """`new` are the places that must have no item. `once`: repeated after it was stored, it
+        would be refused because of its own versions."""
         stamp = self._stamps.next(len(final))
         marks = NO_MARKS if generations is None else generations.marks
         statements = [*lock, *self._deletes(final, generations)]
         stamped = dict(zip(final, count(stamp), strict=False))
-        created = sorted([place for place in guarded if final[place].data is not None])
+        created = sorted([place for place in new if final[place].data is not None])
         if created:
             yield Batch(statements)
             statements = []
@@ -200,7 +195,7 @@ class Writer:
         puts = [
             (place, write, stamped[place])
             for place, write in final.items()
-            if write.data is not None and place not in guarded
+            if write.data is not None and place not in new
         ]
         statements += self._puts(puts, now, marks)
         if generations is not None:
@@ -262,6 +257,10 @@ def _writes(groups: Sequence[Group], failed: Mapping[int, Exception]) -> Iterato
     for number, group in enumerate(groups):
         if number not in failed:
             yield from (task for task in group if isinstance(task, Write))
+
+
+def _place(write: Write) -> Place:
+    return namespaces.to_text(write.namespace), write.key
 
 
 def _row(
