@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from milepost._db.operations import Execute, ExecuteMany, Operation, Query
 from milepost.store._core.tasks import Search, Write
@@ -30,6 +30,22 @@ Near: TypeAlias = tuple[float, int]
 """A score, and the item that has a vector with it."""
 Place: TypeAlias = tuple[str, str]
 """The text of a namespace, and a key."""
+
+
+class Wanted(NamedTuple):
+    """Which vectors a search compares with which one."""
+
+    generation: Generation
+    vector: Any
+    """As a parameter of a statement."""
+    allowed: str
+    """The condition for items that the search could return: their vectors are up to date, and
+    they are alive, below the prefix and as its filter wants them."""
+    parameters: tuple[Any, ...]
+    wide: bool
+    """Whether many items are below the prefix."""
+    filtered: bool
+    """Whether there is a prefix or a filter."""
 
 
 class VectorIndex(ABC):
@@ -51,14 +67,8 @@ class VectorIndex(ABC):
         """A vector as a parameter of a statement."""
 
     @abstractmethod
-    def nearest(
-        self, generation: Generation, search: Search, now: int, count: int, wide: bool
-    ) -> Operation[tuple[list[Near], bool]]:
-        """At least `count` vectors, nearest first, if there are so many; whether that is all.
-
-        Only vectors of items that the search could return are counted. `wide` says that many
-        items are below its prefix.
-        """
+    def nearest(self, wanted: Wanted, count: int) -> Operation[tuple[list[Near], bool]]:
+        """At least `count` vectors, nearest first, if there are so many; whether that is all."""
 
     def rank(
         self, generation: Generation, search: Search, now: int, wide: bool, alone: bool
@@ -67,18 +77,28 @@ class VectorIndex(ABC):
 
         `alone` says that nothing else happens in the transaction.
         """
-        wanted = count = search.offset + search.limit
+        assert search.vector is not None
+        clause, parameters = self.store_sql.where(search.prefix, search.conditions, now)
+        wanted = Wanted(
+            generation,
+            self.pack(search.vector),
+            f"{sql.INDEXED} AND {clause}",
+            (generation.number, generation.number, *parameters),
+            wide=wide,
+            filtered=bool(search.prefix or search.conditions),
+        )
+        last = count = search.offset + search.limit
         scores: dict[int, float] = {}
-        while wanted:
-            found, is_all = yield from self.nearest(generation, search, now, count, wide)
+        while last:
+            found, is_all = yield from self.nearest(wanted, count)
             scores = {}
             for score, item in found:
                 scores.setdefault(item, score)
             # An item may have several vectors, so the nearest ten need not be ten items.
-            if is_all or len(scores) >= wanted:
+            if is_all or len(scores) >= last:
                 break
             count *= 2
-        page = list(scores)[search.offset : wanted]
+        page = list(scores)[search.offset : last]
         if not page:
             return []
         text = self.store_sql.render(sql.BY_IDS)

@@ -36,11 +36,6 @@ class Generation:
         """Where they are."""
         return f"milepost_vectors_{int(self.number)}"
 
-    @property
-    def twice(self) -> tuple[int, int]:
-        """The parameters of the clause that says whether an item's vectors are up to date."""
-        return self.number, self.number
-
     def fits(self, embedder: Embedder) -> bool:
         """Whether this embedder makes such vectors, as far as names and dims tell."""
         return self.dims == embedder.dims and self.model == embedder.model
