@@ -60,6 +60,8 @@ Deserializer: TypeAlias = Callable[[bytes], dict[str, Any]]
 """Makes the value of an item of its JSON text."""
 
 ORDERS = ("created_at", "-created_at", "updated_at", "-updated_at", "key", "-key")
+Resealed: TypeAlias = _rotation.Reencrypted[RefusedItem]
+"""What a change of keys has come to."""
 
 
 class Stored(Protocol):
@@ -132,7 +134,7 @@ class StoreCore(ABC):
         """Rebuild all vectors, `size` items at a time; returns the number of items."""
 
     @abstractmethod
-    def reencrypt(self, progress: Progress | None) -> Program[_rotation.Reencrypted[RefusedItem]]:
+    def reencrypt(self, progress: Progress | None) -> Program[Resealed]:
         """Seal all values again with the newest key."""
 
     def check_encrypts(self) -> None:
@@ -141,7 +143,7 @@ class StoreCore(ABC):
             raise StoreError(_rotation.NOT_ENCRYPTED)
 
     def reseal(
-        self, rows: Iterable[tuple[K, Stored]], done: _rotation.Reencrypted[RefusedItem]
+        self, rows: Iterable[tuple[K, Stored]], done: Resealed
     ) -> Iterator[tuple[K, tuple[str, bytes]]]:
         """The values that have an older key, sealed with the newest; counts all others."""
         serde: Any = self.serde

@@ -8,9 +8,8 @@ from itertools import chain
 from typing import Any, Final
 
 from milepost._db.migrations import TableSetup
-from milepost.checkpoint.serde._rotation import Reencrypted
 from milepost.errors import ReindexConflict, StoreError, VersionConflict
-from milepost.store._core.core import StoreCore
+from milepost.store._core.core import Resealed, StoreCore
 from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import (
     Get,
@@ -19,7 +18,6 @@ from milepost.store._core.tasks import (
     Outcome,
     Program,
     Progress,
-    RefusedItem,
     Row,
     Search,
     Task,
@@ -80,7 +78,7 @@ class EngineCore(StoreCore):
         """Delete what has expired; how many items it was."""
 
     @abstractmethod
-    def resealing(self, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
+    def resealing(self, progress: Progress | None) -> Program[Resealed]:
         """Seal all values again; what was done."""
 
     # -- what all of them do with it
@@ -127,7 +125,7 @@ class EngineCore(StoreCore):
         yield from self.ready()
         return (yield from reindexing(self.making(), progress, size))
 
-    def reencrypt(self, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
+    def reencrypt(self, progress: Progress | None) -> Program[Resealed]:
         self.check_encrypts()
         yield from self.ready()
         return (yield from self.resealing(progress))

@@ -10,11 +10,10 @@ from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from milepost._internal import fork_guard
-from milepost.checkpoint.serde import _rotation
 from milepost.checkpoint.serde._msgpack.codec import unpackb
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.store._core import namespaces
-from milepost.store._core.core import StoreCore
+from milepost.store._core.core import Resealed, StoreCore
 from milepost.store._core.records import Item, Namespace, Result, make_item
 from milepost.store._core.tasks import (
     Embed,
@@ -24,7 +23,6 @@ from milepost.store._core.tasks import (
     Outcome,
     Program,
     Progress,
-    RefusedItem,
     Search,
     Write,
 )
@@ -262,10 +260,10 @@ class MemoryCore(StoreCore):
                 progress(min(at + size, len(entries)), len(entries))
         return len(entries)
 
-    def reencrypt(self, progress: Progress | None) -> Program[_rotation.Reencrypted[RefusedItem]]:
+    def reencrypt(self, progress: Progress | None) -> Program[Resealed]:
         self.check_encrypts()
         yield from ()
-        done: _rotation.Reencrypted[RefusedItem] = _rotation.Reencrypted()
+        done = Resealed()
         with self._lock:
             for entry, again in self.reseal(((one, one) for one in self._entries), done):
                 entry.kind, entry.body = again

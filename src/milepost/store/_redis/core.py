@@ -10,8 +10,8 @@ from typing import Any, Final
 from milepost._db.migrations import TableSetup
 from milepost._db.redis.commands import Program as RedisProgram
 from milepost._db.redis.server import check_eviction
-from milepost.checkpoint.serde._rotation import Reencrypted
 from milepost.errors import DatabaseBusyError
+from milepost.store._core.core import Resealed
 from milepost.store._core.engine_core import EngineCore, Reads
 from milepost.store._core.tasks import (
     Group,
@@ -19,7 +19,6 @@ from milepost.store._core.tasks import (
     Outcome,
     Program,
     Progress,
-    RefusedItem,
     Search,
     Transact,
     Write,
@@ -174,7 +173,7 @@ class RedisCore(EngineCore):
     def making(self) -> RedisMaking:
         return RedisMaking(self)
 
-    def resealing(self, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
+    def resealing(self, progress: Progress | None) -> Program[Resealed]:
         return resealing(self, progress)
 
 

@@ -10,10 +10,10 @@ from milepost._db.redis.commands import Program as RedisProgram
 from milepost._db.redis.commands import command
 from milepost._db.redis.guarded import Guard, guarded, reading
 from milepost._internal.progress import Progress
-from milepost.checkpoint.serde._rotation import Reencrypted
 from milepost.store._core import namespaces
+from milepost.store._core.core import Resealed
 from milepost.store._core.records import Namespace
-from milepost.store._core.tasks import Program, RefusedItem, Row, Transact, Write
+from milepost.store._core.tasks import Program, Row, Transact, Write
 from milepost.store._redis.change import Batch
 from milepost.store._redis.layout import Head, Place, from_member, parsed, sealed, to_row
 from milepost.store._redis.read import heads_and_bodies
@@ -117,9 +117,9 @@ def _dropped(core: RedisCore, root: str) -> RedisProgram[None]:
 # -- keys
 
 
-def resealing(core: RedisCore, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
+def resealing(core: RedisCore, progress: Progress | None) -> Program[Resealed]:
     """Seal all values again; what was done."""
-    done: Reencrypted[RefusedItem] = Reencrypted()
+    done = Resealed()
     seen = 0
     for root in (yield Transact(partial(all_roots, core), write=False)):
         for space in (yield Transact(partial(spaces_of, core, root), write=False)):

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from milepost._db.migrations import TableSetup, is_migrated, migrate
 from milepost._db.operations import Execute, Operation, Work, rows_of
-from milepost.checkpoint.serde._rotation import Reencrypted
 from milepost.errors import MilepostError
 from milepost.store._core import namespaces
+from milepost.store._core.core import Resealed
 from milepost.store._core.engine_core import EngineCore, Reads
 from milepost.store._core.tasks import (
     Get,
@@ -20,7 +20,6 @@ from milepost.store._core.tasks import (
     Outcome,
     Program,
     Progress,
-    RefusedItem,
     Row,
     Search,
     Transact,
@@ -178,10 +177,10 @@ class SqlCore(EngineCore):
     def making(self) -> SqlMaking:
         return SqlMaking(self)
 
-    def resealing(self, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
+    def resealing(self, progress: Progress | None) -> Program[Resealed]:
         # In small transactions, while the store is in use. A value is replaced only if it is still
         # the one that was read: a put in between has sealed its value with the newest key.
-        done: Reencrypted[RefusedItem] = Reencrypted()
+        done = Resealed()
         after = -1
         seen = 0
         render = self.store_sql.render

@@ -50,7 +50,7 @@ class PgVectors(VectorIndex):
 
     def __init__(self, index: Mapping[str, Any] | None = None) -> None:
         super().__init__(PG)
-        self._ann = AnnIndex.of(index or {})
+        self._ann = AnnIndex(index or {})
 
     def create(self, table: str, dims: int) -> list[str]:
         statements = [
@@ -111,7 +111,7 @@ class PgVectors(VectorIndex):
                 table=generation.table,
                 allowed=wanted.allowed,
                 distance=ann.distance(generation.dims),
-                score=ann.metric.score.format("near.distance"),
+                score=ann.score.format("near.distance"),
             )
         )
 
