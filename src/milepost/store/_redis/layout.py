@@ -109,6 +109,8 @@ class Head:
     nonce: str
     """Made for one batch of writes: tells whether it was stored, if its answer was lost."""
     index: Index
+    stored: bytes = b""
+    """As it was read."""
 
     def dump(self) -> bytes:
         index = "" if self.index is None else json.dumps(self.index)
@@ -120,7 +122,10 @@ class Head:
         return self.expires is not None and self.expires <= now
 
 
-def parsed(place: Place, stored: bytes) -> Head:
+def parsed(place: Place, stored: bytes | None) -> Head | None:
+    """The head of an item, from what is stored; None if there is no item."""
+    if stored is None:
+        return None
     try:
         created, updated, ttl, expires, nonce, index = stored.decode().split(" ", 5)
         found: Index = json.loads(index) if index else None
@@ -131,6 +136,7 @@ def parsed(place: Place, stored: bytes) -> Head:
             int(expires) or None,
             nonce,
             tuple(found) if isinstance(found, list) else found,
+            stored,
         )
     except ValueError as error:
         raise _damaged(place) from error

@@ -15,6 +15,7 @@ from milepost.store._core.filters import predicate
 from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import Get, Listing, Row, Scored, Search
 from milepost.store._redis.layout import (
+    Head,
     Keys,
     Place,
     from_member,
@@ -23,7 +24,7 @@ from milepost.store._redis.layout import (
     root_of,
     to_row,
 )
-from milepost.store._redis.snapshot import Moved, Renewal, Snapshot
+from milepost.store._redis.snapshot import Moved, Snapshot
 
 _BODIES: Final = 100
 """Values that a filter looks at in one go."""
@@ -80,13 +81,11 @@ class Reader:
         for part in self._parts([place for place in places if place[0]]):
             pairs = yield from self._heads_and_bodies(part, snapshot)
             for place, (stored, body) in zip(part, pairs, strict=True):
-                if stored is None:
-                    continue
                 head = parsed(place, stored)
-                if not head.is_dead(snapshot.now):
+                if head is not None and not head.is_dead(snapshot.now):
                     found[place] = to_row(place, head, body)
                     if places[place] and head.ttl is not None:
-                        snapshot.renewed.append(Renewal(place, stored, head))
+                        snapshot.renewed.append((place, head))
         return found
 
     def _parts(self, places: Sequence[Place]) -> Iterator[list[Place]]:
@@ -182,11 +181,11 @@ class Reader:
         candidates: Sequence[Candidate],
         snapshot: Snapshot,
         rescore: Rescore | None,
-    ) -> Program[tuple[list[Scored], list[Renewal]]]:
+    ) -> Program[tuple[list[Scored], list[tuple[Place, Head]]]]:
         """What a search returns of these candidates, and the lifetimes that it renews."""
         fulfils = self._filter(search)
         found: list[Scored] = []
-        renewed: list[Renewal] = []
+        renewed: list[tuple[Place, Head]] = []
         at = skipped = 0
         while at < len(candidates) and len(found) < search.limit:
             left = search.offset - skipped + search.limit - len(found)
@@ -202,7 +201,7 @@ class Reader:
                 pairs.update(zip(part, read, strict=True))
             for one in some:
                 stored, body = pairs[one.place]
-                head = None if stored is None else parsed(one.place, stored)
+                head = parsed(one.place, stored)
                 score = scores.get(one.place, one.score)
                 if head is None or head.is_dead(snapshot.now):
                     continue
@@ -215,8 +214,8 @@ class Reader:
                     skipped += 1
                 elif len(found) < search.limit:
                     found.append((score, row))
-                    if search.refresh and head.ttl is not None and stored is not None:
-                        renewed.append(Renewal(one.place, stored, head))
+                    if search.refresh and head.ttl is not None:
+                        renewed.append((one.place, head))
         return found, renewed
 
     def _filter(self, search: Search) -> Callable[[Row], bool]:
@@ -260,9 +259,9 @@ class Reader:
             ]
             stored = yield from snapshot.read([root], list(dict.fromkeys(keys)), commands)
             result += [
-                Candidate(one.place, parsed(one.place, head).created)
-                for one, head in zip(some, stored, strict=True)
-                if head is not None
+                Candidate(one.place, head.created)
+                for one, data in zip(some, stored, strict=True)
+                if (head := parsed(one.place, data)) is not None
             ]
         return result
 

@@ -190,7 +190,7 @@ class RedisMaking:
                 count += 1
                 heads = self._keys.space(now.row.namespace).heads
                 more.append(heads)
-                guards.append(Guard(("HGET", heads, now.row.key), now.stored))
+                guards.append(Guard(("HGET", heads, now.row.key), now.head.stored))
                 blob = packed(now.head.created, [vectors[text] for text in one.texts])
                 commands += marked(*pair, member(*now.place), number(0), blob)
             if not count:

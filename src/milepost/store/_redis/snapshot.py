@@ -7,20 +7,12 @@ root; if a later read finds another one, the reads begin again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from milepost._db.redis.commands import Command, Program, command
 from milepost._db.redis.guarded import ARGUMENTS, reading
 from milepost.store._core.engine_core import Reads
 from milepost.store._redis.layout import Head, Keys, Place
-
-
-class Renewal(NamedTuple):
-    """An item whose lifetime a read renews."""
-
-    place: Place
-    stored: bytes
-    head: Head
 
 
 class Moved(Exception):
@@ -34,7 +26,7 @@ class Snapshot:
         self._keys = keys
         self.now = reads.now
         self.completed = reads.completed
-        self.renewed: list[Renewal] = reads.renewed
+        self.renewed: list[tuple[Place, Head]] = reads.renewed
         """The items whose lifetime the reads renew."""
         self.is_strict = strict
         self._is_cluster = is_cluster

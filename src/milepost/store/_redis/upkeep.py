@@ -31,7 +31,6 @@ class Stored(NamedTuple):
 
     row: Row
     head: Head
-    stored: bytes
 
     @property
     def place(self) -> Place:
@@ -59,9 +58,9 @@ def items_at(core: RedisCore, places: Sequence[Place]) -> RedisProgram[list[Stor
     replies = (yield reading(keys, commands))[1:] if commands else []
     found = []
     for place, stored, body in zip(places, replies[::2], replies[1::2], strict=True):
-        if stored is not None:
-            head = parsed(place, stored)
-            found.append(Stored(to_row(place, head, body), head, stored))
+        head = parsed(place, stored)
+        if head is not None:
+            found.append(Stored(to_row(place, head, body), head))
     return found
 
 
@@ -141,7 +140,7 @@ def _replaced(core: RedisCore, changes: Sequence[tuple[Stored, bytes]]) -> Redis
     for one, body in changes:
         space = core.keys.space(one.row.namespace)
         keys += [space.heads, space.bodies]
-        guards.append(Guard(("HGET", space.heads, one.row.key), one.stored))
+        guards.append(Guard(("HGET", space.heads, one.row.key), one.head.stored))
         commands.append(command("HSET", space.bodies, one.row.key, body))
     answer = yield from core.writer.commit(guarded(list(dict.fromkeys(keys)), guards, commands))
     if answer[0]:

@@ -140,5 +140,4 @@ class OurRedisItems:
 
     def _head(self, place: tuple[tuple[str, ...], str]) -> Head | None:
         namespace, key = place
-        stored = self._store.conn.hget(self._keys.space(namespace).heads, key)
-        return None if stored is None else parsed(place, stored)
+        return parsed(place, self._store.conn.hget(self._keys.space(namespace).heads, key))
