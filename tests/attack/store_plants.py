@@ -88,7 +88,8 @@ def versions_without_lock() -> None:
     """Two puts with the same version were both accepted."""
     from milepost.store._sql.dialects import PG
 
-    object.__setattr__(PG, "lock", "")
+    PG.words["lock"] = ""
+    object.__setattr__(PG, "locks_rows", False)
 
 
 def versions_forgotten() -> None:

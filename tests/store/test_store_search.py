@@ -410,7 +410,7 @@ def test_every_store_offers_the_same_settings():
 @pytest.fixture
 def everything_is_wide(monkeypatch):
     """Databases go about wide prefixes in another way; let that begin at three items."""
-    monkeypatch.setattr("milepost.store._sql.prefixes.WIDE", 3)
+    monkeypatch.setattr("milepost.store._sql.read.WIDE", 3)
 
 
 @pytest.mark.usefixtures("everything_is_wide")

@@ -31,7 +31,7 @@ class InsideSqlite:
 
         def counting(self, *arguments):
             searches.append(1)
-            return search(self, *arguments[:4])  # it need not know how wide the prefix is
+            return search(self, *arguments)
 
         LiteVectors._in_sqlite = LiteVectors._in_numpy = counting
 

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
 
 from milepost._internal import log
 from milepost.cache.base import BaseCache, FullKey, ValueT
 from milepost.errors import SerdeError
 
-MISS: Final = object()
-"""There is no value, or none that this program can read."""
-
 
 class StoredCache(BaseCache[ValueT]):
     """A cache whose entries other programs may have written."""
 
-    def decoded(self, name: FullKey, kind: str, data: bytes) -> Any:
-        """The value of an entry; MISS if it cannot be read, so that the node runs.
+    def decoded(self, rows: Iterable[tuple[FullKey, tuple[str, bytes]]]) -> dict[FullKey, ValueT]:
+        """The values of entries, except of those that cannot be read: their nodes run.
 
         Args:
-            name: The namespace and key of the entry.
-            kind: The tag of its stored form.
-            data: Its bytes.
+            rows: The namespace and key of each entry, the tag of its stored form, and its bytes.
         """
-        try:
-            return self.serde.loads_typed((kind, data))
-        except SerdeError as error:
-            message = "A cached result of %s cannot be read (%s), so it counts as missing."
-            log.warning(log.STORAGE, message, "/".join(name[0]), error)
-            return MISS
+        values: dict[FullKey, ValueT] = {}
+        for name, stored in rows:
+            try:
+                values[name] = self.serde.loads_typed(stored)
+            except SerdeError as error:
+                message = "A cached result of %s cannot be read (%s), so it counts as missing."
+                log.warning(log.STORAGE, message, "/".join(name[0]), error)
+        return values

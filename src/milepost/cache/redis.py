@@ -10,7 +10,7 @@ from milepost._db.redis.commands import Command, Pipeline, Program, Scan, comman
 from milepost._db.redis.engine import RedisEngine
 from milepost._db.redis.errors import named
 from milepost._internal import log
-from milepost.cache._stored import MISS, StoredCache
+from milepost.cache._stored import StoredCache
 from milepost.cache.base import FullKey, Namespace, ValueT
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.errors import ColourError, SaverError
@@ -109,22 +109,19 @@ class RedisCache(StoredCache[ValueT]):
         return [f"{prefix}{literally(':'.join(map(_escaped, ns)))}/*" for ns in namespaces]
 
     def _getting(self, keys: Sequence[FullKey]) -> Program[dict[FullKey, ValueT]]:
-        values: dict[FullKey, ValueT] = {}
         if not keys:
-            return values
+            return {}
         names = [self._key(*name) for name in keys]
         if self._engine.is_cluster:  # MGET takes keys of one slot
             found = yield Pipeline([command("GET", name) for name in names])
         else:
             found = yield command("MGET", *names)
-        for (namespace, key), data in zip(keys, found, strict=True):
-            if data is None:
-                continue
-            kind, _, body = data.partition(b":")
-            value = self.decoded((namespace, key), kind.decode("utf-8", "replace"), body)
-            if value is not MISS:
-                values[tuple(namespace), key] = value
-        return values
+        rows = []
+        for (namespace, key), stored in zip(keys, found, strict=True):
+            if stored is not None:
+                kind, _, data = stored.partition(b":")
+                rows.append(((tuple(namespace), key), (kind.decode("utf-8", "replace"), data)))
+        return self.decoded(rows)
 
     def _setting(self, mapping: Mapping[FullKey, tuple[Any, int | None]]) -> Program[None]:
         commands: list[Command] = []

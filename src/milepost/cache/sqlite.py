@@ -13,7 +13,7 @@ from typing import Any
 from milepost._db.sqlite.errors import explained
 from milepost._internal import fork_guard
 from milepost._internal.asyncio_tools import in_thread
-from milepost.cache._stored import MISS, StoredCache
+from milepost.cache._stored import StoredCache
 from milepost.cache.base import FullKey, Namespace, ValueT
 from milepost.checkpoint.serde.base import SerializerProtocol
 
@@ -83,8 +83,7 @@ class SqliteCache(StoredCache[ValueT]):
                 row = conn.execute(_SELECT, (_text(namespace), key, now)).fetchone()
                 if row is not None:
                     rows.append(((tuple(namespace), key), row))
-        values = {name: self.decoded(name, kind, data) for name, (kind, data) in rows}
-        return {name: value for name, value in values.items() if value is not MISS}
+        return self.decoded(rows)
 
     def set(self, mapping: Mapping[FullKey, tuple[Any, int | None]]) -> None:
         now = time.time()

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Self
 
 from milepost._internal.fork_guard import ProcessBound
 from milepost.checkpoint.serde.base import SerializerProtocol
+from milepost.store._core.api import Upkeep
 from milepost.store._core.records import (
     NOT_PROVIDED,
     IndexConfig,
@@ -22,11 +23,9 @@ from milepost.store._core.records import (
     Result,
     TTLConfig,
 )
-from milepost.store._core.tasks import Group
+from milepost.store._core.tasks import Group, needs_vectors, wanted_vectors, with_vectors
 from milepost.store._core.ttl import Clock
-from milepost.store._core.upkeep import Upkeep
 from milepost.store._memory.core import Embedding, MemoryCore
-from milepost.store._vectors.tasks import needs_vectors, wanted_vectors, with_vectors
 from milepost.store.base import BaseStore
 
 __all__ = ["InMemoryStore"]

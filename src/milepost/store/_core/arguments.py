@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from milepost._internal import log
 from milepost._internal.warn import strict_by_default, warn_of
-from milepost.store._core.records import ListNamespacesOp
+from milepost.store._core.records import IndexConfig, ListNamespacesOp
 from milepost.store._core.tasks import Index
 from milepost.store._core.ttl import to_micros
 
@@ -57,6 +58,13 @@ def index(paths: Any) -> Index:
     if not all(isinstance(path, str) for path in paths):
         raise TypeError(f"index is a list of paths, or False to embed nothing; not {paths!r}.")
     return tuple(paths)
+
+
+def warn_of_distance(index: IndexConfig | None, database: str) -> None:
+    """Say that a database ranks by cosine, if the index asks for another distance."""
+    if index is not None and index.get("distance_type", "cosine") != "cosine":
+        message = "A store in %s ranks by cosine; distance_type is for PostgreSQL."
+        log.warning(log.STORE, message, database)
 
 
 def lifetime(minutes: float) -> int | None:

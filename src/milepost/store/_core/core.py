@@ -47,17 +47,21 @@ from milepost.store._core.tasks import (
     Search,
     Task,
     Write,
+    needs_vectors,
+    wanted_vectors,
+    with_vectors,
 )
 from milepost.store._core.ttl import Clock, Lifetimes, Stamps
 from milepost.store._vectors.embeddings import Embedder
 from milepost.store._vectors.paths import get_text_at_path, tokenize_path
-from milepost.store._vectors.tasks import needs_vectors, wanted_vectors, with_vectors
 
 K = TypeVar("K")
 Deserializer: TypeAlias = Callable[[bytes], dict[str, Any]]
 """Makes the value of an item of its JSON text."""
 
 ORDERS = ("created_at", "-created_at", "updated_at", "-updated_at", "key", "-key")
+Resealed: TypeAlias = _rotation.Reencrypted[RefusedItem]
+"""What a change of keys has come to."""
 
 
 class Stored(Protocol):
@@ -130,7 +134,7 @@ class StoreCore(ABC):
         """Rebuild all vectors, `size` items at a time; returns the number of items."""
 
     @abstractmethod
-    def reencrypt(self, progress: Progress | None) -> Program[_rotation.Reencrypted[RefusedItem]]:
+    def reencrypt(self, progress: Progress | None) -> Program[Resealed]:
         """Seal all values again with the newest key."""
 
     def check_encrypts(self) -> None:
@@ -139,7 +143,7 @@ class StoreCore(ABC):
             raise StoreError(_rotation.NOT_ENCRYPTED)
 
     def reseal(
-        self, rows: Iterable[tuple[K, Stored]], done: _rotation.Reencrypted[RefusedItem]
+        self, rows: Iterable[tuple[K, Stored]], done: Resealed
     ) -> Iterator[tuple[K, tuple[str, bytes]]]:
         """The values that have an older key, sealed with the newest; counts all others."""
         serde: Any = self.serde
@@ -291,9 +295,9 @@ class StoreCore(ABC):
         if isinstance(task, Search):
             return [
                 make_search_item(
-                    self.value(row), row.key, row.namespace, row.created, row.updated, row.score
+                    self.value(row), row.key, row.namespace, row.created, row.updated, score
                 )
-                for row in found
+                for score, row in found
             ]
         if isinstance(task, Get):
             return make_item(

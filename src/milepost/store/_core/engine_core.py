@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
 from milepost._db.migrations import TableSetup
-from milepost.checkpoint.serde._rotation import Reencrypted
-from milepost.errors import ReindexConflict, VersionConflict
-from milepost.store._core.core import StoreCore
+from milepost.errors import ReindexConflict, StoreError, VersionConflict
+from milepost.store._core.core import Resealed, StoreCore
+from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import (
     Get,
     Group,
+    Listing,
     Outcome,
     Program,
     Progress,
-    RefusedItem,
+    Row,
     Search,
     Task,
     Transact,
+    Write,
 )
 from milepost.store._vectors.generations import Unverified
 from milepost.store._vectors.making import (
@@ -76,7 +78,7 @@ class EngineCore(StoreCore):
         """Delete what has expired; how many items it was."""
 
     @abstractmethod
-    def resealing(self, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
+    def resealing(self, progress: Progress | None) -> Program[Resealed]:
         """Seal all values again; what was done."""
 
     # -- what all of them do with it
@@ -123,14 +125,14 @@ class EngineCore(StoreCore):
         yield from self.ready()
         return (yield from reindexing(self.making(), progress, size))
 
-    def reencrypt(self, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
+    def reencrypt(self, progress: Progress | None) -> Program[Resealed]:
         self.check_encrypts()
         yield from self.ready()
         return (yield from self.resealing(progress))
 
 
 class Reads:
-    """The reads of several groups, as of one time."""
+    """The tasks of several groups that read, as of one time, and what they find."""
 
     def __init__(self, groups: Sequence[Group], now: int, completed: int | None) -> None:
         self.groups = groups
@@ -148,8 +150,13 @@ class Reads:
 
     @property
     def tasks(self) -> list[Task]:
-        """Those of all groups."""
+        """Those of all groups, writes too."""
         return list(chain.from_iterable(self.groups))
+
+    @property
+    def only_task(self) -> Task | None:
+        """The task, if there is only one."""
+        return self.groups[0][0] if len(self.groups) == 1 and len(self.groups[0]) == 1 else None
 
     def gets(self) -> list[Get]:
         return [task for task in self.tasks if isinstance(task, Get)]
@@ -157,6 +164,22 @@ class Reads:
     def by_meaning(self) -> bool:
         """Whether one of them ranks by vectors."""
         return any(isinstance(task, Search) and task.vector is not None for task in self.tasks)
+
+    def fill(
+        self,
+        items: Mapping[tuple[Namespace, str], Row],
+        read: Callable[[Search | Listing], Generator[Any, Any, Any]],
+    ) -> Generator[Any, Any, None]:
+        """The results of all tasks: gets have found `items`, and `read` does the others."""
+        for number, group in enumerate(self.groups):
+            for at, task in enumerate(group):
+                if isinstance(task, Get):
+                    self.results[number][at] = items.get((task.namespace, task.key))
+                elif not isinstance(task, Write):
+                    try:
+                        self.results[number][at] = yield from read(task)
+                    except StoreError as error:
+                        self.failed[number] = error
 
     def outcomes(self, failed: dict[int, Exception]) -> list[Outcome]:
         """What each group has found, or why it failed."""

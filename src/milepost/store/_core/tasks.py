@@ -11,7 +11,7 @@ yields requests, and one of the two drivers in `api` sends it their results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from milepost._db.migrations import TableSetup
@@ -96,7 +96,10 @@ class Row(NamedTuple):
     data: tuple[str, bytes]
     created: int
     updated: int
-    score: float | None = None
+
+
+Scored: TypeAlias = tuple[float | None, Row]
+"""What a search finds: an item, and its score if it was ranked by vectors."""
 
 
 class RefusedItem(NamedTuple):
@@ -128,3 +131,48 @@ Program: TypeAlias = Generator[Request, Any, R]
 
 Progress: TypeAlias = Callable[[int, int | None], object]
 """Called with the number of items that are done, and of all items."""
+
+
+# -- which vectors the tasks of several callers need: all of them are made in one call
+
+
+def needs_vectors(group: Group) -> bool:
+    """Whether something in the group has to be embedded."""
+    for task in group:
+        kind = type(task)
+        if (kind is Write and task.texts) or (kind is Search and task.query is not None):  # type: ignore[union-attr]
+            return True
+    return False
+
+
+def wanted_vectors(groups: Sequence[Group]) -> Embed:
+    """What has to be embedded for these groups, each text once."""
+    documents: dict[str, None] = {}
+    queries: dict[str, None] = {}
+    for group in groups:
+        for task in group:
+            if isinstance(task, Write):
+                for text in task.texts:
+                    documents[text] = None
+            elif isinstance(task, Search) and task.query is not None:
+                queries[task.query] = None
+    return Embed(list(documents), list(queries))
+
+
+def with_vectors(
+    groups: Sequence[Group], request: Embed, made: tuple[Sequence[Packed], Sequence[Packed]]
+) -> list[Group]:
+    """The groups, with the vectors that were made for them."""
+    documents = dict(zip(request.documents, made[0], strict=True))
+    queries = dict(zip(request.queries, made[1], strict=True))
+    return [[_with_vector(task, documents, queries) for task in group] for group in groups]
+
+
+def _with_vector(
+    task: Task, documents: Mapping[str, Packed], queries: Mapping[str, Packed]
+) -> Task:
+    if isinstance(task, Write) and task.texts:
+        return Write(*task[:-1], [documents[text] for text in task.texts])
+    if isinstance(task, Search) and task.query is not None:
+        return task._replace(vector=queries[task.query])
+    return task

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from milepost._internal import fork_guard
-from milepost.store._core.records import NotProvided, TTLConfig
+from milepost.store._core.records import TTLConfig
 
 Clock: TypeAlias = Callable[[], float]
 """Seconds since 1970."""
@@ -47,7 +47,7 @@ class Stamps:
 
 
 class Lifetimes:
-    """How long items live, and whether reading renews them."""
+    """How long items live, checked."""
 
     def __init__(self, config: TTLConfig | None) -> None:
         self.config = config
@@ -58,18 +58,9 @@ class Lifetimes:
                 "default_ttl and sweep_interval_minutes."
             )
         given: dict[str, Any] = dict(config or {})
-        self.refreshes = bool(given.get("refresh_on_read", True))
         self.default: float | None = given.get("default_ttl")
         self.interval = float(given.get("sweep_interval_minutes") or _SWEEP_MINUTES)
         to_micros(self.default)
-
-    def minutes(self, ttl: float | None | NotProvided) -> float | None:
-        """The minutes that an item gets which was put with this `ttl`."""
-        return self.default if isinstance(ttl, NotProvided) else ttl
-
-    def refresh(self, asked: bool | None) -> bool:
-        """Whether a read renews what it finds."""
-        return self.refreshes if asked is None else asked
 
 
 def to_micros(minutes: float | None) -> int | None:

@@ -10,12 +10,11 @@ from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from milepost._internal import fork_guard
-from milepost.checkpoint.serde import _rotation
 from milepost.checkpoint.serde._msgpack.codec import unpackb
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.store._core import namespaces
-from milepost.store._core.core import StoreCore
-from milepost.store._core.records import Item, Namespace, Result, make_item, make_search_item
+from milepost.store._core.core import Resealed, StoreCore
+from milepost.store._core.records import Item, Namespace, Result, make_item
 from milepost.store._core.tasks import (
     Embed,
     Get,
@@ -24,18 +23,13 @@ from milepost.store._core.tasks import (
     Outcome,
     Program,
     Progress,
-    RefusedItem,
-    Request,
     Search,
-    Task,
     Write,
 )
 from milepost.store._memory.entries import Entries, Entry
-from milepost.store._memory.search import Searcher
 from milepost.store._vectors.embeddings import Packed
 
 Embedding: TypeAlias = Callable[[Sequence[str]], Sequence[Packed]]
-_NOTHING: Final[tuple[Request, ...]] = ()
 
 
 class MemoryCore(StoreCore):
@@ -49,7 +43,6 @@ class MemoryCore(StoreCore):
         self._lock = fork_guard.held_at_fork(threading.RLock())
         embedder = self.embedder
         self._entries = Entries(None if embedder is None else embedder.dims)
-        self._searcher = Searcher(self._entries, self._view)
         self._is_plain = self.lifetimes.default is None and not self._binds
         self._unpack: Callable[[bytes], Any] = _no_short_cut
         if type(self.serde) is JsonPlusSerializer and not self.serde.pickle_fallback:
@@ -63,10 +56,9 @@ class MemoryCore(StoreCore):
         """Give another core a copy of the entries."""
         with self._lock:
             twin._entries = deepcopy(self._entries)
-        twin._searcher = Searcher(twin._entries, twin._view)
 
     def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
-        yield from _NOTHING
+        yield from ()
         with self._lock:
             now = self.stamps.now()
             found = [[self._read(task, now) for task in group] for group in groups]
@@ -149,7 +141,7 @@ class MemoryCore(StoreCore):
                 entry.expires = now + entry.ttl
             return entry
         if isinstance(task, Search):
-            found = self._searcher.search(task, now)
+            found = self._entries.search(task, now, self._view)
             if task.refresh and self._entries.mortal:
                 for _, entry in found:
                     if entry.ttl is not None:
@@ -164,21 +156,6 @@ class MemoryCore(StoreCore):
             )
             return namespaces.listed(alive, task.op)
         return None
-
-    def _result(self, task: Task, found: Any) -> Result:
-        if isinstance(task, Search):
-            return [
-                make_search_item(
-                    self.value(entry),
-                    entry.key,
-                    entry.namespace,
-                    entry.created,
-                    entry.updated,
-                    score,
-                )
-                for score, entry in found
-            ]
-        return super()._result(task, found)
 
     def value(self, row: Any) -> dict[str, Any]:
         try:
@@ -252,7 +229,7 @@ class MemoryCore(StoreCore):
     # -- upkeep
 
     def sweep(self) -> Program[int]:
-        yield from _NOTHING
+        yield from ()
         with self._lock:
             now = self.stamps.now()
             dead = [entry for entry in self._entries if entry.is_dead(now)]
@@ -283,10 +260,10 @@ class MemoryCore(StoreCore):
                 progress(min(at + size, len(entries)), len(entries))
         return len(entries)
 
-    def reencrypt(self, progress: Progress | None) -> Program[_rotation.Reencrypted[RefusedItem]]:
+    def reencrypt(self, progress: Progress | None) -> Program[Resealed]:
         self.check_encrypts()
-        yield from _NOTHING
-        done: _rotation.Reencrypted[RefusedItem] = _rotation.Reencrypted()
+        yield from ()
+        done = Resealed()
         with self._lock:
             for entry, again in self.reseal(((one, one) for one in self._entries), done):
                 entry.kind, entry.body = again

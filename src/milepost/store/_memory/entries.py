@@ -1,14 +1,18 @@
-"""The items of a store in memory: where they are kept."""
+"""The items of a store in memory: where they are kept, and how they are searched."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
 
+from milepost.store._core import namespaces
+from milepost.store._core.filters import predicate
 from milepost.store._core.records import Namespace
-from milepost.store._core.tasks import Index
+from milepost.store._core.tasks import Index, Search
 from milepost.store._vectors.embeddings import Packed
-from milepost.store._vectors.table import VectorTable
+from milepost.store._vectors.table import VectorTable, best_of
 
 
 class Entry:
@@ -53,6 +57,12 @@ class Entry:
     def is_dead(self, now: int) -> bool:
         """Whether it has expired."""
         return self.expires is not None and self.expires <= now
+
+
+Found: TypeAlias = tuple[float | None, Entry]
+"""A score, and what has it."""
+View: TypeAlias = Callable[[Entry], Any]
+"""Makes what filters see of an entry."""
 
 
 class Entries:
@@ -117,3 +127,82 @@ class Entries:
             self.mortal -= 1
         if entry.places and self.vectors is not None:
             self.vectors.remove(entry.places)
+
+    # -- searching
+
+    def search(self, task: Search, now: int, view: View) -> list[Found]:
+        """The page that a search asks for."""
+        find = self._sorted if task.vector is None else self._ranked
+        return find(task, now, view)
+
+    def _matching(
+        self, entries: Iterable[Entry], task: Search, now: int, view: View
+    ) -> Iterator[Entry]:
+        if self.mortal:
+            entries = (entry for entry in entries if not entry.is_dead(now))
+        if not task.conditions:
+            return iter(entries)
+        fulfils = predicate(task.conditions)
+        return (
+            entry
+            for entry in entries
+            if fulfils(entry.view if entry.view is not None else view(entry))
+        )
+
+    def _sorted(self, task: Search, now: int, view: View) -> list[Found]:
+        spaces = self.below(task.prefix)
+        entries: Iterable[Entry]
+        order = task.order or "created_at"
+        if len(spaces) == 1 and order == "created_at":
+            entries = spaces[0].values()
+        else:
+            entries = [entry for space in spaces for entry in space.values()]
+            entries.sort(key=_ORDER[order.removeprefix("-")], reverse=order.startswith("-"))
+        wanted = islice(
+            self._matching(entries, task, now, view), task.offset, task.offset + task.limit
+        )
+        return [(None, entry) for entry in wanted]
+
+    def _ranked(self, task: Search, now: int, view: View) -> list[Found]:
+        vectors = self.vectors
+        assert vectors is not None
+        assert task.vector is not None
+        spaces = self.below(task.prefix)
+        if 4 * sum(map(len, spaces)) > len(vectors.owners):
+            best = self._best_of_many(task, now, view)
+        else:
+            below = (entry for space in spaces for entry in space.values())
+            entries = [entry for entry in self._matching(below, task, now, view) if entry.places]
+            places = [at for entry in entries for at in entry.places]
+            owners = [entry for entry in entries for _ in entry.places]
+            scores = vectors.scores(task.vector, places) if places else []
+            best = best_of(zip(scores, owners, strict=True), id)
+        ranked = sorted(best, key=lambda found: (-found[0], found[1].created))
+        return [*ranked[task.offset : task.offset + task.limit]]
+
+    def _best_of_many(self, task: Search, now: int, view: View) -> list[tuple[float, Entry]]:
+        """Go through all vectors from the nearest on, until there are enough."""
+        vectors = self.vectors
+        assert vectors is not None
+        assert task.vector is not None
+        wanted = task.offset + task.limit
+        depth, prefix = len(task.prefix), task.prefix
+        count = 2 * wanted
+        while wanted:
+            near = vectors.nearest(task.vector, count)
+            below = (entry for _, entry in near if entry.namespace[:depth] == prefix)
+            allowed = {id(entry) for entry in self._matching(below, task, now, view)}
+            best = best_of((one for one in near if id(one[1]) in allowed), id)
+            # An entry may have several vectors, so the nearest ten need not be ten entries.
+            if len(best) >= wanted or count >= len(vectors.owners):
+                return best
+            count *= 4
+        return []
+
+
+_ORDER: Final[dict[str, Any]] = {
+    # No two entries of one process have the same stamp.
+    "created_at": attrgetter("created"),
+    "updated_at": attrgetter("updated"),
+    "key": lambda entry: (entry.key, namespaces.to_text(entry.namespace)),
+}

@@ -12,8 +12,7 @@ from milepost._db.redis.guarded import Counter, Guard, guarded, number
 from milepost.store._core import namespaces
 from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import Group, Write
-from milepost.store._redis.heads import Head, Place, sealed
-from milepost.store._redis.keys import Keys, member
+from milepost.store._redis.layout import Head, Keys, Place, member, sealed
 from milepost.store._redis.marks import RootGenerations
 
 
@@ -32,7 +31,6 @@ class State:
     """What is there, of all that a batch concerns."""
 
     roots: dict[str, RootState]
-    stored: dict[Place, bytes | None]
     heads: dict[Place, Head | None]
     """Of items that have expired, too."""
     sizes: dict[Namespace, int]
@@ -113,7 +111,7 @@ class Change:
         root, old = namespace[0], self._state.heads[place]
         space, keys = self._keys.space(namespace), self._keys.root(root)
         self.keys += space
-        self.guards.append(Guard(("HGET", space.heads, key), self._state.stored[place]))
+        self.guards.append(Guard(("HGET", space.heads, key), None if old is None else old.stored))
         name = member(namespace, key)
         if write.data is None:
             assert old is not None

@@ -10,23 +10,21 @@ from typing import Any, Final
 from milepost._db.migrations import TableSetup
 from milepost._db.redis.commands import Program as RedisProgram
 from milepost._db.redis.server import check_eviction
-from milepost.checkpoint.serde._rotation import Reencrypted
-from milepost.errors import DatabaseBusyError, StoreError
+from milepost.errors import DatabaseBusyError
+from milepost.store._core.core import Resealed
 from milepost.store._core.engine_core import EngineCore, Reads
 from milepost.store._core.tasks import (
-    Get,
     Group,
     Listing,
     Outcome,
     Program,
     Progress,
-    RefusedItem,
     Search,
     Transact,
     Write,
 )
 from milepost.store._redis.change import Batch
-from milepost.store._redis.keys import Keys
+from milepost.store._redis.layout import Keys
 from milepost.store._redis.marks import Marks, StaleGenerations
 from milepost.store._redis.notes import Notebook, Notes
 from milepost.store._redis.read import Reader
@@ -100,6 +98,10 @@ class RedisCore(EngineCore):
         self.state.was_fitting = True
         return {**notes, "index": self.state.first().dump()}
 
+    def generations(self) -> RedisProgram[Generations]:
+        """The generations of vectors, as the database knows them now."""
+        return self.state.known((yield from self.notebook.load()))
+
     # -- groups
 
     def attempt(self, groups: Sequence[Group], completed: int | None) -> Program[list[Outcome]]:
@@ -122,7 +124,7 @@ class RedisCore(EngineCore):
         for _ in range(_SWITCHES):
             generations: Generations | None = None
             if self.embedder is not None:
-                generations = self.state.known((yield from self.notebook.load()))
+                generations = yield from self.generations()
                 if any(write.texts for write in batch.writes()):
                     generations.check_verified()
             try:
@@ -134,7 +136,8 @@ class RedisCore(EngineCore):
     def _reads(self, reads: Reads) -> RedisProgram[None]:
         for attempt in range(_STRICT + _LENIENT):
             reads.begin()
-            snapshot = Snapshot(self.keys, strict=attempt < _STRICT, is_cluster=self._is_cluster)
+            strict = attempt < _STRICT
+            snapshot = Snapshot(self.keys, reads, strict=strict, is_cluster=self._is_cluster)
             try:
                 yield from self._attempt(reads, snapshot)
                 return (yield from snapshot.settle())
@@ -146,29 +149,21 @@ class RedisCore(EngineCore):
         known: Generations | None = None
         if reads.by_meaning():
             # Another process may have rebuilt all vectors since this store last looked.
-            known = self.state.known((yield from self.notebook.load()))
+            known = yield from self.generations()
             known.check_verified()
-        now, renewed = reads.now, reads.renewed
-        items = yield from self.reader.gets(reads.gets(), snapshot, now, renewed)
-        for number, group in enumerate(reads.groups):
-            for at, task in enumerate(group):
-                found: Any = None
-                try:
-                    if isinstance(task, Get):
-                        found = items.get((task.namespace, task.key))
-                    elif isinstance(task, Listing):
-                        found = yield from self.reader.list(task, snapshot, now)
-                    elif isinstance(task, Search) and task.vector is None:
-                        found = yield from self.reader.search(task, snapshot, now, renewed)
-                    elif isinstance(task, Search):
-                        assert known is not None
-                        assert self._ranker is not None
-                        found = yield from self._ranker.search(
-                            task, snapshot, now, renewed, known, reads.completed
-                        )
-                    reads.results[number][at] = found
-                except StoreError as error:
-                    reads.failed[number] = error
+        items = yield from self.reader.gets(reads.gets(), snapshot)
+        yield from reads.fill(items, partial(self._read, snapshot, known))
+
+    def _read(
+        self, snapshot: Snapshot, known: Generations | None, task: Search | Listing
+    ) -> RedisProgram[list[Any]]:
+        if isinstance(task, Listing):
+            return (yield from self.reader.list(task, snapshot))
+        if task.vector is None:
+            return (yield from self.reader.search(task, snapshot))
+        assert known is not None
+        assert self._ranker is not None
+        return (yield from self._ranker.search(task, snapshot, known))
 
     # -- upkeep
 
@@ -178,7 +173,7 @@ class RedisCore(EngineCore):
     def making(self) -> RedisMaking:
         return RedisMaking(self)
 
-    def resealing(self, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
+    def resealing(self, progress: Progress | None) -> Program[Resealed]:
         return resealing(self, progress)
 
 

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost._db.redis.commands import Command, Program, RunScript, command
 from milepost._db.redis.guarded import Counter, Guard, guarded
-from milepost.store._redis.heads import Head, Place
-from milepost.store._redis.keys import Keys, RootKeys, member
+from milepost.store._redis.layout import Head, Keys, Place, RootKeys, member
 
 if TYPE_CHECKING:
     from milepost.store._core.tasks import Write
@@ -90,7 +89,7 @@ class Marks:
         if target is not None:
             assert head is not None
             assert generations is not None
-            marks, vectors = _pair(keys, coming=target is not generations.current)
+            marks, vectors = marks_and_vectors(keys, coming=target is not generations.current)
             commands += marked(
                 marks, vectors, name, change.seq(root), packed(head.created, write.vectors)
             )
@@ -166,7 +165,8 @@ def _scripted(keys: RootKeys, guards: list[Guard], commands: list[Command]) -> R
     return guarded(list(keys), guards, commands, [Counter(keys.meta, "seq")])
 
 
-def _pair(keys: RootKeys, *, coming: bool) -> tuple[bytes, bytes]:
+def marks_and_vectors(keys: RootKeys, *, coming: bool) -> tuple[bytes, bytes]:
+    """The keys of a root for the coming generation, or for the current one."""
     if coming:
         return keys.coming_marks, keys.coming_vectors
     return keys.marks, keys.vectors

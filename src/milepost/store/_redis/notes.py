@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from milepost._db.redis.commands import Pipeline, Program, command
 from milepost._db.redis.guarded import Guard, guarded
 from milepost.errors import DamagedRowError, DatabaseBusyError, SaverError
-from milepost.store._redis.keys import Keys
+from milepost.store._redis.layout import Keys
 
 Notes: TypeAlias = dict[str, Any]
 FORMAT: Final = 1

@@ -13,22 +13,22 @@ from milepost.store._core import namespaces
 from milepost.store._core.core import StoreCore
 from milepost.store._core.filters import predicate
 from milepost.store._core.records import Namespace
-from milepost.store._core.tasks import Get, Listing, Row, Search
-from milepost.store._redis.heads import Head, Place, parsed, root_of, to_row
-from milepost.store._redis.keys import Keys, from_member, member
+from milepost.store._core.tasks import Get, Listing, Row, Scored, Search
+from milepost.store._redis.layout import (
+    Head,
+    Keys,
+    Place,
+    from_member,
+    member,
+    parsed,
+    root_of,
+    to_row,
+)
 from milepost.store._redis.snapshot import Moved, Snapshot
 
 _BODIES: Final = 100
 """Values that a filter looks at in one go."""
 _HEADS: Final = 5000
-
-
-class Renewal(NamedTuple):
-    """An item whose life a read prolongs."""
-
-    place: Place
-    stored: bytes
-    head: Head
 
 
 class Candidate(NamedTuple):
@@ -56,7 +56,7 @@ class Rescore(NamedTuple):
 
 
 class Reader:
-    """Carries out what reads. `renewed` collects the items whose life a read prolongs."""
+    """Carries out what reads."""
 
     def __init__(self, core: StoreCore, keys: Keys, *, is_cluster: bool) -> None:
         self._core = core
@@ -72,9 +72,7 @@ class Reader:
 
     # -- gets
 
-    def gets(
-        self, wanted: Sequence[Get], snapshot: Snapshot, now: int, renewed: list[Renewal]
-    ) -> Program[dict[Place, Row]]:
+    def gets(self, wanted: Sequence[Get], snapshot: Snapshot) -> Program[dict[Place, Row]]:
         """The items that these gets find."""
         places = {(get.namespace, get.key): False for get in wanted}
         for get in wanted:
@@ -83,13 +81,11 @@ class Reader:
         for part in self._parts([place for place in places if place[0]]):
             pairs = yield from self._heads_and_bodies(part, snapshot)
             for place, (stored, body) in zip(part, pairs, strict=True):
-                if stored is None:
-                    continue
                 head = parsed(place, stored)
-                if not head.is_dead(now):
+                if head is not None and not head.is_dead(snapshot.now):
                     found[place] = to_row(place, head, body)
                     if places[place] and head.ttl is not None:
-                        renewed.append(Renewal(place, stored, head))
+                        snapshot.renewed.append((place, head))
         return found
 
     def _parts(self, places: Sequence[Place]) -> Iterator[list[Place]]:
@@ -137,9 +133,7 @@ class Reader:
 
     # -- searches
 
-    def search(
-        self, search: Search, snapshot: Snapshot, now: int, renewed: list[Renewal]
-    ) -> Program[list[Row]]:
+    def search(self, search: Search, snapshot: Snapshot) -> Program[list[Scored]]:
         """The page that a search asks for."""
         order = search.order or "-updated_at"
         key = _ORDER[order.removeprefix("-")]
@@ -156,17 +150,15 @@ class Reader:
             # After that many comes perhaps one of a namespace that has more.
             return Candidates(found[:depth] if more else found, more)
 
-        return (yield from self.page(search, candidates, snapshot, now, renewed))
+        return (yield from self.page(search, candidates, snapshot))
 
     def page(
         self,
         search: Search,
         candidates: Callable[[int], Program[Candidates]],
         snapshot: Snapshot,
-        now: int,
-        renewed: list[Renewal],
         rescore: Rescore | None = None,
-    ) -> Program[list[Row]]:
+    ) -> Program[list[Scored]]:
         """The page of a search. `candidates` gives at least so many that it may return, in its
         order: more are asked for if too few of them are alive and fulfil its conditions."""
         wanted = search.offset + search.limit
@@ -175,12 +167,11 @@ class Reader:
         depth = 2 * wanted + 16 if search.conditions else wanted
         while True:
             some = yield from candidates(depth)
-            mine: list[Renewal] = []
-            found = yield from self._page(search, some.found, snapshot, now, mine, rescore)
+            found, renewed = yield from self._page(search, some.found, snapshot, rescore)
             if len(found) == search.limit or not some.more:
-                renewed += mine
+                snapshot.renewed += renewed
                 if rescore is not None:
-                    found.sort(key=lambda row: -(row.score or 0.0))
+                    found.sort(key=lambda one: -(one[0] or 0.0))
                 return found
             depth = 8 * depth + 16
 
@@ -189,12 +180,12 @@ class Reader:
         search: Search,
         candidates: Sequence[Candidate],
         snapshot: Snapshot,
-        now: int,
-        renewed: list[Renewal],
         rescore: Rescore | None,
-    ) -> Program[list[Row]]:
+    ) -> Program[tuple[list[Scored], list[tuple[Place, Head]]]]:
+        """What a search returns of these candidates, and the lifetimes that it renews."""
         fulfils = self._filter(search)
-        found: list[Row] = []
+        found: list[Scored] = []
+        renewed: list[tuple[Place, Head]] = []
         at = skipped = 0
         while at < len(candidates) and len(found) < search.limit:
             left = search.offset - skipped + search.limit - len(found)
@@ -210,20 +201,22 @@ class Reader:
                 pairs.update(zip(part, read, strict=True))
             for one in some:
                 stored, body = pairs[one.place]
-                head = None if stored is None else parsed(one.place, stored)
+                head = parsed(one.place, stored)
                 score = scores.get(one.place, one.score)
-                if head is None or head.is_dead(now) or (rescore is not None and score is None):
+                if head is None or head.is_dead(snapshot.now):
                     continue
-                row = to_row(one.place, head, body, score)
+                if rescore is not None and score is None:
+                    continue
+                row = to_row(one.place, head, body)
                 if not fulfils(row):
                     continue
                 if skipped < search.offset:
                     skipped += 1
                 elif len(found) < search.limit:
-                    found.append(row)
-                    if search.refresh and head.ttl is not None and stored is not None:
-                        renewed.append(Renewal(one.place, stored, head))
-        return found
+                    found.append((score, row))
+                    if search.refresh and head.ttl is not None:
+                        renewed.append((one.place, head))
+        return found, renewed
 
     def _filter(self, search: Search) -> Callable[[Row], bool]:
         if not search.conditions:
@@ -266,9 +259,9 @@ class Reader:
             ]
             stored = yield from snapshot.read([root], list(dict.fromkeys(keys)), commands)
             result += [
-                Candidate(one.place, parsed(one.place, head).created)
-                for one, head in zip(some, stored, strict=True)
-                if head is not None
+                Candidate(one.place, head.created)
+                for one, data in zip(some, stored, strict=True)
+                if (head := parsed(one.place, data)) is not None
             ]
         return result
 
@@ -279,7 +272,7 @@ class Reader:
 
     # -- listings
 
-    def list(self, listing: Listing, snapshot: Snapshot, now: int) -> Program[list[Namespace]]:
+    def list(self, listing: Listing, snapshot: Snapshot) -> Program[list[Namespace]]:
         """The page of namespaces that a listing asks for."""
         prefix = namespaces.fixed_prefix(listing.op)
         alive: list[Namespace] = []
@@ -290,7 +283,7 @@ class Reader:
                 [keys.spaces, keys.expiry],
                 [
                     _below(keys.spaces, prefix or (root,)),
-                    command("ZRANGEBYSCORE", keys.expiry, "-inf", now),
+                    command("ZRANGEBYSCORE", keys.expiry, "-inf", snapshot.now),
                 ],
             )
             spaces = [namespaces.from_text(name.decode()) for name in names]

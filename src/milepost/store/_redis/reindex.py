@@ -13,13 +13,19 @@ from milepost._db.redis.commands import Program as RedisProgram
 from milepost._db.redis.commands import command
 from milepost._db.redis.guarded import ARGUMENTS, Counter, Guard, guarded, number
 from milepost.errors import DatabaseBusyError
-from milepost.store._redis.heads import Place, root_of
-from milepost.store._redis.keys import from_member, member
-from milepost.store._redis.marks import RootGenerations, StaleGenerations, marked, packed
+from milepost.store._core.tasks import Index, Row
+from milepost.store._redis.layout import Place, from_member, member, root_of
+from milepost.store._redis.marks import (
+    RootGenerations,
+    StaleGenerations,
+    marked,
+    marks_and_vectors,
+    packed,
+)
 from milepost.store._redis.notes import Notes
 from milepost.store._redis.upkeep import Stored, all_roots, chunks, items_at, names_in, spaces_of
 from milepost.store._vectors.generations import PROBE
-from milepost.store._vectors.making import FEW, Found, Read, Vectors
+from milepost.store._vectors.making import FEW, Read, Vectors
 
 if TYPE_CHECKING:
     from milepost.store._redis.core import RedisCore
@@ -38,24 +44,20 @@ class RedisMaking:
         self._notebook = core.notebook
 
     def begin(self) -> RedisProgram[tuple[int, bool, int | None]]:
-        begun: list[tuple[int, bool, None]] = []
-
-        def begun_in(notes: Notes) -> Notes | None:
-            found = self.state.known(notes)
-            begun.clear()
-            if found.coming is not None and found.can_resume():
-                number = found.coming.number
-                begun.append((number, not self.state.is_named and number not in found.probed, None))
+        def begun(notes: Notes) -> Notes | None:
+            known = self.state.known(notes)
+            if known.can_resume():
                 return None
-            if found.coming is not None:
-                notes.pop(f"{PROBE}{found.coming.number}", None)
-            coming = self.state.after(found)
-            begun.append((coming.number, not self.state.is_named, None))
+            if known.coming is not None:
+                notes.pop(f"{PROBE}{known.coming.number}", None)
+            coming = self.state.after(known)
             return {**notes, "reindex": coming.dump(), "reindex_maker": self.state.maker}
 
-        yield from self._notebook.change(begun_in)
+        known = self.state.known((yield from self._notebook.change(begun)))
         self.state.was_fitting = True
-        return begun[0]
+        assert known.coming is not None
+        number = known.coming.number
+        return number, known.needs_probe(number), None
 
     def note_probe(self, number: int, probe: str) -> RedisProgram[None]:
         def noted(notes: Notes) -> Notes | None:
@@ -69,7 +71,7 @@ class RedisMaking:
         return (yield from self._notebook.load()).get(f"{PROBE}{number}")
 
     def stale(self, number: int, size: int) -> RedisProgram[list[Any]]:  # noqa: ARG002
-        generations = self.state.known((yield from self._notebook.load()))
+        generations = yield from self.core.generations()
         found: list[Place] = []
         if not generations.is_making(number):
             return found
@@ -100,27 +102,27 @@ class RedisMaking:
         left = (roots, places[FEW:])
         return places[:FEW], left if any(left) else None
 
-    def read(self, places: list[Any]) -> RedisProgram[list[Found]]:
+    def read(self, places: list[Any]) -> RedisProgram[list[tuple[Row, Index]]]:
         found: list[Stored] = []
         for _, part in groupby(places, key=root_of):
             found += yield from items_at(self.core, list(part))
-        return [Found(one.row, one.head.index, one) for one in found]
+        return [(one.row, one.head.index) for one in found]
 
     def store(self, number: int, found: list[Read], vectors: Vectors) -> RedisProgram[bool]:
-        generations = self.state.known((yield from self._notebook.load()))
+        generations = yield from self.core.generations()
         if not generations.is_making(number):
             return False
-        for root, part in groupby(found, key=_root_read):
+        for root, part in groupby(found, key=_root):
             yield from self._mark(root, list(part), vectors, generations, coming=True)
         return True
 
     def complete(self, found: list[Read], vectors: Vectors) -> RedisProgram[int]:
-        generations = self.state.known((yield from self._notebook.load()))
+        generations = yield from self.core.generations()
         # Another reindex may have switched meanwhile; it has seen to these items.
         if not generations.is_current():
             return 0
         count = 0
-        for root, part in groupby(found, key=_root_read):
+        for root, part in groupby(found, key=_root):
             count += yield from self._mark(root, list(part), vectors, generations, coming=False)
         return count
 
@@ -170,25 +172,25 @@ class RedisMaking:
     ) -> RedisProgram[int]:
         """Give items below one root their vectors, if they are still what was read; to how many."""
         keys = self._keys.root(root)
-        pair = (keys.coming_marks, keys.coming_vectors) if coming else (keys.marks, keys.vectors)
+        pair = marks_and_vectors(keys, coming=coming)
         for _ in range(_ATTEMPTS):
             if not (yield from self._followed(root, generations)):
                 return 0
             known = RootGenerations.read(*(yield command("HMGET", keys.meta, "current", "coming")))
             items = {
                 one.place: one
-                for one in (yield from items_at(self.core, [r.item.stored.place for r in found]))
+                for one in (yield from items_at(self.core, [_place(one) for one in found]))
             }
             guards, commands, more = known.guards(keys.meta), [], list(keys)
             count = 0
             for one in found:
-                now = items.get(one.item.stored.place)
-                if now is None or now.head.updated != one.item.stored.head.updated:
+                now = items.get(_place(one))
+                if now is None or now.row.updated != one.row.updated:
                     continue
                 count += 1
                 heads = self._keys.space(now.row.namespace).heads
                 more.append(heads)
-                guards.append(Guard(("HGET", heads, now.row.key), now.stored))
+                guards.append(Guard(("HGET", heads, now.row.key), now.head.stored))
                 blob = packed(now.head.created, [vectors[text] for text in one.texts])
                 commands += marked(*pair, member(*now.place), number(0), blob)
             if not count:
@@ -202,5 +204,9 @@ class RedisMaking:
         return 0
 
 
-def _root_read(one: Read) -> str:
-    return root_of(one.item.stored.place)
+def _place(one: Read) -> Place:
+    return one.row.namespace, one.row.key
+
+
+def _root(one: Read) -> str:
+    return one.row.namespace[0]

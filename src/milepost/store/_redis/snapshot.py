@@ -11,7 +11,8 @@ from typing import Any
 
 from milepost._db.redis.commands import Command, Program, command
 from milepost._db.redis.guarded import ARGUMENTS, reading
-from milepost.store._redis.keys import Keys
+from milepost.store._core.engine_core import Reads
+from milepost.store._redis.layout import Head, Keys, Place
 
 
 class Moved(Exception):
@@ -21,8 +22,12 @@ class Moved(Exception):
 class Snapshot:
     """The reads of one attempt. One that is not `strict` takes what is there, at each read."""
 
-    def __init__(self, keys: Keys, *, strict: bool, is_cluster: bool) -> None:
+    def __init__(self, keys: Keys, reads: Reads, *, strict: bool, is_cluster: bool) -> None:
         self._keys = keys
+        self.now = reads.now
+        self.completed = reads.completed
+        self.renewed: list[tuple[Place, Head]] = reads.renewed
+        """The items whose lifetime the reads renew."""
         self.is_strict = strict
         self._is_cluster = is_cluster
         self._seqs: dict[str, bytes | None] = {}

@@ -10,13 +10,12 @@ from milepost._db.redis.commands import Program as RedisProgram
 from milepost._db.redis.commands import command
 from milepost._db.redis.guarded import Guard, guarded, reading
 from milepost._internal.progress import Progress
-from milepost.checkpoint.serde._rotation import Reencrypted
 from milepost.store._core import namespaces
+from milepost.store._core.core import Resealed
 from milepost.store._core.records import Namespace
-from milepost.store._core.tasks import Program, RefusedItem, Row, Transact, Write
+from milepost.store._core.tasks import Program, Row, Transact, Write
 from milepost.store._redis.change import Batch
-from milepost.store._redis.heads import Head, Place, parsed, sealed, to_row
-from milepost.store._redis.keys import from_member
+from milepost.store._redis.layout import Head, Place, from_member, parsed, sealed, to_row
 from milepost.store._redis.read import heads_and_bodies
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ class Stored(NamedTuple):
 
     row: Row
     head: Head
-    stored: bytes
 
     @property
     def place(self) -> Place:
@@ -60,9 +58,9 @@ def items_at(core: RedisCore, places: Sequence[Place]) -> RedisProgram[list[Stor
     replies = (yield reading(keys, commands))[1:] if commands else []
     found = []
     for place, stored, body in zip(places, replies[::2], replies[1::2], strict=True):
-        if stored is not None:
-            head = parsed(place, stored)
-            found.append(Stored(to_row(place, head, body), head, stored))
+        head = parsed(place, stored)
+        if head is not None:
+            found.append(Stored(to_row(place, head, body), head))
     return found
 
 
@@ -118,9 +116,9 @@ def _dropped(core: RedisCore, root: str) -> RedisProgram[None]:
 # -- keys
 
 
-def resealing(core: RedisCore, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
+def resealing(core: RedisCore, progress: Progress | None) -> Program[Resealed]:
     """Seal all values again; what was done."""
-    done: Reencrypted[RefusedItem] = Reencrypted()
+    done = Resealed()
     seen = 0
     for root in (yield Transact(partial(all_roots, core), write=False)):
         for space in (yield Transact(partial(spaces_of, core, root), write=False)):
@@ -142,7 +140,7 @@ def _replaced(core: RedisCore, changes: Sequence[tuple[Stored, bytes]]) -> Redis
     for one, body in changes:
         space = core.keys.space(one.row.namespace)
         keys += [space.heads, space.bodies]
-        guards.append(Guard(("HGET", space.heads, one.row.key), one.stored))
+        guards.append(Guard(("HGET", space.heads, one.row.key), one.head.stored))
         commands.append(command("HSET", space.bodies, one.row.key, body))
     answer = yield from core.writer.commit(guarded(list(dict.fromkeys(keys)), guards, commands))
     if answer[0]:

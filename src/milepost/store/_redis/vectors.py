@@ -19,10 +19,10 @@ from milepost._internal import fork_guard
 from milepost.errors import DamagedRowError
 from milepost.store._core import namespaces
 from milepost.store._core.records import Namespace
-from milepost.store._core.tasks import Row, Search
-from milepost.store._redis.keys import Keys, from_member
+from milepost.store._core.tasks import Scored, Search
+from milepost.store._redis.layout import Keys, from_member
 from milepost.store._redis.marks import Marks, RootGenerations, unpacked
-from milepost.store._redis.read import Candidate, Candidates, Reader, Renewal, Rescore
+from milepost.store._redis.read import Candidate, Candidates, Reader, Rescore
 from milepost.store._redis.snapshot import Moved, Snapshot, fields
 from milepost.store._vectors.embeddings import Packed
 from milepost.store._vectors.generations import Generation, Generations
@@ -194,18 +194,12 @@ class Ranker:
         self._copies = Copies(dims)
 
     def search(
-        self,
-        search: Search,
-        snapshot: Snapshot,
-        now: int,
-        renewed: list[Renewal],
-        known: Generations,
-        completed: int | None,
-    ) -> Program[list[Row]]:
+        self, search: Search, snapshot: Snapshot, known: Generations
+    ) -> Program[list[Scored]]:
         """The page that a search asks for.
 
-        Incomplete if items lack their vectors, unless those of this generation were `completed`
-        as far as they could be.
+        Incomplete if items lack their vectors, unless those of this generation were completed as
+        far as they could be.
         """
         assert search.vector is not None
         generation = known.for_search()
@@ -214,7 +208,7 @@ class Ranker:
         for root in roots:
             refreshed[root] = yield from self._refresh(root, generation, known, snapshot)
         lacking = [root for root, one in refreshed.items() if one.lacking]
-        if lacking and generation.number != completed:
+        if lacking and generation.number != snapshot.completed:
             raise Incomplete(generation.number, lacking)
         vector = search.vector
 
@@ -237,7 +231,7 @@ class Ranker:
         rescore = None
         if not snapshot.is_strict:
             rescore = Rescore(generation.number, partial(self._score, vector))
-        return (yield from self._reader.page(search, candidates, snapshot, now, renewed, rescore))
+        return (yield from self._reader.page(search, candidates, snapshot, rescore))
 
     def _score(self, vector: Packed, name: bytes, stored: bytes | None) -> float | None:
         """How near an item is by its vectors; None if it has none."""

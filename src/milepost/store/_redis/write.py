@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from milepost._db.calls import Pause
@@ -26,11 +27,9 @@ from milepost.errors import (
 from milepost.store._core.tasks import Group, Write
 from milepost.store._core.ttl import Stamps
 from milepost.store._redis.change import Batch, Change, RootState, State
-from milepost.store._redis.heads import Head, Place, parsed
-from milepost.store._redis.keys import Keys, member
+from milepost.store._redis.layout import Head, Keys, Place, member, parsed
 from milepost.store._redis.marks import Marks, RootGenerations
 from milepost.store._redis.notes import Notebook
-from milepost.store._redis.read import Renewal
 from milepost.store._vectors.generations import Generations
 
 _ATTEMPTS: Final = 200
@@ -107,7 +106,7 @@ class Writer:
     # -- what is there
 
     def _read(self, writes: Sequence[Write]) -> Program[State]:
-        state = State({}, {}, {}, {})
+        state = State({}, {}, {})
         places = sorted({(write.namespace, write.key) for write in writes})
         for roots in self._units({place[0][0] for place in places}):
             mine = [place for place in places if place[0][0] in roots]
@@ -131,8 +130,7 @@ class Writer:
         for space in spaces:
             state.sizes[space] = int(next(replies))
         for place in places:
-            stored = state.stored[place] = next(replies)
-            state.heads[place] = None if stored is None else parsed(place, stored)
+            state.heads[place] = parsed(place, next(replies))
 
     def _units(self, roots: set[str]) -> list[list[str]]:
         """Which roots one script takes."""
@@ -233,27 +231,27 @@ class Writer:
 
     # -- lives
 
-    def renew(self, renewals: Sequence[Renewal]) -> Program[None]:
+    def renew(self, items: Sequence[tuple[Place, Head]]) -> Program[None]:
         """Prolong the lives of these items, except of those that have expired or changed."""
         now = self._stamps.now()
-        once = {one.place: one for one in renewals}
+        once = dict(items)
         for roots in self._units({place[0][0] for place in once}):
-            mine = [one for one in once.values() if one.place[0][0] in roots]
+            mine = [one for one in once.items() if one[0][0][0] in roots]
             answer = yield self._renewing(mine, now)
             if not answer[0] and len(mine) > 1:
                 for one in mine:
                     yield self._renewing([one], now)
 
-    def _renewing(self, renewals: Sequence[Renewal], now: int) -> RunScript:
+    def _renewing(self, items: Sequence[tuple[Place, Head]], now: int) -> RunScript:
         keys, guards, commands = [], [], []
-        for (namespace, key), stored, head in renewals:
+        for (namespace, key), head in items:
             if head.is_dead(now) or head.ttl is None:
                 continue
             expires = max(head.expires or 0, now + head.ttl)
-            new = Head(head.created, head.updated, head.ttl, expires, head.nonce, head.index)
+            new = replace(head, expires=expires)
             heads, expiry = self._keys.space(namespace).heads, self._keys.root(namespace[0]).expiry
             keys += [heads, expiry]
-            guards.append(Guard(("HGET", heads, key), stored))
+            guards.append(Guard(("HGET", heads, key), head.stored))
             commands.append(command("HSET", heads, key, new.dump()))
             commands.append(command("ZADD", expiry, expires, member(namespace, key)))
         return guarded(keys or [self._keys.meta], guards, commands)

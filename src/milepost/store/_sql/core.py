@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from milepost._db.migrations import TableSetup, is_migrated, migrate
 from milepost._db.operations import Execute, Operation, Work, rows_of
-from milepost.checkpoint.serde._rotation import Reencrypted
-from milepost.errors import MilepostError, StoreError
+from milepost.errors import MilepostError
 from milepost.store._core import namespaces
+from milepost.store._core.core import Resealed
 from milepost.store._core.engine_core import EngineCore, Reads
 from milepost.store._core.tasks import (
     Get,
@@ -20,7 +20,6 @@ from milepost.store._core.tasks import (
     Outcome,
     Program,
     Progress,
-    RefusedItem,
     Row,
     Search,
     Transact,
@@ -51,7 +50,7 @@ class SqlCore(EngineCore):
         self.largest, self.largest_view = store_sql.largest, store_sql.largest_view
         self.vectors = vectors
         self.registry = VectorRegistry(store_sql, self.embedder, vectors)
-        self._reader = Reader(store_sql, self.registry, vectors)
+        self._reader = Reader(store_sql, vectors)
         self._writer = Writer(store_sql, self.registry, vectors, self.stamps)
 
     def getting_ready(self) -> Program[None]:
@@ -85,15 +84,16 @@ class SqlCore(EngineCore):
     # -- groups
 
     def attempt(self, groups: Sequence[Group], completed: int | None) -> Program[list[Outcome]]:
-        now = self.stamps.now()
-        reads = Reads(groups, now, completed)
+        reads = Reads(groups, self.stamps.now(), completed)
         write = any(isinstance(task, Write) for task in reads.tasks)
-        alone = groups[0][0] if len(groups) == 1 and len(groups[0]) == 1 else None
+        task = reads.only_task
         work: Work[list[Outcome]]
-        if alone is not None and not isinstance(alone, Write):
-            work = partial(self._reader.read_one, alone, now, reads.renewed, completed)
-        elif alone is not None and self._takes_one_statement(alone):
-            work = partial(self._writer.put_one, alone, now)
+        if isinstance(task, Get):
+            work = partial(self._reader.get_one, task, reads)
+        elif task is not None and not isinstance(task, Write):
+            work = partial(self._read_one, task, reads)
+        elif task is not None and self._takes_one_statement(task):
+            work = partial(self._writer.put_one, task, reads.now)
         elif write and self.store_sql.dialect.remote and _takes_several_reads(groups):
             # Reads have one snapshot only in a transaction that does not write.
             yield Transact(partial(self._do_reads, reads), write=False)
@@ -125,6 +125,20 @@ class SqlCore(EngineCore):
     def _has_vectors(self) -> bool:
         return self.embedder is not None or self.registry.state.exist
 
+    def _read_one(self, task: Search | Listing, reads: Reads) -> Operation[list[Outcome]]:
+        """The only task of the only group."""
+        reads.renewed.clear()
+        generations: Generations | None = None
+        if isinstance(task, Search) and task.vector is not None:
+            generations = yield from self._verified()
+        return [[(yield from self._reader.read(reads, generations, task, alone=True))]]
+
+    def _verified(self) -> Operation[Generations]:
+        """The generations: another process may have rebuilt all vectors since the last read."""
+        generations = yield from self.registry.load(reading=True)
+        generations.check_verified()
+        return generations
+
     def _do(self, reads: Reads) -> Operation[list[Outcome]]:
         yield from self._do_reads(reads)
         return (yield from self._do_writes(reads))
@@ -133,21 +147,9 @@ class SqlCore(EngineCore):
         reads.begin()
         generations: Generations | None = None
         if reads.by_meaning():
-            # Another process may have rebuilt all vectors since this store last looked.
-            generations = yield from self.registry.load(reading=True)
-            generations.check_verified()
-        yield from self._reader.gets(reads.groups, reads.results, reads.now, reads.renewed)
-        for number, group in enumerate(reads.groups):
-            for at, task in enumerate(group):
-                try:
-                    if isinstance(task, Search):
-                        reads.results[number][at] = yield from self._reader.search(
-                            task, reads.now, reads.renewed, generations, completed=reads.completed
-                        )
-                    elif isinstance(task, Listing):
-                        reads.results[number][at] = yield from self._reader.list(task, reads.now)
-                except StoreError as error:
-                    reads.failed[number] = error
+            generations = yield from self._verified()
+        items = yield from self._reader.gets(reads)
+        yield from reads.fill(items, partial(self._reader.read, reads, generations))
 
     def _do_writes(self, reads: Reads) -> Operation[list[Outcome]]:
         failed = dict(reads.failed)
@@ -175,10 +177,10 @@ class SqlCore(EngineCore):
     def making(self) -> SqlMaking:
         return SqlMaking(self)
 
-    def resealing(self, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
+    def resealing(self, progress: Progress | None) -> Program[Resealed]:
         # In small transactions, while the store is in use. A value is replaced only if it is still
         # the one that was read: a put in between has sealed its value with the newest key.
-        done: Reencrypted[RefusedItem] = Reencrypted()
+        done = Resealed()
         after = -1
         seen = 0
         render = self.store_sql.render

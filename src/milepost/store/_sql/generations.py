@@ -57,64 +57,24 @@ class VectorRegistry:
         return found.current is not None or self.state.embedder is None
 
     def set_up(self) -> Operation[None]:
-        """The first store with an index lays the table of the first generation."""
+        """The first store with an index creates the table of the first generation."""
         is_set_up = yield from self.is_set_up()
         if self.state.embedder is not None and not is_set_up:
             first = self.state.first()
-            yield from self._lay(first)
-            yield from self._record("index", first.dump())
+            yield from self.create(first)
+            yield from self.record("index", first.dump())
             self.state.exist = self.state.was_fitting = True
 
-    def begin(self) -> Operation[tuple[int, bool]]:
-        """Begin a generation, or go on with the one that is coming; its number, and whether it has
-        to be probed."""
-        found = yield from self.take()
-        if found.coming is not None and found.can_resume():
-            number = found.coming.number
-            return number, not self.state.is_named and number not in found.probed
-        coming = self.state.after(found)
-        if found.coming is not None:
-            yield from self._drop(found.coming)
-        yield from self._lay(coming)
-        yield from self._record("reindex", coming.dump())
-        yield from self._record("reindex_maker", self.state.maker)
-        self.state.exist = self.state.was_fitting = True
-        return coming.number, not self.state.is_named
-
-    def note_probe(self, number: int, probe: str) -> Operation[None]:
-        """Remember what this store's model, which has no name, makes of the texts of a probe."""
-        found = yield from self.load()
-        if found.is_making(number):
-            yield from self._record(f"{PROBE}{number}", probe)
-
-    def probe_of(self, number: int) -> Operation[str | None]:
-        """What the model of a generation has made of them."""
-        rows = yield Query(self._store_sql.render(sql.META_OF), (f"{PROBE}{number}",))
-        return None if not rows else str(rows[0][0])
-
-    def switch(self, found: Generations) -> Operation[None]:
-        """Make the coming generation the current one; what is not in it lacks vectors.
-
-        The registry has been taken.
-        """
-        coming, old = found.coming, found.current
-        assert coming is not None
-        yield from self._record("index", coming.dump())
-        for name in ("reindex", "reindex_maker"):
-            yield Execute(self._store_sql.render(sql.UNSET_META), (name,))
-        yield Execute(self._store_sql.render(sql.HAVE_VECTORS), (coming.number, coming.number))
-        yield Execute(self._store_sql.render(sql.LACK_VECTORS), (coming.number,))
-        if old is not None:
-            yield from self._drop(old)
-
-    def _drop(self, generation: Generation) -> Operation[None]:
+    def drop(self, generation: Generation) -> Operation[None]:
+        """Delete a generation's vectors."""
         yield Execute(f"DROP TABLE IF EXISTS {generation.table}")
         yield Execute(self._store_sql.render(sql.UNSET_META), (f"{PROBE}{generation.number}",))
 
-    def _lay(self, generation: Generation) -> Operation[None]:
+    def create(self, generation: Generation) -> Operation[None]:
+        """Create the table of a generation's vectors."""
         assert self._vectors is not None
         for statement in self._vectors.create(generation.table, generation.dims):
             yield Execute(statement)
 
-    def _record(self, name: str, value: str) -> Operation[None]:
+    def record(self, name: str, value: str) -> Operation[None]:
         yield Execute(self._store_sql.render(sql.SET_META), (name, value))

@@ -3,117 +3,104 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from milepost._db.operations import Operation, Query
 from milepost.errors import DamagedRowError
 from milepost.store._core import namespaces
-from milepost.store._core.tasks import Get, Group, Listing, Outcome, Row, Search, Task
-from milepost.store._sql import prefixes
+from milepost.store._core.engine_core import Reads
+from milepost.store._core.records import Namespace
+from milepost.store._core.tasks import Get, Listing, Outcome, Row, Search
 from milepost.store._sql import statements as sql
 from milepost.store._sql.dialects import StoreSql
-from milepost.store._sql.generations import VectorRegistry
-from milepost.store._sql.prefixes import Prefixes
 from milepost.store._sql.vectors import VectorIndex
 from milepost.store._vectors.generations import Generations
 from milepost.store._vectors.making import Incomplete
 
+WIDE: Final = 1000
+"""So many items below a prefix are worth a look at as many that were updated last."""
+_BELIEVED: Final = 100
+_KEPT: Final = 1000
+
 
 class Reader:
-    """Carries out what reads. Its methods take the time, and a list to which they add the ids of
-    items whose lifetime the read renews."""
+    """Carries out what reads. Among what is `renewed` are the ids of items whose lifetime a read
+    renews."""
 
-    def __init__(
-        self, store_sql: StoreSql, registry: VectorRegistry, vectors: VectorIndex | None
-    ) -> None:
+    def __init__(self, store_sql: StoreSql, vectors: VectorIndex | None) -> None:
         self._store_sql = store_sql
-        self._registry = registry
         self._vectors = vectors
         self._prefixes = Prefixes(store_sql)
         self._get = store_sql.render(sql.GET)
         self._get_many = store_sql.render(sql.GET_MANY)
 
-    def read_one(
-        self, task: Task, now: int, renewed: list[int], completed: int | None
-    ) -> Operation[list[Outcome]]:
-        """The only group, of one task, which reads."""
-        renewed.clear()
-        if isinstance(task, Search):
-            known: Generations | None = None
-            if task.vector is not None:
-                known = yield from self._registry.load(reading=True)
-                known.check_verified()
-            found = yield from self.search(
-                task, now, renewed, known, completed=completed, alone=True
-            )
-            return [[found]]
-        if isinstance(task, Listing):
-            return [[(yield from self.list(task, now, alone=True))]]
-        assert isinstance(task, Get)
-        rows = yield Query(self._get, (namespaces.to_text(task.namespace), task.key, now), True)
+    def get_one(self, get: Get, reads: Reads) -> Operation[list[Outcome]]:
+        """The only task of the only group, if it is a get."""
+        reads.renewed.clear()
+        place = (namespaces.to_text(get.namespace), get.key)
+        rows = yield Query(self._get, (*place, reads.now), True)
         if not rows:
             return [[None]]
-        if task.refresh and rows[0][7] is not None:
-            renewed.append(rows[0][6])
+        if get.refresh and rows[0][7] is not None:
+            reads.renewed.append(rows[0][6])
         return [[to_row(rows[0])]]
 
-    def gets(
-        self, groups: Sequence[Group], results: list[list[Any]], now: int, renewed: list[int]
-    ) -> Operation[None]:
-        """All gets of all groups, in one query; what they find goes into `results`."""
-        wanted = [
-            (number, at, task)
-            for number, group in enumerate(groups)
-            for at, task in enumerate(group)
-            if isinstance(task, Get)
-        ]
+    def gets(self, reads: Reads) -> Operation[dict[tuple[Namespace, str], Row]]:
+        """What the gets of all groups find, in one query."""
+        wanted = reads.gets()
+        items: dict[tuple[Namespace, str], Row] = {}
         if not wanted:
-            return
-        places = {(namespaces.to_text(get.namespace), get.key) for _, _, get in wanted}
+            return items
+        places = {(namespaces.to_text(get.namespace), get.key) for get in wanted}
         if len(places) == 1:
-            rows = yield Query(self._get, (*next(iter(places)), now))
+            rows = yield Query(self._get, (*next(iter(places)), reads.now))
         else:
-            rows = yield Query(self._get_many, (json.dumps(list(places)), now))
+            rows = yield Query(self._get_many, (json.dumps(list(places)), reads.now))
         found = {(row[0], row[1]): row for row in rows}
-        for number, at, get in wanted:
+        for get in wanted:
             row = found.get((namespaces.to_text(get.namespace), get.key))
             if row is not None:
-                results[number][at] = to_row(row)
+                items[get.namespace, get.key] = to_row(row)
                 if get.refresh and row[7] is not None:
-                    renewed.append(row[6])
+                    reads.renewed.append(row[6])
+        return items
 
-    def search(
+    def read(
         self,
-        search: Search,
-        now: int,
-        renewed: list[int],
+        reads: Reads,
         known: Generations | None,
+        task: Search | Listing,
         *,
-        completed: int | None,
         alone: bool = False,
-    ) -> Operation[list[Row]]:
-        """The page that a search asks for. `alone`: nothing else is in the transaction.
-
-        Incomplete if items lack their vectors, unless those of this generation were `completed`
-        as far as they could be.
-        """
-        if search.vector is not None:
-            assert self._vectors is not None
+    ) -> Operation[list[Any]]:
+        """What a search or a listing finds. `known` is None unless a search ranks by vectors;
+        `alone`: nothing else is in the transaction."""
+        if isinstance(task, Listing):
+            return (yield from self._list(task, reads.now, alone))
+        if task.vector is not None:
             assert known is not None
-            generation = known.for_search()
-            if known.lacks and generation.number != completed:
-                raise Incomplete(generation.number)
-            wide = yield from self._prefixes.is_wide(search.prefix)
-            ranked = yield from self._vectors.rank(generation, search, now, wide, alone)
-            found = [to_row(row, score) for score, row in ranked]
-            rows = [row for _, row in ranked]
+            ranked = yield from self._ranked(task, reads, known, alone)
         else:
-            rows = yield from self._unranked(search, now, alone)
-            found = list(map(to_row, rows))
-        if search.refresh:
-            renewed += [row[6] for row in rows if row[7] is not None]
-        return found
+            rows = yield from self._unranked(task, reads.now, alone)
+            ranked = [(None, row) for row in rows]
+        if task.refresh:
+            reads.renewed += [row[6] for _, row in ranked if row[7] is not None]
+        return [(score, to_row(row)) for score, row in ranked]
+
+    def _ranked(
+        self, search: Search, reads: Reads, known: Generations, alone: bool
+    ) -> Operation[list[tuple[float | None, Any]]]:
+        """The page of a search by meaning.
+
+        Incomplete if items lack their vectors, unless those of this generation were completed as
+        far as they could be.
+        """
+        assert self._vectors is not None
+        generation = known.for_search()
+        if known.lacks and generation.number != reads.completed:
+            raise Incomplete(generation.number)
+        wide = yield from self._prefixes.is_wide(search.prefix)
+        return (yield from self._vectors.rank(generation, search, reads.now, wide, alone))
 
     def _unranked(self, search: Search, now: int, alone: bool) -> Operation[list[Any]]:
         store_sql, prefix, order = self._store_sql, search.prefix, search.order
@@ -127,7 +114,7 @@ class Reader:
             if (yield from self._prefixes.is_wide(prefix)):
                 clause, parameters = store_sql.where(prefix, search.conditions, now)
                 text = store_sql.searching(store_sql.newest, clause, order)
-                rows = yield Query(text, (prefixes.WIDE, *parameters, *page))
+                rows = yield Query(text, (WIDE, *parameters, *page))
                 if len(rows) == search.limit:
                     return rows
         clause, parameters = store_sql.where(prefix, search.conditions, now)
@@ -151,9 +138,7 @@ class Reader:
         self._prefixes.found_deep(search.prefix)
         return None
 
-    def list(
-        self, listing: Listing, now: int, *, alone: bool = False
-    ) -> Operation[list[tuple[str, ...]]]:
+    def _list(self, listing: Listing, now: int, alone: bool) -> Operation[list[Namespace]]:
         """The page of namespaces that a listing asks for."""
         prefix = namespaces.fixed_prefix(listing.op)
         low, high = namespaces.text_range(prefix) or ("", namespaces.LAST)
@@ -162,7 +147,49 @@ class Reader:
         return namespaces.listed((namespaces.from_text(row[0]) for row in rows), listing.op)
 
 
-def to_row(row: Any, score: float | None = None) -> Row:
+class Prefixes:
+    """What is known about what lies below a prefix: planners guess it badly.
+
+    It is looked up, and believed for a while. It decides how a search is done, never what it finds.
+    """
+
+    def __init__(self, store_sql: StoreSql) -> None:
+        self._store_sql = store_sql
+        self._widths: dict[Namespace, tuple[bool, int]] = {}
+        self._deep: dict[Namespace, int] = {}
+
+    def is_wide(self, prefix: Namespace) -> Operation[bool]:
+        """Whether many items are below a prefix."""
+        wide, believed = self._widths.get(prefix, (False, 0))
+        if not believed:
+            clause, parameters = self._store_sql.below_prefix(prefix)
+            text = self._store_sql.render(sql.IS_WIDE.replace("@below@", clause))
+            wide = bool((yield Query(text, (*parameters, WIDE))))
+            if len(self._widths) >= _KEPT:
+                self._widths.clear()
+            believed = _BELIEVED
+        self._widths[prefix] = wide, believed - 1
+        return wide
+
+    def is_deep(self, prefix: Namespace) -> bool:
+        """Whether there were namespaces below this one, not long ago."""
+        believed = self._deep.get(prefix)
+        if believed is None:
+            return not prefix
+        if believed > 1:
+            self._deep[prefix] = believed - 1
+        else:
+            del self._deep[prefix]
+        return True
+
+    def found_deep(self, prefix: Namespace) -> None:
+        """There are namespaces below this one."""
+        if len(self._deep) >= _KEPT:
+            self._deep.clear()
+        self._deep[prefix] = _BELIEVED
+
+
+def to_row(row: Any) -> Row:
     """A row of the table as the core wants it."""
     kind, data = row[2], row[3]
     if type(kind) is not str or not isinstance(data, (bytes, memoryview)):
@@ -170,4 +197,4 @@ def to_row(row: Any, score: float | None = None) -> Row:
             f"The item '{row[1]}' in '{row[0]}' is damaged: a cell has another type than was "
             "written. Put or delete the item, or restore the row from a backup."
         )
-    return Row(namespaces.from_text(row[0]), row[1], (kind, bytes(data)), row[4], row[5], score)
+    return Row(namespaces.from_text(row[0]), row[1], (kind, bytes(data)), row[4], row[5])

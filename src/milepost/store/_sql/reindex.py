@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._db.operations import Execute, ExecuteMany, Operation, rows_of
 from milepost.store._core import namespaces
-from milepost.store._core.tasks import Row
+from milepost.store._core.tasks import Index, Row
 from milepost.store._sql import statements as sql
-from milepost.store._vectors.making import FEW, Found, Read, Vectors
+from milepost.store._vectors.generations import PROBE
+from milepost.store._vectors.making import FEW, Read, Vectors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from milepost.store._sql.core import SqlCore
-    from milepost.store._vectors.generations import Generation
+    from milepost.store._vectors.generations import Generation, Generations
 
 
 class SqlMaking:
@@ -28,15 +29,31 @@ class SqlMaking:
     def __init__(self, core: SqlCore) -> None:
         self.core = core
         self.state = core.registry.state
-        self.note_probe = core.registry.note_probe
-        self.probe_of = core.registry.probe_of
         self._registry = core.registry
         self._render = core.store_sql.render
 
     def begin(self) -> Operation[tuple[int, bool, int | None]]:
-        number, is_new = yield from self._registry.begin()
-        [(left,)] = yield from self._rows(sql.COUNT_STALE, (number,))
-        return number, is_new, int(left)
+        known = yield from self._registry.take()
+        coming = known.coming
+        if coming is None or not known.can_resume():
+            if coming is not None:
+                yield from self._registry.drop(coming)
+            coming = self.state.after(known)
+            yield from self._registry.create(coming)
+            yield from self._registry.record("reindex", coming.dump())
+            yield from self._registry.record("reindex_maker", self.state.maker)
+            self.state.exist = self.state.was_fitting = True
+        [(left,)] = yield from self._rows(sql.COUNT_STALE, (coming.number,))
+        return coming.number, known.needs_probe(coming.number), int(left)
+
+    def note_probe(self, number: int, probe: str) -> Operation[None]:
+        known = yield from self._registry.load()
+        if known.is_making(number):
+            yield from self._registry.record(f"{PROBE}{number}", probe)
+
+    def probe_of(self, number: int) -> Operation[str | None]:
+        rows = yield from self._rows(sql.META_OF, (f"{PROBE}{number}",))
+        return None if not rows else str(rows[0][0])
 
     def stale(self, number: int, size: int) -> Operation[list[Any]]:
         return self._rows(sql.STALE, (number, size))
@@ -46,10 +63,10 @@ class SqlMaking:
         # What is put while this goes on is for the next one.
         return rows, rows[-1][7] if len(rows) == FEW else None
 
-    def read(self, places: list[Any]) -> Operation[list[Found]]:
+    def read(self, places: list[Any]) -> Operation[list[tuple[Row, Index]]]:
         yield from ()
         return [
-            Found(
+            (
                 Row(namespaces.from_text(ns), key, (kind, bytes(data)), int(created), int(updated)),
                 None if index is None else json.loads(index),
             )
@@ -92,8 +109,20 @@ class SqlMaking:
             return False
         # The few that were put since the last look are embedded after the switch: a store that is
         # written to all the time would have some at each attempt.
-        yield from self._registry.switch(known)
+        yield from self._switch(known)
         return True
+
+    def _switch(self, known: Generations) -> Operation[None]:
+        """Make the coming generation the current one; what is not in it lacks vectors."""
+        coming = known.coming
+        assert coming is not None
+        yield from self._registry.record("index", coming.dump())
+        for name in ("reindex", "reindex_maker"):
+            yield Execute(self._render(sql.UNSET_META), (name,))
+        yield Execute(self._render(sql.HAVE_VECTORS), (coming.number, coming.number))
+        yield Execute(self._render(sql.LACK_VECTORS), (coming.number,))
+        if known.current is not None:
+            yield from self._registry.drop(known.current)
 
     def _rows(self, statement: str, parameters: Sequence[Any]) -> Operation[list[Any]]:
         return rows_of(self._render(statement), parameters)
@@ -103,7 +132,7 @@ class SqlMaking:
         places = json.dumps([_place(one) for one in found])
         rows = yield from self._rows(sql.LOCK_ITEMS, (places,))
         versions = {(ns, key): updated for ns, key, updated in rows}
-        return [one for one in found if versions.get(_place(one)) == one.item.row.updated]
+        return [one for one in found if versions.get(_place(one)) == one.row.updated]
 
     def _replace(
         self, generation: Generation, found: list[Read], vectors: Vectors
@@ -117,4 +146,4 @@ class SqlMaking:
 
 
 def _place(one: Read) -> tuple[str, str]:
-    return namespaces.to_text(one.item.row.namespace), one.item.row.key
+    return namespaces.to_text(one.row.namespace), one.row.key

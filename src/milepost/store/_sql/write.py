@@ -19,14 +19,14 @@ from milepost.store._sql import statements as sql
 from milepost.store._sql.dialects import StoreSql
 from milepost.store._sql.generations import VectorRegistry
 from milepost.store._sql.schema import SHARDS
-from milepost.store._sql.vector_writes import (
+from milepost.store._sql.vectors import (
     Place,
+    VectorIndex,
     many,
     with_new_vectors,
     without_vectors,
     without_vectors_of,
 )
-from milepost.store._sql.vectors import VectorIndex
 from milepost.store._vectors.generations import NO_MARKS, Generations
 
 _SENT_AT_ONCE: Final = 2**26
@@ -72,18 +72,14 @@ class Writer:
             lock = []
         final: dict[Place, Write] = {}
         """Of several writes to one key the last one counts."""
-        guarded: set[Place] = set()
-        versioned = False
         for number, group in enumerate(groups):
             if number in failed:
                 continue
             mine = {}
-            created: set[Place] = set()
-            conditional = False
             for write in group:
                 if not isinstance(write, Write):
                     continue
-                place = (namespaces.to_text(write.namespace), write.key)
+                place = _place(write)
                 if write.texts and generations is not None:
                     try:
                         generations.check_writable()
@@ -91,22 +87,20 @@ class Writer:
                         failed[number] = error
                         break
                 if write.if_version is not None:
-                    conditional = True
                     there = yield from self._version(place, now)
                     if there != write.if_version or place in mine or place in final:
                         failed[number] = write.conflict(there)
                         break
-                    if write.if_version == 0:
-                        if write.data is None:
-                            continue  # nothing is there, and what others put stays
-                        created.add(place)
+                    if write.if_version == 0 and write.data is None:
+                        continue  # nothing is there, and what others put stays
                 mine[place] = write
             else:
-                guarded |= created
                 final.update(mine)
-                versioned = versioned or conditional
         if final:
-            yield from self._store(lock, final, guarded, now, generations, once=versioned)
+            conditional = [w for w in _writes(groups, failed) if w.if_version is not None]
+            new = {_place(w) for w in conditional if w.if_version == 0 and w.data is not None}
+            once = bool(conditional)
+            yield from self._store(lock, final, new, now, generations, once=once)
 
     def _shard_lock(
         self, groups: Sequence[Group], failed: Mapping[int, Exception]
@@ -115,9 +109,9 @@ class Writer:
         writes = list(_writes(groups, failed))
         deletes = any(write.data is None for write in writes)
         # A single put shares its row by itself.
-        if not self._store_sql.lock or not (deletes or len(writes) > 1):
+        if not self._store_sql.locks_rows or not (deletes or len(writes) > 1):
             return []
-        shards = {_shard((namespaces.to_text(write.namespace), write.key)) for write in writes}
+        shards = {_shard(_place(write)) for write in writes}
         return [self._lock_of(sql.TAKE_SHARDS if deletes else sql.SHARE_SHARDS, shards)]
 
     def _lock_of(self, statement: str, shards: Collection[int]) -> Execute:
@@ -145,7 +139,7 @@ class Writer:
         generations = yield from self._registry.load()
         page = (now, SWEPT_AT_ONCE)
         taken: set[int] = set()
-        if self._store_sql.lock:
+        if self._store_sql.locks_rows:
             seen = yield Query(render(sql.SEE_EXPIRED), page)
             if not seen:
                 return 0
@@ -154,7 +148,7 @@ class Writer:
         # Locked, so that none of them is put or read back to life before it is gone. Those that
         # others have locked are left: they are put or read at this moment.
         rows = yield Query(render(sql.EXPIRED), page)
-        if self._store_sql.lock:
+        if self._store_sql.locks_rows:
             rows = [row for row in rows if _shard((row[1], row[2])) in taken]
         if not rows:
             return 0
@@ -177,18 +171,19 @@ class Writer:
         self,
         lock: Sequence[Execute | ExecuteMany],
         final: dict[Place, Write],
-        guarded: set[Place],
+        new: set[Place],
         now: int,
         generations: Generations | None,
         *,
         once: bool,
     ) -> Operation[None]:
-        """`once`: repeated after it was stored, it would be refused because of its own versions."""
+        """`new` are the places that must have no item. `once`: repeated after it was stored, it
+        would be refused because of its own versions."""
         stamp = self._stamps.next(len(final))
         marks = NO_MARKS if generations is None else generations.marks
         statements = [*lock, *self._deletes(final, generations)]
         stamped = dict(zip(final, count(stamp), strict=False))
-        created = sorted([place for place in guarded if final[place].data is not None])
+        created = sorted([place for place in new if final[place].data is not None])
         if created:
             yield Batch(statements)
             statements = []
@@ -200,7 +195,7 @@ class Writer:
         puts = [
             (place, write, stamped[place])
             for place, write in final.items()
-            if write.data is not None and place not in guarded
+            if write.data is not None and place not in new
         ]
         statements += self._puts(puts, now, marks)
         if generations is not None:
@@ -219,7 +214,7 @@ class Writer:
         if self._store_sql.delete_one is not None and len(final) == 1 and not tables:
             return [Execute(self._store_sql.render(self._store_sql.delete_one), notes[0])]
         statements: list[Execute | ExecuteMany] = []
-        if self._store_sql.lock:
+        if self._store_sql.locks_rows:
             # All that this transaction will touch, in one order. Vectors go before their items,
             # and a transaction that adds vectors holds the item's row: so none comes in between.
             places = sorted(final)
@@ -262,6 +257,10 @@ def _writes(groups: Sequence[Group], failed: Mapping[int, Exception]) -> Iterato
     for number, group in enumerate(groups):
         if number not in failed:
             yield from (task for task in group if isinstance(task, Write))
+
+
+def _place(write: Write) -> Place:
+    return namespaces.to_text(write.namespace), write.key
 
 
 def _row(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import isqrt
 from typing import Any, Final, Literal
 
@@ -70,20 +69,12 @@ class PostgresIndexConfig(IndexConfig, total=False):
     product for "inner_product", the negative distance for "l2"."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A distance, in pgvector's words."""
-
-    operator: str
-    ops: str
-    score: str
-
-
-METRICS: Final = {
-    "cosine": Metric("<=>", "cosine_ops", "1 - {}"),
-    "l2": Metric("<->", "l2_ops", "-({})"),
-    "inner_product": Metric("<#>", "ip_ops", "-({})"),
+_METRICS: Final = {
+    "cosine": ("<=>", "cosine_ops", "1 - {}"),
+    "l2": ("<->", "l2_ops", "-({})"),
+    "inner_product": ("<#>", "ip_ops", "-({})"),
 }
+"""Of each distance, in pgvector's words: the operator, the class of operators, and the score."""
 _LARGEST: Final = {"vector": 2000, "halfvec": 4000}
 """pgvector indexes no longer vectors than these; longer ones are compared one by one."""
 _PARAMETERS: Final = {
@@ -93,66 +84,54 @@ _PARAMETERS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class AnnIndex:
-    """The index of a table of vectors."""
+    """The index of a table of vectors, as a store's `index` says; ValueError if pgvector does not
+    know it."""
 
-    distance_type: str
-    kind: str
-    vector_type: str
-    parameters: tuple[tuple[str, int], ...]
-
-    @classmethod
-    def of(cls, index: Mapping[str, Any]) -> AnnIndex:
-        """What a store's `index` says; ValueError if pgvector does not know it."""
-        distance = _one_of("distance_type", index.get("distance_type", "cosine"), METRICS)
+    def __init__(self, index: Mapping[str, Any]) -> None:
+        self._distance = _one_of("distance_type", index.get("distance_type", "cosine"), _METRICS)
+        self._operator, self._ops, self.score = _METRICS[self._distance]
         config = dict(index.get("ann_index_config") or {})
-        kind = _one_of("kind", config.pop("kind", "hnsw"), _PARAMETERS)
-        vector_type = _one_of("vector_type", config.pop("vector_type", "vector"), _LARGEST)
-        known = _PARAMETERS[kind]
+        self._kind = _one_of("kind", config.pop("kind", "hnsw"), _PARAMETERS)
+        self._vector_type = _one_of("vector_type", config.pop("vector_type", "vector"), _LARGEST)
+        known = _PARAMETERS[self._kind]
         if unknown := set(config) - set(known):
             raise ValueError(
-                f"ann_index_config has settings that an index of kind {kind!r} does not have: "
-                f"{sorted(unknown)}. There are kind, vector_type{''.join(f', {n}' for n in known)}."
+                f"ann_index_config has settings that an index of kind {self._kind!r} does not "
+                f"have: {sorted(unknown)}. There are {', '.join(('kind', 'vector_type', *known))}."
             )
-        parameters = tuple((known[name], int(value)) for name, value in config.items())
-        return cls(distance, kind, vector_type, parameters)
-
-    @property
-    def metric(self) -> Metric:
-        return METRICS[self.distance_type]
+        self._parameters = {known[name]: int(value) for name, value in config.items()}
 
     @property
     def probes(self) -> int:
         """Lists of an index of kind "ivfflat" that a search looks at first."""
-        return max(1, isqrt(dict(self.parameters).get("lists", 100)))
+        return max(1, isqrt(self._parameters.get("lists", 100)))
 
     def distance(self, dims: int) -> str:
         """The distance of a row from the vector that is the next parameter.
 
         The same words as in the index: otherwise the planner would not use it.
         """
-        if self.vector_type == "vector" or dims > _LARGEST[self.vector_type]:
-            return f"v.vector {self.metric.operator} ?::vector"
+        if self._vector_type == "vector" or dims > _LARGEST[self._vector_type]:
+            return f"v.vector {self._operator} ?::vector"
         return (
-            f"(v.vector::halfvec({int(dims)})) {self.metric.operator}"
-            f" (?::vector)::halfvec({int(dims)})"
+            f"(v.vector::halfvec({int(dims)})) {self._operator} (?::vector)::halfvec({int(dims)})"
         )
 
     def create(self, table: str, dims: int) -> list[str]:
         """Statements that create the index."""
-        if self.kind == "flat" or dims > _LARGEST[self.vector_type]:
+        if self._kind == "flat" or dims > _LARGEST[self._vector_type]:
             return []
         column = "vector"
-        if self.vector_type == "halfvec":
+        if self._vector_type == "halfvec":
             column = f"(vector::halfvec({int(dims)}))"
-        ops = f"{self.vector_type}_{self.metric.ops}"
-        options = ", ".join(f"{name} = {value}" for name, value in self.parameters)
+        ops = f"{self._vector_type}_{self._ops}"
+        options = ", ".join(f"{name} = {value}" for name, value in self._parameters.items())
         # One for each way to search: several programs may share the table.
-        default = (self.distance_type, self.vector_type) == ("cosine", "vector")
-        name = f"{table}_{self.kind}" + ("" if default else f"_{ops}")
+        default = (self._distance, self._vector_type) == ("cosine", "vector")
+        name = f"{table}_{self._kind}" + ("" if default else f"_{ops}")
         return [
-            f"CREATE INDEX IF NOT EXISTS {name} ON {table} USING {self.kind} ({column} {ops})"
+            f"CREATE INDEX IF NOT EXISTS {name} ON {table} USING {self._kind} ({column} {ops})"
             + (f" WITH ({options})" if options else "")
         ]
 

@@ -36,11 +36,6 @@ class Generation:
         """Where they are."""
         return f"milepost_vectors_{int(self.number)}"
 
-    @property
-    def twice(self) -> tuple[int, int]:
-        """The parameters of the clause that says whether an item's vectors are up to date."""
-        return self.number, self.number
-
     def fits(self, embedder: Embedder) -> bool:
         """Whether this embedder makes such vectors, as far as names and dims tell."""
         return self.dims == embedder.dims and self.model == embedder.model
@@ -85,20 +80,10 @@ class Generations:
         embedder = self.embedder
         if embedder is None:
             return None
-        coming = self.coming if self._may_make(self.coming) else None
+        coming = self.coming if self.can_resume() else None
         if coming is not None and not embedder.is_named:
             return coming
         return self.current if self.is_current() else coming
-
-    def _may_make(self, coming: Generation | None) -> bool:
-        """Whether this store's vectors may go to the coming generation.
-
-        Models that only the name of a function identifies may differ between two stores.
-        """
-        embedder = self.embedder
-        if coming is None or embedder is None or not coming.fits(embedder):
-            return False
-        return embedder.is_named or self.is_mine
 
     @property
     def marks(self) -> tuple[int, int]:
@@ -139,8 +124,19 @@ class Generations:
             raise Unverified(current.number)
 
     def can_resume(self) -> bool:
-        """Whether this store can go on with the coming generation."""
-        return self._may_make(self.coming)
+        """Whether this store can go on with the coming generation.
+
+        Models that only the name of a function identifies may differ between two stores.
+        """
+        coming, embedder = self.coming, self.embedder
+        if coming is None or embedder is None or not coming.fits(embedder):
+            return False
+        return embedder.is_named or self.is_mine
+
+    def needs_probe(self, number: int) -> bool:
+        """Whether a generation is to be probed: this store's model has no name to know it by."""
+        assert self.embedder is not None
+        return not self.embedder.is_named and number not in self.probed
 
     def is_making(self, number: int) -> bool:
         """Whether this generation is the coming one; False if it is the current one by now.
@@ -206,11 +202,6 @@ class RegistryState:
         self.exist = False
         """Whether there were vectors when this store last looked."""
         self._verdicts: dict[int, bool] = {}
-
-    @property
-    def is_named(self) -> bool:
-        """Whether the name of this store's model tells it from others."""
-        return self.embedder is None or self.embedder.is_named
 
     def known(self, notes: Mapping[str, Any]) -> Generations:
         """The generations, from the notes of the database."""

@@ -48,19 +48,10 @@ class Incomplete(Exception):
         """Where to look for them (`VectorMaking.lacking`); None for everywhere."""
 
 
-class Found(NamedTuple):
-    """An item as it was read."""
+class Read(NamedTuple):
+    """An item as it was read, and its texts that are embedded."""
 
     row: Row
-    index: Index  # type: ignore[assignment]
-    stored: Any = None
-    """What the database compares with what it has."""
-
-
-class Read(NamedTuple):
-    """An item, and its texts that are embedded."""
-
-    item: Found
     texts: Sequence[str]
 
 
@@ -100,8 +91,8 @@ class VectorMaking(Protocol):
         with; None if there are no more."""
         ...
 
-    def read(self, places: list[Any]) -> Work[list[Found]]:
-        """The items at these places that are there."""
+    def read(self, places: list[Any]) -> Work[list[tuple[Row, Index]]]:
+        """The items at these places that are there, and what their puts said about embedding."""
         ...
 
     def store(self, number: int, found: list[Read], vectors: Vectors) -> Work[bool]:
@@ -180,14 +171,14 @@ def verifying(making: VectorMaking, number: int) -> Program[None]:
 def _read(making: VectorMaking, places: list[Any], *, strict: bool) -> Program[list[Read]]:
     found = []
     core = making.core
-    for item in (yield Transact(partial(making.read, places), write=False)):
+    for row, index in (yield Transact(partial(making.read, places), write=False)):
         try:
-            found.append(Read(item, core.texts(core.plain_value(item.row), item.index)))
+            found.append(Read(row, core.texts(core.plain_value(row), index)))
         except SerdeError as error:
             if strict:
                 raise
             damaged = "Item '%s' in %s lacks its vectors and does not open: %s."
-            log.warning(log.STORE, damaged, item.row.key, item.row.namespace, error)
+            log.warning(log.STORE, damaged, row.key, row.namespace, error)
     return found
 
 

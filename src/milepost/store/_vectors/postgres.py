@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.operations import Operation, Queries, Query, Raw
 from milepost.errors import MissingDependencyError
-from milepost.store._core.tasks import Search
 from milepost.store._sql.dialects import PG
-from milepost.store._sql.statements import INDEXED
-from milepost.store._sql.vectors import Near, VectorIndex
+from milepost.store._sql.vectors import Near, VectorIndex, Wanted
 from milepost.store._vectors.ann import AnnIndex
 from milepost.store._vectors.embeddings import Packed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from milepost.store._vectors.generations import Generation
 
 # The index finds neighbours first and filters then; told to go on, it does not stop short of the
 # number that was asked for. `true`: for this transaction only.
@@ -53,7 +50,7 @@ class PgVectors(VectorIndex):
 
     def __init__(self, index: Mapping[str, Any] | None = None) -> None:
         super().__init__(PG)
-        self._ann = AnnIndex.of(index or {})
+        self._ann = AnnIndex(index or {})
 
     def create(self, table: str, dims: int) -> list[str]:
         statements = [
@@ -82,26 +79,22 @@ class PgVectors(VectorIndex):
         numbers.byteswap()
         return Raw(struct.pack("!HH", len(numbers), 0) + numbers.tobytes())
 
-    def nearest(
-        self, generation: Generation, search: Search, now: int, count: int, wide: bool
-    ) -> Operation[tuple[list[Near], bool]]:
-        assert search.vector is not None
-        clause, parameters = PG.where(search.prefix, search.conditions, now)
-        packed = self.pack(search.vector)
-        if wide:
+    def nearest(self, wanted: Wanted, count: int) -> Operation[tuple[list[Near], bool]]:
+        vector = wanted.vector
+        if wanted.wide:
             # Without statistics, and often with them, the planner would compare all that is below
             # the prefix. Most of what is near should be there: ask the index first.
             tried = 2 * count + 20
             near = Query(
-                self._text(_NEAR, generation, f"{INDEXED} AND {clause}"),
-                (packed, packed, tried, *generation.twice, *parameters, count),
+                self._text(_NEAR, wanted),
+                (vector, vector, tried, *wanted.parameters, count),
             )
             rows = (yield Queries([self._going_on(tried), near]))[1]
             if len(rows) >= count:
                 return _ranked(rows), False
         query = Query(
-            self._text(_BELOW, generation, f"{INDEXED} AND {clause}"),
-            (packed, *generation.twice, *parameters, packed, count),
+            self._text(_BELOW, wanted),
+            (vector, *wanted.parameters, vector, count),
         )
         rows = (yield Queries([self._going_on(count), query]))[1]
         if len(rows) < count:
@@ -111,14 +104,14 @@ class PgVectors(VectorIndex):
             yield Query(PG.render(_EXACT), ("on",))
         return _ranked(rows), len(rows) < count
 
-    def _text(self, template: str, generation: Generation, allowed: str) -> str:
-        ann = self._ann
+    def _text(self, template: str, wanted: Wanted) -> str:
+        ann, generation = self._ann, wanted.generation
         return PG.render(
             template.format(
                 table=generation.table,
-                allowed=allowed,
+                allowed=wanted.allowed,
                 distance=ann.distance(generation.dims),
-                score=ann.metric.score.format("near.distance"),
+                score=ann.score.format("near.distance"),
             )
         )
 

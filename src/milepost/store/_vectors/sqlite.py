@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.operations import Operation, Query
 from milepost.errors import DamagedRowError, MissingDependencyError
-from milepost.store._core.tasks import Search
 from milepost.store._sql.dialects import LITE
-from milepost.store._sql.statements import INDEXED
-from milepost.store._sql.vectors import Near, VectorIndex
+from milepost.store._sql.vectors import Near, VectorIndex, Wanted
 from milepost.store._vectors.embeddings import Packed
+from milepost.store._vectors.table import places_of_best, unit_vector, unit_vectors
 
 if TYPE_CHECKING:
-    from milepost.store._vectors.generations import Generation
+    pass
 
 LARGEST_COPY: Final = 512 * 2**20
 """Bytes of vectors that are kept in memory."""
@@ -58,86 +57,68 @@ class LiteVectors(VectorIndex):
     def pack(self, vector: Packed) -> bytes:
         return vector
 
-    def nearest(
-        self, generation: Generation, search: Search, now: int, count: int, wide: bool
-    ) -> Operation[tuple[list[Near], bool]]:
-        assert search.vector is not None
+    def nearest(self, wanted: Wanted, count: int) -> Operation[tuple[list[Near], bool]]:
         if self._np is not None:
-            copy = self._copy
-            if copy is not None and copy.table == generation.table:
+            copy, table = self._copy, wanted.generation.table
+            if copy is not None and copy.table == table:
                 last = copy.last
             else:
-                last = (yield Query(f"SELECT max(id) FROM {generation.table}"))[0][0] or 0
+                last = (yield Query(f"SELECT max(id) FROM {table}"))[0][0] or 0
             if last * self._dims * 4 <= LARGEST_COPY or not self._extension:
-                return (yield from self._in_numpy(generation, search, now, count, wide))
-        return (yield from self._in_sqlite(generation, search, now, count))
+                return (yield from self._in_numpy(wanted, count))
+        return (yield from self._in_sqlite(wanted, count))
 
     # -- sqlite-vec
 
-    def _in_sqlite(
-        self, generation: Generation, search: Search, now: int, count: int
-    ) -> Operation[tuple[list[Near], bool]]:
-        assert search.vector is not None
-        clause, parameters = LITE.where(search.prefix, search.conditions, now)
+    def _in_sqlite(self, wanted: Wanted, count: int) -> Operation[tuple[list[Near], bool]]:
         rows = yield Query(
             # A vector of zeros has no angle: it is far from everything.
             "SELECT coalesce(vec_distance_cosine(v.vector, ?), 1.0) AS distance, v.item"
-            f" FROM {generation.table} v"
-            f" JOIN milepost_items i ON i.id = v.item WHERE {INDEXED} AND {clause}"
+            f" FROM {wanted.generation.table} v"
+            f" JOIN milepost_items i ON i.id = v.item WHERE {wanted.allowed}"
             " ORDER BY distance, v.item LIMIT ?",
-            (self.pack(search.vector), *generation.twice, *parameters, count),
+            (wanted.vector, *wanted.parameters, count),
         )
         return [(1 - row[0], row[1]) for row in rows], len(rows) < count
 
     # -- numpy
 
-    def _in_numpy(
-        self, generation: Generation, search: Search, now: int, count: int, wide: bool
-    ) -> Operation[tuple[list[Near], bool]]:
-        copy = self._copy
-        if copy is None or copy.table != generation.table:
-            copy = self._copy = _Copy(self._np, generation.table, self._dims)
+    def _in_numpy(self, wanted: Wanted, count: int) -> Operation[tuple[list[Near], bool]]:
+        copy, table = self._copy, wanted.generation.table
+        if copy is None or copy.table != table:
+            copy = self._copy = _Copy(self._np, table, self._dims)
         yield from copy.refresh()
-        assert search.vector is not None
-        packed = self.pack(search.vector)
-        if wide:
+        if wanted.wide:
             # Most vectors are candidates: take the nearest, and see which of them are allowed.
-            scores = copy.scores(packed)
+            scores = copy.scores(wanted.vector)
             candidates = 2 * count
-            while candidates < _WORTH_TRYING or not (search.prefix or search.conditions):
+            while candidates < _WORTH_TRYING or not wanted.filtered:
                 best = copy.best(scores, copy.everywhere(), candidates)
-                found = yield from self._checked(copy, best, generation, search, now)
+                found = yield from self._checked(copy, best, wanted)
                 is_all = len(best) >= len(scores)
                 if len(found) >= count or is_all:
                     return found, is_all
                 candidates = 4 * candidates + 16
-        clause, parameters = LITE.where(search.prefix, search.conditions, now)
         allowed = yield Query(
-            f"SELECT v.id FROM milepost_items i CROSS JOIN {generation.table} v ON v.item = i.id"
-            f" WHERE {INDEXED} AND {clause}",
-            (*generation.twice, *parameters),
+            f"SELECT v.id FROM milepost_items i CROSS JOIN {table} v ON v.item = i.id"
+            f" WHERE {wanted.allowed}",
+            wanted.parameters,
         )
         places = copy.places_of([row[0] for row in allowed])
-        best = copy.best(copy.scores(packed, places), places, count)
+        best = copy.best(copy.scores(wanted.vector, places), places, count)
         found = list(zip([score for score, _ in best], copy.items_at(best), strict=True))
         return found, len(best) >= len(places)
 
     def _checked(
-        self,
-        copy: _Copy,
-        best: list[tuple[float, int]],
-        generation: Generation,
-        search: Search,
-        now: int,
+        self, copy: _Copy, best: list[tuple[float, int]], wanted: Wanted
     ) -> Operation[list[Near]]:
         """Those of the copy's vectors that are still there, and whose items may be returned."""
         ids = copy.ids_at(best)
-        clause, parameters = LITE.where(search.prefix, search.conditions, now)
         rows = yield Query(
-            f"SELECT v.id, i.id FROM json_each(?) p CROSS JOIN {generation.table} v"
+            f"SELECT v.id, i.id FROM json_each(?) p CROSS JOIN {wanted.generation.table} v"
             " ON v.id = p.value CROSS JOIN milepost_items i ON i.id = v.item"
-            f" WHERE {INDEXED} AND {clause}",
-            (json.dumps(ids), *generation.twice, *parameters),
+            f" WHERE {wanted.allowed}",
+            (json.dumps(ids), *wanted.parameters),
         )
         items = dict(rows)
         return [
@@ -198,7 +179,7 @@ class _Copy:
             self._items = _with_room(np.zeros(room, np.int64), self._items[:used])
             self._ids = _with_room(np.zeros(room, np.int64), self._ids[:used])
         packed = np.frombuffer(b"".join([row[2] for row in rows]), "<f4")
-        self._matrix[used:grown] = self._units(packed.reshape(len(rows), self._dims))
+        self._matrix[used:grown] = unit_vectors(np, packed.reshape(len(rows), self._dims))
         self._items[used:grown] = [row[1] for row in rows]
         self._ids[used:grown] = [row[0] for row in rows]
         self._used = grown
@@ -222,25 +203,14 @@ class _Copy:
 
     def scores(self, vector: bytes, places: Any = None) -> Any:
         """The scores of all vectors, or of those at some places."""
-        wanted = self._units(self._np.frombuffer(vector, "<f4").reshape(1, -1))[0]
-        return (self._matrix[: self._used] if places is None else self._matrix[places]) @ wanted
-
-    def _units(self, rows: Any) -> Any:
-        """The vectors at length 1, so that a product is a cosine."""
-        lengths = self._np.sqrt((rows * rows).sum(axis=1, keepdims=True))
-        lengths[lengths == 0] = 1.0
-        return rows / lengths
+        matrix = self._matrix[: self._used] if places is None else self._matrix[places]
+        return matrix @ unit_vector(self._np, vector)
 
     def best(self, scores: Any, places: Any, count: int) -> list[tuple[float, int]]:
         """The `count` best, and those as good as the last of them."""
-        np = self._np
-        if count < len(scores):
-            at = len(scores) - count
-            chosen = np.flatnonzero(scores >= np.partition(scores, at)[at])
-        else:
-            chosen = np.arange(len(scores))
+        chosen = places_of_best(self._np, scores, count)
         # Where two are equal, the older item comes first.
-        order = np.lexsort((self._items[places[chosen]], -scores[chosen]))
+        order = self._np.lexsort((self._items[places[chosen]], -scores[chosen]))
         chosen = chosen[order]
         return list(zip(scores[chosen].tolist(), places[chosen].tolist(), strict=True))
 

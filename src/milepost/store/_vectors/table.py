@@ -34,6 +34,26 @@ def load_numpy() -> Any:
     return numpy
 
 
+def unit_vectors(np: Any, rows: Any) -> Any:
+    """The vectors at length 1, so that a product is a cosine."""
+    lengths = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
+    lengths[lengths == 0] = 1.0
+    return rows / lengths
+
+
+def unit_vector(np: Any, vector: Packed) -> Any:
+    """The same of one."""
+    return unit_vectors(np, np.frombuffer(vector, "<f4").reshape(1, -1))[0]
+
+
+def places_of_best(np: Any, scores: Any, count: int) -> Any:
+    """Where the `count` best scores are, and those as good as the last of them; unsorted."""
+    if count >= len(scores):
+        return np.arange(len(scores))
+    last = len(scores) - count
+    return np.flatnonzero(scores >= np.partition(scores, last)[last])
+
+
 def best_of(
     found: Iterable[tuple[float, Owner]], key: Callable[[Owner], Hashable]
 ) -> list[tuple[float, Owner]]:
@@ -85,7 +105,8 @@ class VectorTable(Generic[Owner]):
             self._matrix = grown
         if self._fresh:
             joined = np.frombuffer(b"".join(self._fresh.values()), "<f4")
-            self._matrix[list(self._fresh)] = self._units(joined.reshape(-1, self._dims))
+            rows = joined.reshape(-1, self._dims)
+            self._matrix[list(self._fresh)] = unit_vectors(np, rows)
             self._fresh.clear()
 
     def remove(self, places: Iterable[int]) -> None:
@@ -98,28 +119,14 @@ class VectorTable(Generic[Owner]):
     def scores(self, vector: Packed, places: Sequence[int]) -> list[float]:
         """How near the vectors at these places are to this one."""
         self._take_in()
-        found: list[float] = (self._matrix[places] @ self._unit(vector)).tolist()
+        found: list[float] = (self._matrix[places] @ unit_vector(self._np, vector)).tolist()
         return found
 
     def nearest(self, vector: Packed, count: int) -> list[tuple[float, Owner]]:
         """At least the `count` nearest of all, unsorted, with ties; gone ones are left out."""
         self._take_in()
-        scores = self._matrix[: len(self.owners)] @ self._unit(vector)
+        scores = self._matrix[: len(self.owners)] @ unit_vector(self._np, vector)
         scores[self._free] = -self._np.inf
-        if count < len(scores):
-            bound = self._np.partition(scores, len(scores) - count)[len(scores) - count]
-            places = self._np.flatnonzero(scores >= bound)
-        else:
-            places = self._np.arange(len(scores))
+        places = places_of_best(self._np, scores, count)
         found = zip(scores[places].tolist(), places.tolist(), strict=True)
         return [(score, owner) for score, at in found if (owner := self.owners[at]) is not None]
-
-    def _unit(self, vector: Packed) -> Array:
-        unit: Array = self._units(self._np.frombuffer(vector, "<f4").reshape(1, -1))[0]
-        return unit
-
-    def _units(self, rows: Array) -> Array:
-        lengths = self._np.sqrt((rows * rows).sum(axis=1, keepdims=True))
-        lengths[lengths == 0] = 1.0
-        units: Array = rows / lengths
-        return units

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from typing_extensions import TypedDict
 
+from milepost._db.calls import Steps, make_calls
 from milepost._db.postgres.aio import AsyncPostgresEngine
 from milepost._db.postgres.engine import Settings, connecting, driver
 from milepost._db.postgres.sync import PostgresEngine
 from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.lazy_imports import on_demand
 from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.store._core.api import CoreStore
+from milepost.store._core.api import CoreStore, Upkeep
 from milepost.store._core.core import Deserializer
 from milepost.store._core.records import IndexConfig, TTLConfig
 from milepost.store._core.ttl import Clock
-from milepost.store._core.upkeep import Upkeep
 from milepost.store._sql.core import SqlCore
 from milepost.store._sql.dialects import PG
 from milepost.store._vectors.ann import PostgresIndexConfig
@@ -37,7 +36,7 @@ else:
 __all__ = ["AsyncPostgresStore", "PoolConfig", "PostgresIndexConfig", "PostgresStore"]
 
 
-CONNECTION: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0}
+_CONNECTION: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0}
 
 
 class PoolConfig(TypedDict, total=False):
@@ -78,6 +77,11 @@ class BasePostgresStore(CoreStore, ProcessBound, BaseStore):
         False
     """
 
+    _engine_type: ClassVar[Any]
+    _connection_type: ClassVar[Any]
+    _pool_type: ClassVar[str]
+    """The name of a class in psycopg_pool."""
+
     def __init__(
         self,
         conn: Any,
@@ -110,11 +114,48 @@ class BasePostgresStore(CoreStore, ProcessBound, BaseStore):
         self.pipe = pipe
         super().__init__(core, self.engine)
 
-    @abstractmethod
     def _engine_for(
         self, conn: Any, settings: Settings, reconnect: Any = None, repool: Any = None
     ) -> Any:
         """The engine for a connection or a pool; TypeError for what is neither."""
+        is_pool = callable(getattr(conn, "connection", None))
+        is_async = self._engine_type is AsyncPostgresEngine
+        fits = is_pool and ("Async" in type(conn).__name__) == is_async
+        if not fits and not isinstance(conn, self._connection_type):
+            store, kind = type(self).__name__, "an async" if is_async else "a"
+            raise TypeError(
+                f"{store} needs {kind} psycopg connection, a pool of them, or a saver's engine, "
+                f"not {type(conn).__name__}. For an address use {store}.from_conn_string(...)."
+            )
+        return self._engine_type(conn, settings, reconnect, repool)
+
+    @classmethod
+    def _opening(
+        cls, conn_string: str, pool_config: Mapping[str, Any] | None, settings: dict[str, Any]
+    ) -> Steps[Self]:
+        """A store on a connection or a pool of its own, which is open."""
+        connect: Any = partial(cls._connection_type.connect, conn_string, **_CONNECTION)
+        make_pool: Any = None
+        if pool_config is not None:
+            import psycopg_pool
+
+            options = {**pool_config, "kwargs": {**_CONNECTION, **pool_config.get("kwargs", {})}}
+            pool_type = getattr(psycopg_pool, cls._pool_type)
+            connect, make_pool = None, partial(pool_type, conn_string, open=False, **options)
+        with connecting():
+            source = make_pool() if connect is None else (yield connect)
+        try:
+            store = cls(source, **settings)
+        except BaseException:
+            yield source.close
+            raise
+        store.reconnect_with(connect, make_pool)
+        try:
+            yield from store.engine.opening()
+        except BaseException:
+            yield from store.engine.closing()
+            raise
+        return store
 
     def reconnect_with(self, connect: Any, make_pool: Any = None) -> None:
         """Say how to replace the connection, should it die, and a pool in a forked child.
@@ -143,11 +184,9 @@ class PostgresStore(Upkeep, BasePostgresStore):
         {'name': 'Paris'}
     """
 
-    def _engine_for(
-        self, conn: Any, settings: Settings, reconnect: Any = None, repool: Any = None
-    ) -> Any:
-        check_source(type(self).__name__, conn, driver.Connection, is_async=False)
-        return PostgresEngine(conn, settings, reconnect, repool)
+    _engine_type = PostgresEngine
+    _connection_type = driver.Connection
+    _pool_type = "ConnectionPool"
 
     @classmethod
     @contextmanager
@@ -167,47 +206,9 @@ class PostgresStore(Upkeep, BasePostgresStore):
             pool_config: Makes a pool of connections instead of one: `min_size`, `max_size`, …
             **settings: Those of the class.
         """
-
-        def connect() -> Any:
-            return driver.Connection.connect(conn_string, **CONNECTION)
-
-        make_pool: Any = None
-        if pool_config is not None:
-            from psycopg_pool import ConnectionPool
-
-            settings_of_pool = pool_settings(pool_config)
-            make_pool = partial(ConnectionPool, conn_string, open=False, **settings_of_pool)
-        with connecting():
-            source = connect() if make_pool is None else make_pool()
+        store = make_calls(cls._opening(conn_string, pool_config, settings))
         try:
-            store = cls(source, **settings)
-        except BaseException:
-            source.close()
-            raise
-        store.reconnect_with(connect if make_pool is None else None, make_pool)
-        try:
-            store.engine.open()
             yield store
         finally:
             store.stop_ttl_sweeper()
             store.engine.close()
-
-
-def pool_settings(config: PoolConfig | Mapping[str, Any]) -> dict[str, Any]:
-    """What a pool is opened with."""
-    settings = dict(config)
-    settings["kwargs"] = {**CONNECTION, **settings.get("kwargs", {})}
-    return settings
-
-
-def check_source(store: str, conn: Any, wanted: type, *, is_async: bool) -> None:
-    """Refuse what cannot work, with the reason."""
-    if isinstance(conn, wanted):
-        return
-    is_pool = callable(getattr(conn, "connection", None))
-    if not is_pool or ("Async" in type(conn).__name__) != is_async:
-        kind = "an async" if is_async else "a"
-        raise TypeError(
-            f"{store} needs {kind} psycopg connection, a pool of them, or a saver's engine, not "
-            f"{type(conn).__name__}. For an address use {store}.from_conn_string(...)."
-        )

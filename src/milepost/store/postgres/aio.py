@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, Self
 
+from milepost._db.calls import amake_calls
 from milepost._db.postgres.aio import AsyncPostgresEngine
-from milepost._db.postgres.engine import Settings, connecting, driver
-from milepost.store._core.upkeep import AsyncUpkeep
-from milepost.store.postgres import (
-    CONNECTION,
-    BasePostgresStore,
-    PoolConfig,
-    check_source,
-    pool_settings,
-)
+from milepost._db.postgres.engine import driver
+from milepost.store._core.api import AsyncUpkeep
+from milepost.store.postgres import BasePostgresStore, PoolConfig
 
 __all__ = ["AsyncPostgresStore"]
 
@@ -37,11 +31,9 @@ class AsyncPostgresStore(AsyncUpkeep, BasePostgresStore):
         {'name': 'Paris'}
     """
 
-    def _engine_for(
-        self, conn: Any, settings: Settings, reconnect: Any = None, repool: Any = None
-    ) -> Any:
-        check_source(type(self).__name__, conn, driver.AsyncConnection, is_async=True)
-        return AsyncPostgresEngine(conn, settings, reconnect, repool)
+    _engine_type = AsyncPostgresEngine
+    _connection_type = driver.AsyncConnection
+    _pool_type = "AsyncConnectionPool"
 
     @classmethod
     @asynccontextmanager
@@ -61,26 +53,8 @@ class AsyncPostgresStore(AsyncUpkeep, BasePostgresStore):
             pool_config: Makes a pool of connections instead of one: `min_size`, `max_size`, …
             **settings: Those of `PostgresStore`.
         """
-
-        async def connect() -> Any:
-            return await driver.AsyncConnection.connect(conn_string, **CONNECTION)
-
-        make_pool: Any = None
-        if pool_config is not None:
-            from psycopg_pool import AsyncConnectionPool
-
-            settings_of_pool = pool_settings(pool_config)
-            make_pool = partial(AsyncConnectionPool, conn_string, open=False, **settings_of_pool)
-        with connecting():
-            source = await connect() if make_pool is None else make_pool()
+        store = await amake_calls(cls._opening(conn_string, pool_config, settings))
         try:
-            store = cls(source, **settings)
-        except BaseException:
-            await source.close()
-            raise
-        store.reconnect_with(connect if make_pool is None else None, make_pool)
-        try:
-            await store.engine.open()
             yield store
         finally:
             await store.stop_ttl_sweeper()

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from milepost._db.redis.client import is_cluster_client, make_client
 from milepost._db.redis.engine import RedisEngine
-from milepost._internal import log
 from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.lazy_imports import on_demand
 from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.store._core.api import CoreStore
+from milepost.store._core.api import CoreStore, Upkeep
+from milepost.store._core.arguments import warn_of_distance
 from milepost.store._core.core import Deserializer
 from milepost.store._core.records import IndexConfig, TTLConfig
 from milepost.store._core.ttl import Clock
-from milepost.store._core.upkeep import Upkeep
 from milepost.store._redis.core import RedisCore
 from milepost.store.base import BaseStore
 
@@ -47,10 +46,7 @@ class RedisStorage(CoreStore, ProcessBound, BaseStore):
         fsync: bool = False,
         allow_eviction: bool = False,
     ) -> None:
-        if index is not None and index.get("distance_type", "cosine") != "cosine":
-            log.warning(
-                log.STORE, "A store in Redis ranks by cosine; distance_type is for PostgreSQL."
-            )
+        warn_of_distance(index, "Redis")
         self.engine = RedisEngine(conn, owner=type(self).__name__)
         core = RedisCore(
             store_prefix,

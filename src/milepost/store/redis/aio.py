@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from milepost._db.redis.client import make_client
-from milepost.store._core.upkeep import AsyncUpkeep
+from milepost.store._core.api import AsyncUpkeep
 from milepost.store.redis import RedisStorage
 
 __all__ = ["AsyncRedisStore"]

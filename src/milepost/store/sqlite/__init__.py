@@ -8,15 +8,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
-from milepost._internal import log
 from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.lazy_imports import on_demand
 from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.store._core.api import CoreStore
+from milepost.store._core.api import CoreStore, Upkeep
+from milepost.store._core.arguments import warn_of_distance
 from milepost.store._core.core import Deserializer
 from milepost.store._core.records import IndexConfig, TTLConfig
 from milepost.store._core.ttl import Clock
-from milepost.store._core.upkeep import Upkeep
 from milepost.store._sql.conditions import HOLDS, sqlite_holds
 from milepost.store._sql.core import SqlCore
 from milepost.store._sql.dialects import LITE
@@ -74,10 +73,7 @@ class BaseSqliteStore(CoreStore, ProcessBound, BaseStore):
         synchronous: str = "FULL",
     ) -> None:
         self._vectors = None if index is None else LiteVectors(index.get("dims", 0))
-        if index is not None and index.get("distance_type", "cosine") != "cosine":
-            log.warning(
-                log.STORE, "A store in SQLite ranks by cosine; distance_type is for PostgreSQL."
-            )
+        warn_of_distance(index, "SQLite")
         self._owns_engine = not isinstance(conn, SqliteEngine)
         self.engine: Any = self._engine_for(conn, synchronous)
         core = SqlCore(

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from milepost._db.sqlite.aio import AiosqliteEngine
 from milepost._db.sqlite.engine import SqliteEngine
-from milepost.store._core.upkeep import AsyncUpkeep
+from milepost.store._core.api import AsyncUpkeep
 from milepost.store.sqlite import BaseSqliteStore
 
 __all__ = ["AsyncSqliteStore"]

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from milepost.integrations.langgraph._formats.redis_json import RedisValues
 from milepost.integrations.langgraph._moving.items import Kept, Places, Refuse
 from milepost.integrations.langgraph._moving.redis_documents import Documents, Found
-from milepost.store._redis.heads import Head, parsed
-from milepost.store._redis.keys import Keys, member
+from milepost.store._redis.layout import Head, Keys, member, parsed
 
 if TYPE_CHECKING:
     from milepost.store.redis import RedisStore
@@ -141,5 +140,4 @@ class OurRedisItems:
 
     def _head(self, place: tuple[tuple[str, ...], str]) -> Head | None:
         namespace, key = place
-        stored = self._store.conn.hget(self._keys.space(namespace).heads, key)
-        return None if stored is None else parsed(place, stored)
+        return parsed(place, self._store.conn.hget(self._keys.space(namespace).heads, key))
