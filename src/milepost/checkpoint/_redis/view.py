@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from milepost._db.redis.commands import Argument
-from milepost.checkpoint._redis.calls import Calls, Read
+from milepost._db.redis.commands import Argument, Program
 from milepost.checkpoint._redis.rows import CHECKPOINT, WRITE, field_of, link, pack, parts, unpack
+from milepost.checkpoint._redis.thread_io import Changed, read
 from milepost.errors import DamagedRowError
 
 if TYPE_CHECKING:
-    from milepost.checkpoint._redis.calls import Known
     from milepost.checkpoint._redis.rows import Row
+    from milepost.checkpoint._redis.settings import Settings
 
 ROOT: Final = b"c\0\0"
 """What the fields of the root graph's checkpoints begin with."""
 _ALL: Final = 1 << 40
-
-
-class Changed(Exception):
-    """Another transaction was quicker: this one has to start again."""
 
 
 class Entry(NamedTuple):
@@ -86,12 +82,11 @@ def after_one(ns: str, id: str) -> Range:
 class ThreadView:
     """A thread as one transaction sees it: as it was read, and what has changed since."""
 
-    def __init__(self, thread_id: str, known: Known, owner: str | None, *, scripts: bool) -> None:
+    def __init__(self, settings: Settings, thread_id: str, owner: str | None) -> None:
         self.thread_id = thread_id
-        self._known = known
+        self._settings = settings
         self._owner = owner
-        self._expected = known.expected(thread_id, owner)
-        self._scripts = scripts
+        self._expected = settings.acknowledged.expected(thread_id, owner)
         self._rev: bytes | None = None
         self._read = False
         self.entry: Entry | None = None
@@ -110,25 +105,25 @@ class ThreadView:
 
     # -- reading
 
-    def fetch(self, *requests: Argument) -> Calls[list[Any]]:
+    def fetch(self, *requests: Argument) -> Program[list[Any]]:
         """The replies to requests, if nothing has changed since the first of them."""
         replies: list[Any]
-        rev, *replies = yield Read(self.thread_id, requests)
+        rev, *replies = yield from read(self._settings, self.thread_id, requests)
         if self._read and rev != self._rev:
             raise Changed
         self._rev, self._read = rev, True
         return replies
 
-    def load(self) -> Calls[Entry | None]:
+    def load(self) -> Program[Entry | None]:
         """The thread's entry."""
         if not self._loaded:
             [(cells, newest)] = yield from self.fetch("E")
             self.learn(cells, newest)
         return self.entry
 
-    def load_one(self, ns: str, id: str | None) -> Calls[Entry | None]:
+    def load_one(self, ns: str, id: str | None) -> Program[Entry | None]:
         """The thread's entry, together with all that a checkpoint, or the latest, is read from."""
-        if self._read or not self._scripts:
+        if self._read or not self._settings.scripts:
             return (yield from self.load())
         [(entry, flat, ranges)] = yield from self.fetch("O", ns, id or "")
         for field, data in zip(flat[::2], flat[1::2], strict=True):
@@ -147,7 +142,7 @@ class ThreadView:
         found, self.entry = entry_in(self.thread_id, cells)
         self._before = self.entry
         if self.entry is None:
-            self._known.forget(self.thread_id)
+            self._settings.acknowledged.forget(self.thread_id)
             return
         epoch = self.entry.epoch
         head = max(self.entry.head or "", self._newest or "") or None
@@ -155,12 +150,12 @@ class ThreadView:
         writes = int(found.get("seq", 0)) if is_own else None
         loss = self._expected.check(self.thread_id, epoch, head, writes)
         if loss is not None:
-            self._known.forget(self.thread_id)
+            self._settings.acknowledged.forget(self.thread_id)
             raise loss
         if head is not None:
-            self._known.head(self.thread_id, epoch, head)
+            self._settings.acknowledged.head(self.thread_id, epoch, head)
 
-    def head(self) -> Calls[str | None]:
+    def head(self) -> Program[str | None]:
         """The latest checkpoint: while a run goes on, the entry may lag behind."""
         entry = yield from self.load()
         if entry is None or entry.status != "running":
@@ -168,7 +163,7 @@ class ThreadView:
         newest = yield from self.newest("")
         return max(entry.head or "", newest or "") or None
 
-    def newer(self) -> Calls[str | None]:
+    def newer(self) -> Program[str | None]:
         """A checkpoint that should not be after the head."""
         entry = yield from self.load()
         if entry is None or entry.status == "running":
@@ -176,7 +171,7 @@ class ThreadView:
         newest = yield from self.newest("")
         return newest if newest is not None and newest > (entry.head or "") else None
 
-    def newest(self, ns: str) -> Calls[str | None]:
+    def newest(self, ns: str) -> Program[str | None]:
         """The latest checkpoint of a graph."""
         if ns == "" and self._loaded and not any(map(_is_of_root, self.changed)):
             return None if self.is_wiped else self._newest
@@ -191,14 +186,14 @@ class ThreadView:
         before: str | None = None,
         limit: int | None = None,
         backwards: bool = False,
-    ) -> Calls[list[bytes]]:
+    ) -> Program[list[bytes]]:
         """Fields that begin with a kind and names; with `first` and `before`, the next name is
         not less than the one and less than the other."""
         wanted = Range(kind, names, first, before, limit, backwards)
         [found] = yield from self.ranges([wanted])
         return found
 
-    def ranges(self, wanted: Sequence[Range]) -> Calls[list[list[bytes]]]:
+    def ranges(self, wanted: Sequence[Range]) -> Program[list[list[bytes]]]:
         """Several ranges, in one round trip."""
         found: list[list[bytes]] = [[] for _ in wanted]
         if self._is_whole and not self.is_wiped:
@@ -210,7 +205,7 @@ class ThreadView:
             found = yield from self.fetch(*requests)
         return [one.merged(some, self.changed) for one, some in zip(wanted, found, strict=True)]
 
-    def rows(self, fields: Iterable[bytes]) -> Calls[dict[bytes, Any]]:
+    def rows(self, fields: Iterable[bytes]) -> Program[dict[bytes, Any]]:
         """Those of some rows that there are."""
         fields = list(fields)
         missing = [field for field in fields if not self._has(field)]
@@ -220,18 +215,20 @@ class ThreadView:
                 self._keep(field, data)
         return {field: row for field in fields if (row := self._get(field)) is not None}
 
-    def row(self, field: bytes) -> Calls[Any]:
+    def row(self, field: bytes) -> Program[Any]:
         """One row, or None."""
         found = yield from self.rows([field])
         return found.get(field)
 
-    def follow(self, fields: Iterable[bytes], *, parents: bool = False) -> Calls[dict[bytes, Any]]:
+    def follow(
+        self, fields: Iterable[bytes], *, parents: bool = False
+    ) -> Program[dict[bytes, Any]]:
         """Rows, and all that they are differences from; with `parents` all ancestors."""
         found: dict[bytes, Any] = {}
         pending = list(dict.fromkeys(fields))
         while pending:
             missing = [field for field in pending if not self._has(field)]
-            if missing and self._scripts:
+            if missing and self._settings.scripts:
                 [flat] = yield from self.fetch("F", int(parents), len(missing), *missing)
                 for field, data in zip(flat[::2], flat[1::2], strict=True):
                     if not self._has(field):
@@ -255,7 +252,7 @@ class ThreadView:
             pending = list(onward)
         return found
 
-    def all(self, kind: bytes) -> Calls[dict[bytes, Any]]:
+    def all(self, kind: bytes) -> Program[dict[bytes, Any]]:
         """Every row of a kind, by its field, in their order."""
         if not self._is_whole and not self.is_wiped:
             [flat] = yield from self.fetch("A")
@@ -313,10 +310,10 @@ class ThreadView:
         """Whether there was no such thread."""
         return self._before is None
 
-    def stored_head(self) -> tuple[int, str] | None:
-        """The epoch, and the latest checkpoint of the root graph, once this is stored."""
-        ids = [parts(field)[1] for field, row in self.changed.items() if _is_of_root(field) and row]
-        return None if self.entry is None or not ids else (self.entry.epoch, max(ids))
+    def stored_head(self) -> str | None:
+        """The latest checkpoint of the root graph that this transaction stores."""
+        ids = (parts(field)[1] for field, row in self.changed.items() if _is_of_root(field) and row)
+        return max(ids, default=None)
 
 
 def _is_of_root(field: bytes) -> bool:
