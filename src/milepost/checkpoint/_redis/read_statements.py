@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.redis.commands import Program
@@ -11,11 +12,11 @@ from milepost.checkpoint._redis.rows import (
     BLOB,
     CHECKPOINT,
     WRITE,
-    Blob,
     Checkpoint,
     Rows,
-    Write,
+    columns_of,
     field_of,
+    key_of,
     parts,
 )
 from milepost.checkpoint._redis.view import ThreadView, after_one, writes_at
@@ -48,18 +49,13 @@ class ReadStatements:
     def blobs(self, pairs: str, id: str, ns: str, *_: str) -> Program[Rows]:
         wanted = [field_of(BLOB, ns, *pair) for pair in json.loads(pairs)]
         found = yield from self.view(id).follow(wanted)
-        return [blob_cells(field, row) for field, row in found.items()]
+        return [columns_of(field, row)[1:] for field, row in found.items()]
 
     def _writes_at(self, view: ThreadView, ns: str, ids: Sequence[str]) -> Program[Rows]:
         """The rows of writes at some checkpoints: id, task and place, then the row."""
         ranges = yield from view.ranges([writes_at(ns, id) for id in ids])
-        some = [field for fields in ranges for field in fields]
-        rows = yield from view.rows(some)
-        found: Rows = []
-        for field, row in rows.items():
-            _, id, task, place = parts(field)
-            found.append((id, task, int(place), row))
-        return found
+        rows = yield from view.rows(field for some in ranges for field in some)
+        return [(*key_of(field)[1:], row) for field, row in rows.items()]
 
     def _latest(self, view: ThreadView, ns: str) -> Program[str | None]:
         """The latest checkpoint of a graph: of the root graph, the head."""
@@ -121,10 +117,10 @@ class ReadStatements:
         return answer
 
     def rows_of(self, given: str, id: str, ns: str, *rest: Any) -> Program[Rows]:
-        return (yield from self._rows_of(given, id, ns, rest[4], None))
+        return self._rows_of(given, id, ns, rest[4], None)
 
     def rows_of_channels(self, given: str, id: str, ns: str, *rest: Any) -> Program[Rows]:
-        return (yield from self._rows_of(given, id, ns, rest[4], json.loads(rest[5])))
+        return self._rows_of(given, id, ns, rest[4], json.loads(rest[5]))
 
     def _rows_of(
         self, given: str, id: str, ns: str, pairs: str, channels: Sequence[str] | None
@@ -150,7 +146,7 @@ class ReadStatements:
                 done.append((1, one, after[one][0], "", None, 0, "", INLINE_WRITES, led))
         found = yield from view.follow(wanted)
         for field, row in found.items():
-            channel, version, base_channel, base, level, kind, blob = blob_cells(field, row)
+            _, channel, version, base_channel, base, level, kind, blob = columns_of(field, row)
             done.append((0, channel, version, base_channel, base, level, None, kind, blob))
         return done
 
@@ -175,7 +171,7 @@ class ReadStatements:
         if row is None:
             return []
         found = yield from self.view(id).range(WRITE, ns, cp)
-        keys: Rows = [(parts(field)[2], int(parts(field)[3])) for field in found]
+        keys: Rows = [key_of(field)[2:] for field in found]
         return [(row.kind, row.metadata, *key) for key in keys or [(None, None)]]
 
     def inline_writes(self, id: str, ns: str, cp: str) -> Program[Rows]:
@@ -210,7 +206,7 @@ class ReadStatements:
     def page_of_graph_and_run(
         self, run: str, id: str, ns: str, end: str, limit: int
     ) -> Program[Rows]:
-        return (yield from self.page_of_graph(id, ns, end, limit, run))
+        return self.page_of_graph(id, ns, end, limit, run)
 
     def page_of_thread(
         self, id: str, cp: str, _cp: str, ns: str, limit: int, run: str | None = None
@@ -226,7 +222,7 @@ class ReadStatements:
     def page_of_thread_and_run(
         self, run: str, id: str, cp: str, _cp: str, ns: str, limit: int
     ) -> Program[Rows]:
-        return (yield from self.page_of_thread(id, cp, _cp, ns, limit, run))
+        return self.page_of_thread(id, cp, _cp, ns, limit, run)
 
     def with_id(self, id: str, cp: str) -> Program[Rows]:
         fields = yield from self.view(id).range(CHECKPOINT)
@@ -259,54 +255,32 @@ class ReadStatements:
 
     def blobs_of(self, id: str) -> Program[Rows]:
         rows = yield from self.view(id).all(BLOB)
-        return [(parts(field)[0], *blob_cells(field, row)) for field, row in rows.items()]
+        return [columns_of(field, row) for field, row in rows.items()]
 
     def all_writes_of(self, id: str, _id: str) -> Program[Rows]:
         rows = yield from self.view(id).all(WRITE)
-        found: Rows = [write_cells(field, row) for field, row in rows.items()]
+        found: Rows = [columns_of(field, row) for field, row in rows.items()]
         for field, row in (yield from self.view(id).all(CHECKPOINT)).items():
             if row.led is not None:
                 ns, cp = parts(field)
                 found.append((ns, row.parent, cp, 0, "", "", None, INLINE_WRITES, row.led))
         return found
 
+    def _dumped(self, id: str, kind: bytes) -> Program[Rows]:
+        """The rows of a table with all columns."""
+        rows = yield from self.view(id).all(kind)
+        return [(id, *columns_of(field, row)) for field, row in rows.items()]
+
     def dump_checkpoints(self, id: str) -> Program[Rows]:
-        rows = yield from self.view(id).all(CHECKPOINT)
-        return [
-            (
-                id,
-                *parts(field),
-                row.parent,
-                row.complete,
-                row.run_id,
-                row.frame,
-                row.kind,
-                row.metadata,
-                row.led,
-            )
-            for field, row in sorted(rows.items(), key=lambda one: parts(one[0])[1])
-        ]
+        return sorted((yield from self._dumped(id, CHECKPOINT)), key=itemgetter(2))
 
     def dump_blobs(self, id: str) -> Program[Rows]:
-        return [(id, *row) for row in (yield from self.blobs_of(id))]
+        return self._dumped(id, BLOB)
 
     def dump_writes(self, id: str) -> Program[Rows]:
-        rows = yield from self.view(id).all(WRITE)
-        return [(id, *write_cells(field, row)) for field, row in rows.items()]
+        return self._dumped(id, WRITE)
 
 
 def checkpoint_cells(id: str, row: Checkpoint) -> tuple[Any, ...]:
     """A checkpoint as most queries return it."""
     return (id, row.parent, row.complete, row.frame, row.kind, row.metadata)
-
-
-def blob_cells(field: bytes, row: Blob) -> tuple[Any, ...]:
-    """A version of a value as queries return it."""
-    _, channel, version = parts(field)
-    return (channel, version, row.base_channel, row.base, row.level, row.kind, row.blob)
-
-
-def write_cells(field: bytes, row: Write) -> tuple[Any, ...]:
-    """A write as queries return it."""
-    ns, id, task, place = parts(field)
-    return (ns, id, task, int(place), row.channel, row.path, row.base, row.kind, row.blob)

@@ -22,21 +22,28 @@ class RegistryStatements:
         self._settings = tables.settings
         self.view = tables.view
 
-    def thread(self, id: str) -> Program[Rows]:
+    def _select(self, id: str, *names: str) -> Program[Rows]:
+        """Cells of a thread's entry."""
         entry = yield from self.view(id).load()
-        return [(entry.token,)] if entry else []
+        return [tuple(getattr(entry, name) for name in names)] if entry else []
+
+    def _current(self, id: str) -> Program[Entry | None]:
+        """A thread's entry with the latest checkpoint as its head."""
+        entry = yield from self.view(id).load()
+        return entry and entry._replace(head=(yield from self.view(id).head()))
+
+    def thread(self, id: str) -> Program[Rows]:
+        return self._select(id, "token")
 
     def lock_thread(self, id: str) -> Program[Rows]:
-        entry = yield from self.view(id).load()
-        return [entry[:4]] if entry else []
+        return self._select(id, "head", "token", "epoch", "status")
 
     def lock_unused_thread(self, id: str, before: float) -> Program[Rows]:
         entry = yield from self.view(id).load()
         return [(1,)] if entry and entry.updated_at < before else []
 
     def lock_lease(self, id: str) -> Program[Rows]:
-        entry = yield from self.view(id).load()
-        return [(entry.token, entry.status, entry.updated_at)] if entry else []
+        return self._select(id, "token", "status", "updated_at")
 
     def new_thread(self, id: str, *cells: Any) -> Program[int]:
         view = self.view(id)
@@ -48,7 +55,7 @@ class RegistryStatements:
     add_thread = new_described_thread = new_thread
 
     def load_entry(self, id: str, head: Any, epoch: int, *rest: Any) -> Program[int]:
-        return (yield from self.new_thread(id, head, None, epoch, *rest))
+        return self.new_thread(id, head, None, epoch, *rest)
 
     def _change(
         self, id: str, wanted: Callable[[Entry], bool] = lambda _: True, /, **values: Any
@@ -64,15 +71,13 @@ class RegistryStatements:
     def touch_thread(
         self, head: str | None, token: str | None, status: str, now: float, id: str
     ) -> Program[int]:
-        changed = {"head": head, "token": token, "status": status, "updated_at": now}
-        return self._change(id, **changed)
+        return self._change(id, head=head, token=token, status=status, updated_at=now)
 
     def new_epoch(self, head: str | None, epoch: int, id: str) -> Program[int]:
         return self._change(id, head=head, epoch=epoch)
 
     def take_lease(self, token: str, now: float, id: str) -> Program[int]:
-        changed = {"token": token, "status": "running", "updated_at": now}
-        return self._change(id, **changed)
+        return self._change(id, token=token, status="running", updated_at=now)
 
     def renew_lease(self, now: float, id: str) -> Program[int]:
         return self._change(id, lambda e: e.status == "running", updated_at=now)
@@ -110,19 +115,14 @@ class RegistryStatements:
 
     def ttl_of(self, id: str) -> Program[Rows]:
         """How long it lives, in seconds; -1 for ever, nothing if the saver decides."""
-        entry = yield from self.view(id).load()
-        return [(entry.ttl,)] if entry else []
+        return self._select(id, "ttl")
 
     def thread_metadata(self, id: str) -> Program[Rows]:
-        entry = yield from self.view(id).load()
-        return [(entry.metadata,)] if entry else []
+        return self._select(id, "metadata")
 
     def thread_info(self, id: str) -> Program[Rows]:
-        entry = yield from self.view(id).load()
-        if entry is None:
-            return []
-        head = yield from self.view(id).head()
-        return [info_row(id, entry, head)]
+        entry = yield from self._current(id)
+        return [info_row(id, entry)] if entry else []
 
     def thread_size(self, id: str, *_: str) -> Program[Rows]:
         view = self.view(id)
@@ -141,14 +141,12 @@ class RegistryStatements:
         return int(there)
 
     def head(self, id: str) -> Program[Rows]:
-        view = self.view(id)
-        return [((yield from view.head()),)] if (yield from view.load()) else []
+        entry = yield from self._current(id)
+        return [(entry.head,)] if entry else []
 
     def head_and_newer(self, id: str) -> Program[Rows]:
-        view = self.view(id)
-        if (yield from view.load()) is None:
-            return []
-        return [((yield from view.head()), (yield from view.newer()))]
+        entry = yield from self._current(id)
+        return [(entry.head, (yield from self.view(id).newer()))] if entry else []
 
     def newest_of(self, id: str, ns: str) -> Program[Rows]:
         return [((yield from self.view(id).newest(ns)),)]
@@ -159,7 +157,7 @@ class RegistryStatements:
         return [(id.decode(),) for id in found]
 
     def thread_page_of_run(self, _run: str, after: str, limit: int) -> Program[Rows]:
-        return (yield from self.thread_page(after, limit))
+        return self.thread_page(after, limit)
 
     def entries(self, ids: Sequence[str]) -> Program[Rows]:
         """The rows of the registry for some threads; those that are gone are taken off the list."""
@@ -170,10 +168,9 @@ class RegistryStatements:
             if entry is None:
                 yield from unlist(self._settings, id)
                 continue
-            head = entry.head
             if entry.status == "running" and newest:
-                head = max(head or "", parts(newest[0])[1])
-            rows.append(info_row(id, entry, head))
+                entry = entry._replace(head=max(entry.head or "", parts(newest[0])[1]))
+            rows.append(info_row(id, entry))
         return rows
 
     def threads_of_run(self, run_id: str) -> Program[Rows]:
@@ -203,22 +200,17 @@ class RegistryStatements:
     def copy_entry(
         self, target: str, epoch: int, created: float, updated: float, source: str
     ) -> Program[int]:
-        entry = yield from self.view(source).load()
+        entry = yield from self._current(source)
         if entry is None:
             return 0
-        head = yield from self.view(source).head()
         status = "interrupted" if entry.status == "running" else entry.status
-        described = (entry.owner, entry.metadata)
-        cells = (head, None, epoch, status, created, updated, *described)
+        cells = (entry.head, None, epoch, status, created, updated, entry.owner, entry.metadata)
         return (yield from self.new_thread(target, *cells))
 
     def dump_entry(self, id: str) -> Program[Rows]:
-        entry = yield from self.view(id).load()
-        if entry is None:
-            return []
-        head = yield from self.view(id).head()
-        return [(id, head, entry.status, *entry[4:8])]
+        entry = yield from self._current(id)
+        return [(id, entry.head, entry.status, *entry[4:8])] if entry else []
 
 
-def info_row(id: str, entry: Entry, head: str | None) -> tuple[Any, ...]:
-    return (id, entry.status, entry.created_at, entry.updated_at, head, entry.metadata)
+def info_row(id: str, entry: Entry) -> tuple[Any, ...]:
+    return (id, entry.status, entry.created_at, entry.updated_at, entry.head, entry.metadata)

@@ -20,10 +20,10 @@ from milepost._db.operations import (
     Query,
     Statement,
 )
-from milepost.checkpoint._redis.guarded import guarded_changes
+from milepost.checkpoint._redis.guarded import GuardedStep
 from milepost.checkpoint._redis.read_statements import ReadStatements
 from milepost.checkpoint._redis.registry_statements import RegistryStatements
-from milepost.checkpoint._redis.row_statements import RowStatements
+from milepost.checkpoint._redis.row_statements import INSERTS, UPDATES, RowStatements
 from milepost.checkpoint._redis.thread_io import store
 from milepost.checkpoint._redis.view import ThreadView
 from milepost.checkpoint._sql.statements import Statements
@@ -80,6 +80,10 @@ class Tables:
 
     def _run(self, name: str, parameters: Sequence[Any]) -> Program[Any]:
         """`name` is a statement's; that of a table may follow."""
+        if name in INSERTS:
+            return RowStatements(self).insert(name, *parameters)
+        if name in UPDATES:
+            return RowStatements(self).update(name, *parameters)
         name, *table = name.split(" ")
         answered: Program[Any] = getattr(_OWNERS[name](self), name)(*table, *parameters)
         return answered
@@ -89,13 +93,12 @@ class Tables:
         settings = self.settings
         if not settings.scripts:
             return False
-        step = guarded_changes(statement)
-        expected = settings.acknowledged.expected(step.thread_id, self.owner)
+        step = GuardedStep(statement)
+        thread_id, changes = step.thread_id, [*step.conditions, *step.changes]
+        expected = settings.acknowledged.expected(thread_id, self.owner)
         if expected.writes and not step.is_new:
-            step.changes[:0] = [">", "seq", expected.writes]
-        done = yield from store(
-            settings, step.thread_id, step.changes, is_new=step.is_new, owner=self.owner
-        )
+            changes = [">", "seq", expected.writes, *changes]
+        done = yield from store(settings, thread_id, changes, is_new=step.is_new, owner=self.owner)
         if done and step.head is not None:
-            settings.acknowledged.head(step.thread_id, step.epoch, step.head)
+            settings.acknowledged.head(thread_id, step.epoch, step.head)
         return done
