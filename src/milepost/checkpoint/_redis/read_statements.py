@@ -19,7 +19,7 @@ from milepost.checkpoint._redis.rows import (
     key_of,
     parts,
 )
-from milepost.checkpoint._redis.view import ThreadView, after_one, writes_at
+from milepost.checkpoint._redis.view import Range, ThreadView, after_one, writes_at
 from milepost.checkpoint._sql.inline_writes import INLINE_WRITES
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ class ReadStatements:
     # -- reading
 
     def checkpoint(self, id: str, ns: str, cp: str) -> Program[Rows]:
-        row = yield from self.view(id).row(field_of(CHECKPOINT, ns, cp))
-        return [] if row is None else [checkpoint_cells(cp, row)]
+        rows = yield from self.view(id).rows([field_of(CHECKPOINT, ns, cp)])
+        return [checkpoint_cells(field, row)[1:] for field, row in rows.items()]
 
     def ancestry(self, ids: str, id: str, ns: str, *_: str) -> Program[Rows]:
         wanted = [field_of(CHECKPOINT, ns, cp) for cp in json.loads(ids)]
         found = yield from self.view(id).follow(wanted)
-        return [checkpoint_cells(parts(field)[1], row) for field, row in found.items()]
+        return [checkpoint_cells(field, row)[1:] for field, row in found.items()]
 
     def blobs(self, pairs: str, id: str, ns: str, *_: str) -> Program[Rows]:
         wanted = [field_of(BLOB, ns, *pair) for pair in json.loads(pairs)]
@@ -160,30 +160,30 @@ class ReadStatements:
         found = yield from view.follow([field_of(CHECKPOINT, ns, cp)], parents=True)
         newer = yield from view.newer()
         epoch = entry.epoch if entry is not None else None
-        return [(epoch, newer, *checkpoint_cells(parts(f)[1], row)) for f, row in found.items()]
+        return [(epoch, newer, *checkpoint_cells(field, row)[1:]) for field, row in found.items()]
 
     def writers(self, id: str, ns: str, cp: str) -> Program[Rows]:
-        found = yield from self.view(id).range(WRITE, ns, cp)
+        found = yield from self.view(id).range(writes_at(ns, cp))
         return [(task,) for task in dict.fromkeys(parts(field)[2] for field in found)]
 
     def written(self, id: str, ns: str, cp: str) -> Program[Rows]:
         row = yield from self.view(id).row(field_of(CHECKPOINT, ns, cp))
         if row is None:
             return []
-        found = yield from self.view(id).range(WRITE, ns, cp)
+        found = yield from self.view(id).range(writes_at(ns, cp))
         keys: Rows = [key_of(field)[2:] for field in found]
         return [(row.kind, row.metadata, *key) for key in keys or [(None, None)]]
 
     def inline_writes(self, id: str, ns: str, cp: str) -> Program[Rows]:
-        found = yield from self.view(id).range(CHECKPOINT, ns, first=cp, limit=2)
+        found = yield from self.view(id).range(Range(CHECKPOINT, (ns,), first=cp, limit=2))
         rows = yield from self.view(id).rows(found)
-        return [(*checkpoint_cells(parts(f)[1], row), row.led) for f, row in rows.items()]
+        return [(*checkpoint_cells(field, row)[1:], row.led) for field, row in rows.items()]
 
     def children(self, id: str, ns: str, cp: str) -> Program[Rows]:
-        fields = yield from self.view(id).range(CHECKPOINT, ns)
+        fields = yield from self.view(id).range(Range(CHECKPOINT, (ns,)))
         rows = yield from self.view(id).rows(fields)
         return [
-            checkpoint_cells(parts(field)[1], row)
+            checkpoint_cells(field, row)[1:]
             for field, row in rows.items()
             if row.parent == cp and not row.complete
         ]
@@ -191,16 +191,15 @@ class ReadStatements:
     # -- listing
 
     def inner_graph(self, id: str) -> Program[Rows]:
-        found = yield from self.view(id).range(CHECKPOINT, first="\1", limit=1)
+        found = yield from self.view(id).range(Range(CHECKPOINT, first="\1", limit=1))
         return [(parts(field)[0],) for field in found]
 
     def page_of_graph(
         self, id: str, ns: str, end: str, limit: int, run: str | None = None
     ) -> Program[Rows]:
         before, most = None if end == _NEVER else end, limit if run is None else None
-        fields = yield from self.view(id).range(
-            CHECKPOINT, ns, before=before, limit=most, backwards=True
-        )
+        wanted = Range(CHECKPOINT, (ns,), before=before, limit=most, backwards=True)
+        fields = yield from self.view(id).range(wanted)
         return (yield from self._listed_rows(id, fields, run))[:limit]
 
     def page_of_graph_and_run(
@@ -211,7 +210,7 @@ class ReadStatements:
     def page_of_thread(
         self, id: str, cp: str, _cp: str, ns: str, limit: int, run: str | None = None
     ) -> Program[Rows]:
-        fields = yield from self.view(id).range(CHECKPOINT)
+        fields = yield from self.view(id).range(Range(CHECKPOINT))
         keys = sorted(((key[1], key[0]) for key in map(parts, fields)), reverse=True)
         wanted = [
             field_of(CHECKPOINT, graph, one) for one, graph in keys if (one, graph) < (cp, ns)
@@ -225,7 +224,7 @@ class ReadStatements:
         return self.page_of_thread(id, cp, _cp, ns, limit, run)
 
     def with_id(self, id: str, cp: str) -> Program[Rows]:
-        fields = yield from self.view(id).range(CHECKPOINT)
+        fields = yield from self.view(id).range(Range(CHECKPOINT))
         wanted = [field for field in reversed(fields) if parts(field)[1] == cp]
         return (yield from self._listed_rows(id, wanted))
 
@@ -234,7 +233,7 @@ class ReadStatements:
     ) -> Program[Rows]:
         rows = yield from self.view(id).rows(fields)
         return [
-            (parts(field)[0], *checkpoint_cells(parts(field)[1], row))
+            checkpoint_cells(field, row)
             for field, row in rows.items()
             if run is None or row.run_id == run
         ]
@@ -242,16 +241,16 @@ class ReadStatements:
     # -- all rows of a thread
 
     def checkpoint_keys(self, id: str) -> Program[Rows]:
-        return [tuple(parts(field)) for field in (yield from self.view(id).range(CHECKPOINT))]
+        fields = yield from self.view(id).range(Range(CHECKPOINT))
+        return [key_of(field) for field in fields]
 
     def checkpoints_of(self, id: str) -> Program[Rows]:
         rows = yield from self.view(id).all(CHECKPOINT)
-        found = [(*parts(field), row) for field, row in rows.items()]
-        found.sort(key=lambda one: str(one[1]))
-        return [(ns, *checkpoint_cells(cp, row), row.run_id) for ns, cp, row in found]
+        found = [(*checkpoint_cells(field, row), row.run_id) for field, row in rows.items()]
+        return sorted(found, key=itemgetter(1))
 
     def blob_keys(self, id: str) -> Program[Rows]:
-        return [tuple(parts(field)) for field in (yield from self.view(id).all(BLOB))]
+        return [key_of(field) for field in (yield from self.view(id).all(BLOB))]
 
     def blobs_of(self, id: str) -> Program[Rows]:
         rows = yield from self.view(id).all(BLOB)
@@ -281,6 +280,6 @@ class ReadStatements:
         return self._dumped(id, WRITE)
 
 
-def checkpoint_cells(id: str, row: Checkpoint) -> tuple[Any, ...]:
-    """A checkpoint as most queries return it."""
-    return (id, row.parent, row.complete, row.frame, row.kind, row.metadata)
+def checkpoint_cells(field: bytes, row: Checkpoint) -> tuple[Any, ...]:
+    """A checkpoint as queries return it; most leave out the namespace, which comes first."""
+    return (*parts(field), row.parent, row.complete, row.frame, row.kind, row.metadata)

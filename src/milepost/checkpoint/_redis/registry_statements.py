@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from milepost._db.redis.commands import Program, Scan
+from milepost._db.redis.commands import Program, Scan, command
 from milepost.checkpoint._redis.rows import BLOB, CHECKPOINT, WRITE, Rows, parts
-from milepost.checkpoint._redis.thread_io import in_index, read_entries, unlist
+from milepost.checkpoint._redis.thread_io import read_entries, unlist
 from milepost.checkpoint._redis.view import Entry, entry_in
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ class RegistryStatements:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._settings = tables.settings
+        self._index = tables.settings.keys.threads
         self.view = tables.view
 
     def _select(self, id: str, *names: str) -> Program[Rows]:
@@ -65,7 +66,7 @@ class RegistryStatements:
         entry = yield from view.load()
         if entry is None or not wanted(entry):
             return 0
-        view.set(**values)
+        view.entry = entry._replace(**values)
         return 1
 
     def touch_thread(
@@ -153,7 +154,7 @@ class RegistryStatements:
 
     def thread_page(self, after: str, limit: int) -> Program[Rows]:
         low = b"(" + after.encode() if after else b"-"
-        found = yield from in_index(self._settings, "ZRANGEBYLEX", low, b"+", b"LIMIT", 0, limit)
+        found = yield command("ZRANGEBYLEX", self._index, low, b"+", b"LIMIT", 0, limit)
         return [(id.decode(),) for id in found]
 
     def thread_page_of_run(self, _run: str, after: str, limit: int) -> Program[Rows]:
@@ -193,8 +194,8 @@ class RegistryStatements:
         for id, (cells, _) in zip(ids, found, strict=True):
             if not cells:
                 rows.append((id,))
-            elif (yield from in_index(self._settings, "ZSCORE", id)) is None:
-                yield from in_index(self._settings, "ZADD", 0, id)
+            elif (yield command("ZSCORE", self._index, id)) is None:
+                yield command("ZADD", self._index, 0, id)
         return rows
 
     def copy_entry(

@@ -16,6 +16,7 @@ from milepost.checkpoint._redis.rows import (
     key_of,
     row_given,
 )
+from milepost.checkpoint._redis.view import Range
 
 if TYPE_CHECKING:
     from milepost.checkpoint._redis.statements import Tables
@@ -106,7 +107,7 @@ class RowStatements:
         return self._delete(id, field_of(BLOB, *key))
 
     def delete_writes_at(self, id: str, *key: str) -> Program[int]:
-        found = yield from self.view(id).range(WRITE, *key)
+        found = yield from self.view(id).range(Range(WRITE, key))
         for field in found:
             self.view(id).changed[field] = None
         return len(found)

@@ -46,17 +46,12 @@ class Changed(Exception):
 # -- the index of threads
 
 
-def in_index(settings: Settings, name: str, *arguments: Argument) -> Program[Any]:
-    """The reply of a command on the index of all threads."""
-    return (yield command(name, settings.keys.threads, *arguments))
-
-
 def unlist(settings: Settings, thread_id: str) -> Program[None]:
     """Take a thread off the list that is gone, unless it is back."""
-    yield from in_index(settings, "ZREM", thread_id)
+    yield command("ZREM", settings.keys.threads, thread_id)
     [(cells, _)] = yield from read_entries(settings, [thread_id])
     if cells:
-        yield from in_index(settings, "ZADD", 0, thread_id)
+        yield command("ZADD", settings.keys.threads, 0, thread_id)
 
 
 def _is_to_be_listed(settings: Settings, thread_id: str) -> bool:
@@ -156,12 +151,12 @@ def store(
     after: before, since a client may be killed; after, since one who has just removed such a
     thread may take it off the list."""
     if is_new or _is_to_be_listed(settings, thread_id):
-        yield from in_index(settings, "ZADD", 0, thread_id)
+        yield command("ZADD", settings.keys.threads, 0, thread_id)
     done = yield from write(settings, thread_id, changes)
     if done and owner is not None:
         settings.acknowledged.wrote(owner, done)
     if done and is_new:
-        yield from in_index(settings, "ZADD", 0, thread_id)
+        yield command("ZADD", settings.keys.threads, 0, thread_id)
     return bool(done)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint._redis.rows import Row
     from milepost.checkpoint._redis.settings import Settings
 
-ROOT: Final = b"c\0\0"
+_ROOT: Final = b"c\0\0"
 """What the fields of the root graph's checkpoints begin with."""
 _ALL: Final = 1 << 40
 
@@ -35,10 +35,11 @@ class Entry(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Fields of the index: see `ThreadView.range`."""
+    """Fields of the index that begin with a kind and names; with `first` and `before`, the next
+    name is not less than the one and less than the other."""
 
     kind: bytes
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
     first: str | None = None
     before: str | None = None
     limit: int | None = None
@@ -118,7 +119,7 @@ class ThreadView:
         """The thread's entry."""
         if not self._loaded:
             [(cells, newest)] = yield from self.fetch("E")
-            self.learn(cells, newest)
+            self._learn(cells, newest)
         return self.entry
 
     def load_one(self, ns: str, id: str | None) -> Program[Entry | None]:
@@ -126,16 +127,15 @@ class ThreadView:
         if self._read or not self._settings.scripts:
             return (yield from self.load())
         [(entry, flat, ranges)] = yield from self.fetch("O", ns, id or "")
-        for field, data in zip(flat[::2], flat[1::2], strict=True):
-            self._keep(field, data)
+        self._keep(_pairs(flat))
         for name, writes, after in ranges:
             one = name.decode()
             self._ranges[writes_at(ns, one)] = writes
             self._ranges[after_one(ns, one)] = after
-        self.learn(*entry)
+        self._learn(*entry)
         return self.entry
 
-    def learn(self, cells: Sequence[bytes], newest: Sequence[bytes]) -> None:
+    def _learn(self, cells: Sequence[bytes], newest: Sequence[bytes]) -> None:
         """The entry, as the server has answered."""
         self._loaded = True
         self._newest = parts(newest[0])[1] if newest else None
@@ -175,21 +175,11 @@ class ThreadView:
         """The latest checkpoint of a graph."""
         if ns == "" and self._loaded and not any(map(_is_of_root, self.changed)):
             return None if self.is_wiped else self._newest
-        found = yield from self.range(CHECKPOINT, ns, limit=1, backwards=True)
+        found = yield from self.range(Range(CHECKPOINT, (ns,), limit=1, backwards=True))
         return parts(found[0])[1] if found else None
 
-    def range(
-        self,
-        kind: bytes,
-        *names: str,
-        first: str | None = None,
-        before: str | None = None,
-        limit: int | None = None,
-        backwards: bool = False,
-    ) -> Program[list[bytes]]:
-        """Fields that begin with a kind and names; with `first` and `before`, the next name is
-        not less than the one and less than the other."""
-        wanted = Range(kind, names, first, before, limit, backwards)
+    def range(self, wanted: Range) -> Program[list[bytes]]:
+        """The fields in one range."""
         [found] = yield from self.ranges([wanted])
         return found
 
@@ -211,8 +201,7 @@ class ThreadView:
         missing = [field for field in fields if not self._has(field)]
         if missing:
             [found] = yield from self.fetch("G", len(missing), *missing)
-            for field, data in zip(missing, found, strict=True):
-                self._keep(field, data)
+            self._keep(zip(missing, found, strict=True))
         return {field: row for field in fields if (row := self._get(field)) is not None}
 
     def row(self, field: bytes) -> Program[Any]:
@@ -230,11 +219,8 @@ class ThreadView:
             missing = [field for field in pending if not self._has(field)]
             if missing and self._settings.scripts:
                 [flat] = yield from self.fetch("F", int(parents), len(missing), *missing)
-                for field, data in zip(flat[::2], flat[1::2], strict=True):
-                    if not self._has(field):
-                        self._keep(field, data)
-                for field in missing:
-                    self._rows.setdefault(field, None)
+                self._keep(_pairs(flat))
+                self._keep((field, None) for field in missing)
             elif missing:
                 yield from self.rows(missing)
             onward: dict[bytes, None] = {}
@@ -256,8 +242,7 @@ class ThreadView:
         """Every row of a kind, by its field, in their order."""
         if not self._is_whole and not self.is_wiped:
             [flat] = yield from self.fetch("A")
-            for field, data in zip(flat[::2], flat[1::2], strict=True):
-                self._keep(field, data)
+            self._keep(_pairs(flat))
             self._is_whole = True
         found: dict[bytes, Any] = {}
         if not self.is_wiped:
@@ -275,15 +260,13 @@ class ThreadView:
             return self.changed.get(field)
         return self._rows.get(field)
 
-    def _keep(self, field: bytes, data: bytes | None) -> None:
-        self._rows[field] = None if data is None else unpack(field, data)
+    def _keep(self, found: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Rows that were fetched, by their fields; None for one that is not there."""
+        for field, data in found:
+            if field not in self._rows:
+                self._rows[field] = None if data is None else unpack(field, data)
 
     # -- changing
-
-    def set(self, **values: Any) -> None:
-        """Change the entry, which there is."""
-        assert self.entry is not None
-        self.entry = self.entry._replace(**values)
 
     def wipe(self) -> None:
         """Remove all rows."""
@@ -317,12 +300,17 @@ class ThreadView:
 
 
 def _is_of_root(field: bytes) -> bool:
-    return field.startswith(ROOT)
+    return field.startswith(_ROOT)
+
+
+def _pairs(flat: Sequence[bytes]) -> Iterable[tuple[bytes, bytes]]:
+    """A mapping that a server gives as one list."""
+    return zip(flat[::2], flat[1::2], strict=True)
 
 
 def entry_in(thread_id: str, cells: Sequence[bytes]) -> tuple[dict[str, str], Entry | None]:
     """The entry that a hash holds, and all of that hash; None if there is no such thread."""
-    given = {k.decode(): v.decode() for k, v in zip(cells[::2], cells[1::2], strict=True)}
+    given = {key.decode(): value.decode() for key, value in _pairs(cells)}
     if "epoch" not in given:
         return given, None
     try:
