@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver as TheirSaver
-from langgraph.checkpoint.base import CheckpointTuple as TheirTuple
 
 from milepost._internal.asyncio_tools import in_thread
 from milepost._internal.generators import adrive, drive
@@ -20,8 +19,15 @@ from milepost.checkpoint._contract.records import (
 )
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.integrations.langgraph._adapters.open_steps import Adoption
-from milepost.integrations.langgraph._adapters.thread_methods import Upkeep
-from milepost.integrations.langgraph._formats.records import to_ours, to_theirs
+from milepost.integrations.langgraph._adapters.saver_adapter import (
+    Call,
+    Calls,
+    SaverAdapter,
+    awaitable,
+    blocking,
+    call,
+)
+from milepost.integrations.langgraph._formats.records import to_theirs, tuple_to_ours
 
 if TYPE_CHECKING:
     from milepost.types import RunnableConfig
@@ -53,7 +59,7 @@ def from_langgraph(saver: TheirSaver[Any]) -> BaseCheckpointSaver[Any]:
     return ForeignSaver(saver)
 
 
-class ForeignSaver(Upkeep, BaseCheckpointSaver[Any]):
+class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
     """A LangGraph saver behind milepost's contract. Made by `from_langgraph`."""
 
     def __init__(self, saver: TheirSaver[Any], adoption: Adoption | None = None) -> None:
@@ -68,15 +74,24 @@ class ForeignSaver(Upkeep, BaseCheckpointSaver[Any]):
     def get_next_version(self, current: Any, channel: None) -> Any:
         return self._saver.get_next_version(current, channel)
 
+    async def _acall(self, wanted: Call) -> Any:
+        """LangGraph's sync savers have the async methods too, and say NotImplementedError: those
+        are called in a thread."""
+        try:
+            answer = getattr(self._saver, f"a{wanted.method}")(*wanted.arguments, **wanted.named)
+            if isinstance(answer, AsyncIterable):
+                return [one async for one in answer]
+            return await answer
+        except NotImplementedError:
+            return await in_thread(self._call, wanted)
+
     # -- reading
 
-    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        found = self._saver.get_tuple(self._adoption.theirs(config))
-        return None if found is None else self._ours(found)
+    def _get_tuple(self, config: RunnableConfig) -> Calls[CheckpointTuple | None]:
+        found = yield call("get_tuple", self._adoption.theirs(config))
+        return None if found is None else (yield from self._adoption.adopted(tuple_to_ours(found)))
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        found = await self._wait("get_tuple", self._adoption.theirs(config))
-        return None if found is None else await self._aours(found)
+    get_tuple, aget_tuple = blocking(_get_tuple), awaitable(_get_tuple)
 
     def list(
         self,
@@ -88,10 +103,7 @@ class ForeignSaver(Upkeep, BaseCheckpointSaver[Any]):
     ) -> Iterator[CheckpointTuple]:
         pages = _Pages(self._adoption, config, filter, before, limit)
         while not pages.done:
-            # Not as they come: LangGraph's SQLite saver is locked until its listing has ended, and
-            # the caller may want to read something in between.
-            found = builtins.list(self._saver.list(pages.config, **pages.wanted))
-            yield from pages.turn([self._ours(one) for one in found])
+            yield from pages.turn(drive(self._page(pages), self._call))
 
     async def alist(
         self,
@@ -103,82 +115,43 @@ class ForeignSaver(Upkeep, BaseCheckpointSaver[Any]):
     ) -> AsyncIterator[CheckpointTuple]:
         pages = _Pages(self._adoption, config, filter, before, limit)
         while not pages.done:
-            for known in pages.turn(await self._page(pages.config, pages.wanted)):
+            for known in pages.turn(await adrive(self._page(pages), self._acall)):
                 yield known
 
-    async def _page(self, config: Any, wanted: dict[str, Any]) -> Sequence[CheckpointTuple]:
-        try:
-            found = [one async for one in self._saver.alist(config, **wanted)]
-        except NotImplementedError:
-            found = await in_thread(lambda: [*self._saver.list(config, **wanted)])
-        return [await self._aours(one) for one in found]
-
-    def _ours(self, found: TheirTuple) -> CheckpointTuple:
-        def read(wanted: RunnableConfig) -> CheckpointTuple | None:
-            return _ours_or_none(self._saver.get_tuple(wanted))
-
-        return drive(self._adoption.adopted(_ours(found)), read)
-
-    async def _aours(self, found: TheirTuple) -> CheckpointTuple:
-        async def read(wanted: RunnableConfig) -> CheckpointTuple | None:
-            return _ours_or_none(await self._wait("get_tuple", wanted))
-
-        return await adrive(self._adoption.adopted(_ours(found)), read)
+    def _page(self, pages: _Pages) -> Calls[Sequence[CheckpointTuple]]:
+        # Not as they come: LangGraph's SQLite saver is locked until its listing has ended, and the
+        # caller may want to read something in between.
+        listed = yield call("list", pages.config, **pages.wanted)
+        found = []
+        for one in listed:
+            found.append((yield from self._adoption.adopted(tuple_to_ours(one))))
+        return found
 
     # -- writing
 
-    def put(
+    def _put(
         self,
         config: RunnableConfig,
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        there = self._adoption.theirs(config)
-        self._saver.put(there, _with_theirs(checkpoint), metadata, new_versions)
-        return _stored(config, checkpoint)
+    ) -> Calls[RunnableConfig]:
+        theirs = {**checkpoint, "channel_values": to_theirs(checkpoint["channel_values"])}
+        yield call("put", self._adoption.theirs(config), theirs, metadata, new_versions)
+        return place_of(config)._replace(checkpoint_id=checkpoint["id"]).config()
 
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        there = self._adoption.theirs(config)
-        await self._wait("put", there, _with_theirs(checkpoint), metadata, new_versions)
-        return _stored(config, checkpoint)
-
-    def put_writes(
+    def _put_writes(
         self,
         config: RunnableConfig,
         writes: Sequence[tuple[str, Any]],
         task_id: str,
         task_path: str = "",
-    ) -> None:
-        there = self._adoption.theirs(config)
-        self._saver.put_writes(there, to_theirs(builtins.list(writes)), task_id, task_path)
-
-    async def aput_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
-    ) -> None:
+    ) -> Calls[None]:
         there, theirs = self._adoption.theirs(config), to_theirs(builtins.list(writes))
-        await self._wait("put_writes", there, theirs, task_id, task_path)
+        yield call("put_writes", there, theirs, task_id, task_path)
 
-    async def _wait(self, method: str, *arguments: Any, **named: Any) -> Any:
-        """Call the saver from an event loop.
-
-        LangGraph's sync savers have the async methods too, and say NotImplementedError: those are
-        called in a thread.
-        """
-        try:
-            return await getattr(self._saver, f"a{method}")(*arguments, **named)
-        except NotImplementedError:
-            return await in_thread(getattr(self._saver, method), *arguments, **named)
+    put, aput = blocking(_put), awaitable(_put)
+    put_writes, aput_writes = blocking(_put_writes), awaitable(_put_writes)
 
 
 class _Pages:
@@ -216,29 +189,3 @@ class _Pages:
         if not self.done:
             self.wanted |= {"before": found[-1].config, "limit": self._next()}
         return found
-
-
-def _stored(config: RunnableConfig, checkpoint: Checkpoint) -> RunnableConfig:
-    """The config of a checkpoint that was put."""
-    return place_of(config)._replace(checkpoint_id=checkpoint["id"]).config()
-
-
-def _ours(found: TheirTuple) -> CheckpointTuple:
-    checkpoint = cast("Checkpoint", found.checkpoint)
-    values = to_ours(checkpoint["channel_values"])
-    return CheckpointTuple(
-        cast("RunnableConfig", found.config),
-        {**checkpoint, "channel_values": values},
-        cast("CheckpointMetadata", found.metadata),
-        cast("RunnableConfig | None", found.parent_config),
-        # Some savers give tuples, others lists.
-        [(task, channel, to_ours(value)) for task, channel, value in found.pending_writes or ()],
-    )
-
-
-def _ours_or_none(found: TheirTuple | None) -> CheckpointTuple | None:
-    return None if found is None else _ours(found)
-
-
-def _with_theirs(checkpoint: Checkpoint) -> Checkpoint:
-    return {**checkpoint, "channel_values": to_theirs(checkpoint["channel_values"])}
