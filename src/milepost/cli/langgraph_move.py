@@ -76,7 +76,7 @@ def run_import(options: argparse.Namespace) -> int:
     registry, called = _registry(options)
     sealed = options.encrypted
     with (
-        addresses.told_plainly(),
+        addresses.plain_errors(),
         addresses.open_theirs(options.source, registry, encrypted=sealed) as source,
         addresses.our_saver(options.target, encrypted=sealed) as target,
         addresses.our_saver(options.target, encrypted=sealed) as reader,
@@ -85,7 +85,7 @@ def run_import(options: argparse.Namespace) -> int:
         with shown("import", "checkpoints", quiet=options.quiet) as progress:
             report = move_threads(route, only=options.thread, progress=progress)
     if not options.thread:
-        _move_items(addresses.source_items, addresses.target_items, options, report)
+        _move_items(addresses.their_items, addresses.our_items, options, report)
     return _conclude(report)
 
 
@@ -103,7 +103,7 @@ def run_export(options: argparse.Namespace) -> int:
         raise addresses.bad_address(options.source)
     addresses.check_exists(options.source)
     with (
-        addresses.told_plainly(),
+        addresses.plain_errors(),
         addresses.our_saver(options.source, encrypted=sealed) as saver,
         addresses.their_saver(options.target, encrypted=sealed) as target,
         addresses.their_saver(options.target, encrypted=sealed) as reader,
@@ -139,11 +139,11 @@ def _rename(registry: TypeRegistry, module: Any, stored: str) -> None:
 
 
 def _move_items(opened: Any, made: Any, options: argparse.Namespace, report: Report) -> None:
-    from milepost.integrations.langgraph._moving.addresses import told_plainly
+    from milepost.integrations.langgraph._moving.addresses import plain_errors
     from milepost.integrations.langgraph._moving.items import move_items
 
     try:
-        with told_plainly(), opened(options.source) as source:
+        with plain_errors(), opened(options.source) as source:
             if source is not None:
                 with (
                     made(options.target, writing=True) as target,

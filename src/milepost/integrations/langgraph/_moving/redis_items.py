@@ -44,7 +44,7 @@ class RedisItems:
             left = self._documents.milliseconds_left(keys)
             now = int(time.time() * _SECOND)
             page: list[Kept] = []
-            for found in self._documents.whole(keys):
+            for found in self._documents.read(keys):
                 ends = None if found.key not in left else now + left[found.key] * 1000
                 try:
                     page.append(self._kept(found, ends))

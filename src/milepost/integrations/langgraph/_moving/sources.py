@@ -1,8 +1,10 @@
-"""Databases of either library as sources of threads: see `moving.Source`."""
+"""Databases of either library as sources of threads."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from milepost._db.dialect import Dialect
@@ -16,7 +18,53 @@ if TYPE_CHECKING:
     from milepost.integrations.langgraph._moving.items import Execute
 
 
-class TheirDatabase:
+class BadAddressError(MilepostError, ValueError):
+    """An address that names no database that we can open."""
+
+
+class Source(ABC):
+    """Where threads come from."""
+
+    @abstractmethod
+    def threads(self) -> Iterable[str]:
+        """All threads."""
+
+    @abstractmethod
+    def size(self) -> int | None:
+        """How many checkpoints there are, if that is easy to say."""
+
+    @abstractmethod
+    def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
+        """Namespace and id of every checkpoint, oldest first."""
+
+    @abstractmethod
+    def paths(self, place: Place) -> Mapping[str, str]:
+        """The paths of the tasks that wrote after a checkpoint, as far as they are stored."""
+
+    @abstractmethod
+    def read(self, place: Place) -> CheckpointTuple | None:
+        """A checkpoint with its writes."""
+
+    def damaged(self) -> Sequence[str]:
+        """What is there and cannot be told to belong to a thread, and why."""
+        return ()
+
+
+@contextmanager
+def naming(place: Place) -> Iterator[None]:
+    """Whatever a broken row or document makes a reader raise, as an error that names the
+    checkpoint."""
+    try:
+        yield
+    except MilepostError:
+        raise
+    except Exception as error:
+        raise CheckpointError(
+            f"its checkpoint '{place.checkpoint_id}' cannot be read: {error!r}"
+        ) from error
+
+
+class TheirDatabase(Source):
     """A database of LangGraph's, read under our rules."""
 
     def __init__(self, saver: Any, execute: Execute, writes: str) -> None:
@@ -26,21 +74,14 @@ class TheirDatabase:
         """The table with the writes of tasks."""
 
     def threads(self) -> Iterable[str]:
-        """All threads."""
         rows = self._execute("SELECT DISTINCT thread_id FROM checkpoints ORDER BY thread_id", ())
         return [row[0] for row in rows]
 
     def size(self) -> int | None:
-        """How many checkpoints there are."""
         count: int = self._execute("SELECT count(*) FROM checkpoints", ())[0][0]
         return count
 
-    def damaged(self) -> Sequence[str]:
-        """Nothing: a row says which thread it belongs to."""
-        return ()
-
     def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
-        """Namespace and id of every checkpoint, oldest first."""
         rows = self._execute(
             "SELECT checkpoint_ns, checkpoint_id FROM checkpoints"
             " WHERE thread_id = ? ORDER BY checkpoint_id",
@@ -49,7 +90,6 @@ class TheirDatabase:
         return [(row[0], row[1]) for row in rows]
 
     def paths(self, place: Place) -> Mapping[str, str]:
-        """The paths of the tasks that wrote after a checkpoint."""
         rows = self._execute(
             f"SELECT DISTINCT task_id, task_path FROM {self._writes}"
             " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
@@ -58,27 +98,18 @@ class TheirDatabase:
         return {row[0]: row[1] for row in rows if row[1]}
 
     def read(self, place: Place) -> CheckpointTuple | None:
-        """A checkpoint with its writes."""
-        try:
+        with naming(place):
             found = self._saver.get_tuple(place.config())
-        except MilepostError:
-            raise
-        except Exception as error:
-            # Whatever a broken row makes LangGraph's saver raise.
-            raise CheckpointError(
-                f"its checkpoint '{place.checkpoint_id}' cannot be read: {error!r}"
-            ) from error
         return None if found is None else CheckpointTuple(*found)
 
 
-class OurDatabase:
+class OurDatabase(Source):
     """A saver of ours."""
 
     def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
         self._saver = saver
 
     def threads(self) -> Iterable[str]:
-        """All threads."""
         if isinstance(self._saver, SqlSaver):
             return self._registered(self._saver)
         return sorted({place_of(found.config).thread_id for found in self._saver.list(None)})
@@ -93,34 +124,27 @@ class OurDatabase:
             last = page[-1].thread_id
 
     def size(self) -> int | None:
-        """How many checkpoints there are; None where counting them would read them all."""
-        if not isinstance(self._saver, SqlSaver) or not isinstance(self._saver.dialect, Dialect):
-            return None
-        query = self._saver.dialect.sql("SELECT count(*) FROM checkpoints")
-        count: int = self._saver.engine.run(lambda: rows_of(query), write=False)[0][0]
-        return count
+        rows = self._rows("SELECT count(*) FROM checkpoints")
+        return rows[0][0] if rows else None
 
-    def damaged(self) -> Sequence[str]:
-        """Nothing: a row says which thread it belongs to."""
-        return ()
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        """The rows of a query; none if the saver is not on a SQL database."""
+        saver = self._saver
+        if not isinstance(saver, SqlSaver) or not isinstance(saver.dialect, Dialect):
+            return []
+        sql = saver.dialect.sql(query)
+        return saver.engine.run(lambda: rows_of(sql, values), write=False)
 
     def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
-        """Namespace and id of every checkpoint, oldest first."""
         listing = self._saver.list({"configurable": {"thread_id": thread_id}})
         found = [place_of(one.config) for one in listing]
         pairs = [(place.checkpoint_ns, place.checkpoint_id or "") for place in found]
         return sorted(pairs, key=lambda pair: pair[1])
 
     def paths(self, place: Place) -> Mapping[str, str]:
-        """The paths of the tasks that wrote after a checkpoint."""
-        if not isinstance(self._saver, SqlSaver) or not isinstance(self._saver.dialect, Dialect):
-            return {}
-        query = self._saver.dialect.sql(_PATHS)
-        rows = self._saver.engine.run(lambda: rows_of(query, tuple(place)), write=False)
-        return {row[0]: row[1] for row in rows if row[1]}
+        return {row[0]: row[1] for row in self._rows(_PATHS, *place) if row[1]}
 
     def read(self, place: Place) -> CheckpointTuple | None:
-        """A checkpoint with its writes."""
         return self._saver.get_tuple(place.config())
 
 
