@@ -13,6 +13,7 @@ from typing import Any, Final
 from milepost._db.calls import Call, Pause, Steps
 from milepost._db.redis.client import check_client, is_async_client, is_cluster_client
 from milepost._db.redis.commands import (
+    Argument,
     Command,
     Confirmed,
     Decision,
@@ -143,14 +144,13 @@ class Sender:
 
     def _script(self, run: RunScript) -> Steps[Any]:
         if self.scripts:
-            rest = (len(run.keys), *run.keys, *run.args)
-            execute = self.client.execute_command
+            by_digest, in_full = _script_commands(run)
             try:
-                return (yield partial(execute, "EVALSHA", run.script.sha, *rest))
+                return (yield partial(self.client.execute_command, *by_digest))
             except client_errors() as error:
                 if _is_unknown(error):
                     # The server was restarted, or its scripts were flushed: EVAL loads it.
-                    return (yield partial(execute, "EVAL", run.script.source, *rest))
+                    return (yield partial(self.client.execute_command, *in_full))
                 if not bars_scripts(error):
                     raise
                 self._note_barred()
@@ -206,12 +206,11 @@ class Sender:
 
     def _waited(self, waited: Waited) -> Steps[Confirmed]:
         run = waited.run
+        forms: Sequence[tuple[Argument, ...]]
         if isinstance(run, Command):
             forms, key = [run.args], run.args[1]
         elif self.scripts:
-            rest = (len(run.keys), *run.keys, *run.args)
-            forms = [("EVALSHA", run.script.sha, *rest), ("EVAL", run.script.source, *rest)]
-            key = run.keys[0]
+            forms, key = _script_commands(run), run.keys[0]
         else:
             return Confirmed((yield from self._optimistic(run)), -1, -1)
         node = yield from self._at(key)
@@ -275,6 +274,12 @@ class Sender:
             )
             found = self.nodes[node.name] = module.asyncio.Redis.from_pool(pool)
         return found
+
+
+def _script_commands(run: RunScript) -> tuple[tuple[Argument, ...], tuple[Argument, ...]]:
+    """A script by its digest, and in full."""
+    rest = (len(run.keys), *run.keys, *run.args)
+    return ("EVALSHA", run.script.sha, *rest), ("EVAL", run.script.source, *rest)
 
 
 def _queued(client: Any, commands: Sequence[Sequence[Any]], *, atomic: bool = False) -> Any:

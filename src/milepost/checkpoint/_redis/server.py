@@ -7,7 +7,7 @@ import warnings
 from milepost._db.calls import Pause
 from milepost._db.redis.commands import Everywhere, Program, command
 from milepost._db.redis.errors import is_barred, translated
-from milepost._db.redis.server import refuse_eviction, told
+from milepost._db.redis.server import info_value, refuse_eviction
 from milepost._internal import log
 from milepost.checkpoint._redis.settings import UNSURE, Settings
 from milepost.errors import NotErasedError
@@ -20,7 +20,7 @@ def look_at(settings: Settings) -> Program[None]:
     for memory, persistence, wait in (yield Everywhere(asked)):
         if isinstance(memory, Exception) and not is_barred(memory):
             raise translated(memory, settings.owner) from memory
-        policy = told(memory, "maxmemory_policy")
+        policy = info_value(memory, "maxmemory_policy")
         if not settings.allow_eviction:
             refuse_eviction(policy, settings.owner)
             if policy.startswith("volatile") and settings.ttl:
@@ -30,7 +30,7 @@ def look_at(settings: Settings) -> Program[None]:
                     policy,
                 )
         can_wait = can_wait and not isinstance(wait, Exception)
-        has_file = has_file and told(persistence, "aof_enabled") != "0"
+        has_file = has_file and info_value(persistence, "aof_enabled") != "0"
     settings.fsyncs = settings.wait_aof and can_wait and has_file
     if settings.wait_aof and not settings.fsyncs:
         why = "has no append-only file" if can_wait else "cannot wait for its disk (no WAITAOF)"
@@ -55,7 +55,7 @@ def rewrite() -> Program[None]:
     for _ in range(6000):
         replies = yield Everywhere([command("INFO", "persistence")])
         names = ("aof_rewrite_in_progress", "aof_rewrite_scheduled")
-        if not any(told(reply, name) == "1" for (reply,) in replies for name in names):
+        if not any(info_value(reply, name) == "1" for (reply,) in replies for name in names):
             return
         yield Pause(0.01)
     raise NotErasedError(

@@ -177,7 +177,7 @@ def write(settings: Settings, thread_id: str, changes: Sequence[Argument]) -> Pr
         return int((yield run))
     found: Confirmed = yield Waited(run, local, replicas, WAIT_MS)
     done = int(found.reply)
-    if done and not found.is_told:
+    if done and not found.is_known:
         # A transaction, or a script that a cluster took elsewhere. On a connection that has
         # written nothing there would be nothing to wait for.
         mark = command("SET", keys[0].rpartition(b":")[0] + b":wait", 1, "PX", 60_000)
@@ -187,7 +187,7 @@ def write(settings: Settings, thread_id: str, changes: Sequence[Argument]) -> Pr
             f"A step is in the memory of the Redis server, but after {WAIT_MS / 1000:g} s it was "
             f"not on its disk, or on {replicas} replicas ({found.replicas} have it). Load the "
             "thread again to see what is stored."
-            if found.is_told
+            if found.is_known
             else "A step was sent to the Redis server, which cannot say whether it is on the disk. "
             "Load the thread again to see what is stored."
         )
