@@ -28,7 +28,8 @@ def make_client(url: str, *, is_async: bool, cluster: bool | None = None, **opti
         raise MissingDependencyError(
             "Redis and Valkey need redis-py: pip install 'milepost[redis]'"
         ) from error
-    if in_url if cluster is None else cluster:
+    is_cluster = in_url if cluster is None else cluster
+    if is_cluster:
         return module.RedisCluster.from_url(address, **options)
     from redis.backoff import NoBackoff
 

@@ -122,8 +122,7 @@ class RowStatements:
 
     def delete_checkpoints(self, id: str) -> Program[int]:
         [(rows, checkpoints, _)] = yield from self.view(id).fetch("C")
-        if rows:
-            self.view(id).wipe()
+        self.view(id).is_wiped = bool(rows)
         return int(checkpoints)
 
     # -- copies

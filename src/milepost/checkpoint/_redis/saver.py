@@ -19,7 +19,7 @@ from milepost.checkpoint._contract.thread_admin import thread_id_of
 from milepost.checkpoint._contract.thread_metadata import ThreadOptions
 from milepost.checkpoint._contract.threads import is_wanted, no_such_thread
 from milepost.checkpoint._redis.rows import Keys
-from milepost.checkpoint._redis.server import look_at, rewrite
+from milepost.checkpoint._redis.server import rewrite
 from milepost.checkpoint._redis.settings import Durability, Settings
 from milepost.checkpoint._redis.statements import REDIS
 from milepost.checkpoint._redis.transaction import transaction
@@ -61,14 +61,6 @@ class SaverEngine:
         """`run`, for use on an event loop; a cancellation waits until a write has ended."""
         running = self.redis.arun(transaction(self._settings, work, write=write))
         return await (see_through(running) if write else running)
-
-    def set_up(self) -> None:
-        """Look at the server."""
-        self.redis.run(look_at(self._settings))
-
-    async def aset_up(self) -> None:
-        """`set_up`, for use on an event loop."""
-        await self.redis.arun(look_at(self._settings))
 
     def vacuum(self) -> None:
         """Have the append-only file written again."""

@@ -39,7 +39,7 @@ def look_at(settings: Settings) -> Program[None]:
             f"{UNSURE}. Switch appendonly on, use Redis 7.2 or Valkey, or pass wait_aof=False to "
             "accept that.",
             RuntimeWarning,
-            stacklevel=6,
+            stacklevel=5,
         )
     settings.is_ready = True
 

@@ -97,7 +97,7 @@ class ThreadView:
         """Rows that were fetched; None for one that is not there."""
         self.changed: dict[bytes, Row | None] = {}
         self.is_wiped = False
-        """Whether all rows are to be removed."""
+        """Whether all rows are to be removed, as the last change but that of the entry."""
         self._before: Entry | None = None
         self._is_whole = False
         """Whether all rows were fetched."""
@@ -174,7 +174,7 @@ class ThreadView:
     def newest(self, ns: str) -> Program[str | None]:
         """The latest checkpoint of a graph."""
         if ns == "" and self._loaded and not any(map(_is_of_root, self.changed)):
-            return None if self.is_wiped else self._newest
+            return self._newest
         found = yield from self.range(Range(CHECKPOINT, (ns,), limit=1, backwards=True))
         return parts(found[0])[1] if found else None
 
@@ -186,11 +186,11 @@ class ThreadView:
     def ranges(self, wanted: Sequence[Range]) -> Program[list[list[bytes]]]:
         """Several ranges, in one round trip."""
         found: list[list[bytes]] = [[] for _ in wanted]
-        if self._is_whole and not self.is_wiped:
+        if self._is_whole:
             found = [one.among(self._rows) for one in wanted]
         elif self._ranges and all(one in self._ranges for one in wanted):
             found = [self._ranges[one] for one in wanted]
-        elif wanted and not self.is_wiped:
+        elif wanted:
             requests = [part for one in wanted for part in one.request(len(self.changed))]
             found = yield from self.fetch(*requests)
         return [one.merged(some, self.changed) for one, some in zip(wanted, found, strict=True)]
@@ -240,25 +240,18 @@ class ThreadView:
 
     def all(self, kind: bytes) -> Program[dict[bytes, Any]]:
         """Every row of a kind, by its field, in their order."""
-        if not self._is_whole and not self.is_wiped:
+        if not self._is_whole:
             [flat] = yield from self.fetch("A")
             self._keep(_pairs(flat))
             self._is_whole = True
-        found: dict[bytes, Any] = {}
-        if not self.is_wiped:
-            found = {field: row for field, row in self._rows.items() if field[:1] == kind}
-        for field, row in self.changed.items():
-            if field[:1] == kind:
-                found[field] = row
-        return {field: row for field, row in sorted(found.items()) if row is not None}
+        rows = (self._rows | self.changed).items()
+        return dict(sorted(one for one in rows if one[0][:1] == kind and one[1] is not None))
 
     def _has(self, field: bytes) -> bool:
-        return self.is_wiped or self._is_whole or field in self.changed or field in self._rows
+        return self._is_whole or field in self.changed or field in self._rows
 
     def _get(self, field: bytes) -> Row | None:
-        if field in self.changed or self.is_wiped:
-            return self.changed.get(field)
-        return self._rows.get(field)
+        return self.changed[field] if field in self.changed else self._rows.get(field)
 
     def _keep(self, found: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Rows that were fetched, by their fields; None for one that is not there."""
@@ -267,12 +260,6 @@ class ThreadView:
                 self._rows[field] = None if data is None else unpack(field, data)
 
     # -- changing
-
-    def wipe(self) -> None:
-        """Remove all rows."""
-        self.is_wiped = True
-        self._ranges.clear()
-        self.changed.clear()
 
     def is_to_be_written(self) -> bool:
         """Whether this transaction has changed anything."""

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from milepost._internal.lazy_imports import on_demand
 from milepost.checkpoint._redis.saver import RedisStorage
+from milepost.checkpoint._redis.server import look_at
 from milepost.checkpoint._redis.settings import Durability
 
 if TYPE_CHECKING:
@@ -111,4 +112,4 @@ class RedisSaver(RedisStorage):
 
     def setup(self) -> None:
         """Look at the server now. Not needed: the first use does it."""
-        self.engine.set_up()
+        self.engine.redis.run(look_at(self.settings))

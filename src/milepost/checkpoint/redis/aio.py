@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from milepost.checkpoint._redis.saver import RedisStorage
+from milepost.checkpoint._redis.server import look_at
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -73,6 +74,6 @@ class AsyncRedisSaver(RedisStorage):
 
     async def setup(self) -> None:
         """Look at the server now. Not needed: the first use does it."""
-        await self.engine.aset_up()
+        await self.engine.redis.arun(look_at(self.settings))
 
     asetup = setup
