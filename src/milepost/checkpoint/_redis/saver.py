@@ -111,7 +111,8 @@ class RedisRegistry(Registry):
     def page(self, wanted: Wanted) -> Operation[list[ThreadInfo]]:
         """Threads in the order of their ids."""
         wanted.check()
-        after = max(wanted.after or "", _before(wanted.prefix))
+        # All ids with a prefix come after the prefix without its last letter, and few others.
+        after = max(wanted.after or "", (wanted.prefix or "")[:-1])
         found: list[ThreadInfo] = []
         while len(found) < wanted.limit:
             ids = yield Query("thread_page", (after, _PAGE))
@@ -126,11 +127,6 @@ class RedisRegistry(Registry):
         """The ids of threads in their order."""
         rows = yield Query("thread_page", (after or "", limit))
         return [id for (id,) in rows]
-
-
-def _before(prefix: str | None) -> str:
-    """A text that all ids with a prefix come after, and few others."""
-    return prefix[:-1] if prefix else ""
 
 
 class RedisStorage(SqlSaver):

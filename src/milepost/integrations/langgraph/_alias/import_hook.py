@@ -173,9 +173,9 @@ class _Alias(ModuleType):
 
 def _public(module: ModuleType) -> list[str]:
     """The names that a module offers: what it says, or what it defines."""
-    said: Sequence[str] | None = getattr(module, "__all__", None)
-    if said is not None:
-        return sorted(said)
+    declared: Sequence[str] | None = getattr(module, "__all__", None)
+    if declared is not None:
+        return sorted(declared)
     return sorted(
         name
         for name, value in vars(module).items()

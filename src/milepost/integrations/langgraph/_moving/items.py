@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from milepost.errors import MilepostError
 from milepost.store._core.namespaces import from_text, to_text
@@ -19,6 +19,7 @@ from milepost.store._core.records import PutOp
 
 if TYPE_CHECKING:
     from milepost._internal.progress import Progress
+    from milepost.integrations.langgraph._moving.redis_items import OurRedisItems, RedisItems
     from milepost.integrations.langgraph._moving.threads import Report
     from milepost.store.base import BaseStore
 
@@ -52,24 +53,6 @@ class Kept(NamedTuple):
 
 Places = Iterable[tuple[tuple[str, ...], str]]
 """Items by namespace and key."""
-
-
-class ItemSource(Protocol):
-    """Where items come from."""
-
-    def pages(self, refuse: Refuse | None = None) -> Iterator[list[Kept]]: ...
-
-
-class ItemTarget(Protocol):
-    """Where items go."""
-
-    def find(self, places: Places) -> dict[Any, Kept]: ...
-
-    def ages(self, places: Places) -> dict[Any, int]: ...
-
-    def put(self, kept: Kept) -> None: ...
-
-    def fitted(self, kept: Kept) -> Kept: ...
 
 
 class ItemDatabase(ABC):
@@ -253,9 +236,9 @@ class LangGraphSqliteItems(LangGraphPostgresItems):
 
 
 def move_items(
-    source: ItemSource,
-    target: ItemTarget,
-    reader: ItemTarget,
+    source: ItemDatabase | RedisItems,
+    target: ItemDatabase | OurRedisItems,
+    reader: ItemDatabase | OurRedisItems,
     report: Report,
     progress: Progress = lambda _done, _total: None,
 ) -> None:
