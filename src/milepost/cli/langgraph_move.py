@@ -91,7 +91,7 @@ def run_import(options: argparse.Namespace) -> int:
 
 def run_export(options: argparse.Namespace) -> int:
     from milepost._db.addresses import is_redis
-    from milepost.integrations.langgraph._adapters.open_steps import NoAdoption
+    from milepost.integrations.langgraph._adapters.open_steps import NoTranslation
     from milepost.integrations.langgraph._adapters.their_saver_for_ours import ForeignSaver
     from milepost.integrations.langgraph._moving import addresses
     from milepost.integrations.langgraph._moving.sources import OurDatabase
@@ -110,8 +110,8 @@ def run_export(options: argparse.Namespace) -> int:
     ):
         route = Route(
             OurDatabase(saver),
-            ForeignSaver(target, NoAdoption()),
-            ForeignSaver(reader, NoAdoption()),
+            ForeignSaver(target, NoTranslation()),
+            ForeignSaver(reader, NoTranslation()),
             to_langgraph=True,
             called=called,
         )

@@ -13,7 +13,7 @@ from milepost.checkpoint._redis.settings import UNSURE, Settings
 from milepost.errors import NotErasedError
 
 
-def look_at(settings: Settings) -> Program[None]:
+def check_server(settings: Settings) -> Program[None]:
     """Refuse a server that drops what it was given; find out what it promises."""
     asked = [command("INFO", "memory"), command("INFO", "persistence"), command("WAITAOF", 0, 0, 0)]
     can_wait = has_file = True

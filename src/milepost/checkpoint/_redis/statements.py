@@ -1,8 +1,9 @@
-"""What each statement of a saver means in Redis: a method for each, under its name.
+"""What each statement of a saver means in Redis.
 
 The savers on SQL databases are operations that yield statements (`_sql/statements.py`). Here a
-statement is its name, and three classes have the methods that answer them, with the parameters
-that the SQL has. So all that savers do with a thread is written once.
+statement is its name. Two tables say what those do that add or change a row (`row_statements.py`);
+each of the others is a method, with the parameters that the SQL has. So all that savers do with a
+thread is written once.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from milepost._db.calls import Pause
 from milepost._internal.generators import GeneratorDriver
-from milepost.checkpoint._redis.server import look_at
+from milepost.checkpoint._redis.server import check_server
 from milepost.checkpoint._redis.statements import Tables
 from milepost.checkpoint._redis.thread_io import Changed, store, unlist, write
 from milepost.errors import DatabaseBusyError
@@ -39,7 +39,7 @@ def transaction(
 ) -> Program[R]:
     """Carry out an operation; `owner` is the token of the run that it is for."""
     if not settings.is_ready:
-        yield from look_at(settings)
+        yield from check_server(settings)
     pause = _PAUSE
     for _ in range(_ATTEMPTS):
         try:

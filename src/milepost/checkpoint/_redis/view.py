@@ -99,7 +99,7 @@ class ThreadView:
         self.is_wiped = False
         """Whether all rows are to be removed, as the last change but that of the entry."""
         self._before: Entry | None = None
-        self._is_whole = False
+        self._has_all_rows = False
         """Whether all rows were fetched."""
         self._ranges: dict[Range, list[bytes]] = {}
         """Those that were fetched with a checkpoint."""
@@ -186,7 +186,7 @@ class ThreadView:
     def ranges(self, wanted: Sequence[Range]) -> Program[list[list[bytes]]]:
         """Several ranges, in one round trip."""
         found: list[list[bytes]] = [[] for _ in wanted]
-        if self._is_whole:
+        if self._has_all_rows:
             found = [one.among(self._rows) for one in wanted]
         elif self._ranges and all(one in self._ranges for one in wanted):
             found = [self._ranges[one] for one in wanted]
@@ -240,15 +240,15 @@ class ThreadView:
 
     def all(self, kind: bytes) -> Program[dict[bytes, Any]]:
         """Every row of a kind, by its field, in their order."""
-        if not self._is_whole:
+        if not self._has_all_rows:
             [flat] = yield from self.fetch("A")
             self._keep(_pairs(flat))
-            self._is_whole = True
+            self._has_all_rows = True
         rows = (self._rows | self.changed).items()
         return dict(sorted(one for one in rows if one[0][:1] == kind and one[1] is not None))
 
     def _has(self, field: bytes) -> bool:
-        return self._is_whole or field in self.changed or field in self._rows
+        return self._has_all_rows or field in self.changed or field in self._rows
 
     def _get(self, field: bytes) -> Row | None:
         return self.changed[field] if field in self.changed else self._rows.get(field)

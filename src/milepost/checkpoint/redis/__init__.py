@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from milepost._internal.lazy_imports import on_demand
 from milepost.checkpoint._redis.saver import RedisStorage
-from milepost.checkpoint._redis.server import look_at
+from milepost.checkpoint._redis.server import check_server
 from milepost.checkpoint._redis.settings import Durability
 
 if TYPE_CHECKING:
@@ -112,4 +112,4 @@ class RedisSaver(RedisStorage):
 
     def setup(self) -> None:
         """Look at the server now. Not needed: the first use does it."""
-        self.engine.redis.run(look_at(self.settings))
+        self.engine.redis.run(check_server(self.settings))

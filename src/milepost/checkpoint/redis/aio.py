@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from milepost.checkpoint._redis.saver import RedisStorage
-from milepost.checkpoint._redis.server import look_at
+from milepost.checkpoint._redis.server import check_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -74,6 +74,6 @@ class AsyncRedisSaver(RedisStorage):
 
     async def setup(self) -> None:
         """Look at the server now. Not needed: the first use does it."""
-        await self.engine.redis.arun(look_at(self.settings))
+        await self.engine.redis.arun(check_server(self.settings))
 
     asetup = setup

@@ -30,14 +30,14 @@ _MOST_THREADS: Final = 10_000
 """Of so many threads it is remembered which inner graphs are called otherwise."""
 
 
-class Adoption:
+class NameTranslation:
     """What is known of the threads that were read."""
 
     def __init__(self) -> None:
         self._spaces: dict[str, dict[str, str]] = {}
         """Thread → the namespaces that LangGraph made there, and ours for them."""
 
-    def adopted(self, found: CheckpointTuple) -> Calls[CheckpointTuple]:
+    def translated(self, found: CheckpointTuple) -> Calls[CheckpointTuple]:
         """A checkpoint under our names."""
         place = place_of(found.config)
         spaces = self._spaces.get(place.thread_id, {})
@@ -71,10 +71,10 @@ class Adoption:
         return _with_space(config, there)
 
 
-class NoAdoption(Adoption):
+class NoTranslation(NameTranslation):
     """For a move, which gives things LangGraph's names and wants to see them."""
 
-    def adopted(self, found: CheckpointTuple) -> Calls[CheckpointTuple]:
+    def translated(self, found: CheckpointTuple) -> Calls[CheckpointTuple]:
         yield from ()
         return found
 

@@ -18,7 +18,7 @@ from milepost.checkpoint._contract.records import (
     place_of,
 )
 from milepost.checkpoint.base import BaseCheckpointSaver
-from milepost.integrations.langgraph._adapters.open_steps import Adoption
+from milepost.integrations.langgraph._adapters.open_steps import NameTranslation
 from milepost.integrations.langgraph._adapters.saver_adapter import (
     Call,
     Calls,
@@ -62,11 +62,11 @@ def from_langgraph(saver: TheirSaver[Any]) -> BaseCheckpointSaver[Any]:
 class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
     """A LangGraph saver behind milepost's contract. Made by `from_langgraph`."""
 
-    def __init__(self, saver: TheirSaver[Any], adoption: Adoption | None = None) -> None:
+    def __init__(self, saver: TheirSaver[Any], translation: NameTranslation | None = None) -> None:
         super().__init__()
         # Any: the two libraries' configs and checkpoints are the same dicts with other names.
         self._saver: Any = saver
-        self._adoption = Adoption() if adoption is None else adoption
+        self._names = NameTranslation() if translation is None else translation
 
     def __repr__(self) -> str:
         return f"from_langgraph({self._saver!r})"
@@ -88,8 +88,8 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
     # -- reading
 
     def _get_tuple(self, config: RunnableConfig) -> Calls[CheckpointTuple | None]:
-        found = yield call("get_tuple", self._adoption.theirs(config))
-        return None if found is None else (yield from self._adoption.adopted(tuple_to_ours(found)))
+        found = yield call("get_tuple", self._names.theirs(config))
+        return None if found is None else (yield from self._names.translated(tuple_to_ours(found)))
 
     get_tuple, aget_tuple = blocking(_get_tuple), awaitable(_get_tuple)
 
@@ -101,7 +101,7 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        pages = _Pages(self._adoption, config, filter, before, limit)
+        pages = _Pages(self._names, config, filter, before, limit)
         while not pages.done:
             yield from pages.turn(drive(self._page(pages), self._call))
 
@@ -113,7 +113,7 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        pages = _Pages(self._adoption, config, filter, before, limit)
+        pages = _Pages(self._names, config, filter, before, limit)
         while not pages.done:
             for known in pages.turn(await adrive(self._page(pages), self._acall)):
                 yield known
@@ -124,7 +124,7 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
         listed = yield call("list", pages.config, **pages.wanted)
         found = []
         for one in listed:
-            found.append((yield from self._adoption.adopted(tuple_to_ours(one))))
+            found.append((yield from self._names.translated(tuple_to_ours(one))))
         return found
 
     # -- writing
@@ -137,7 +137,7 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> Calls[RunnableConfig]:
         theirs = {**checkpoint, "channel_values": to_theirs(checkpoint["channel_values"])}
-        yield call("put", self._adoption.theirs(config), theirs, metadata, new_versions)
+        yield call("put", self._names.theirs(config), theirs, metadata, new_versions)
         return place_of(config)._replace(checkpoint_id=checkpoint["id"]).config()
 
     def _put_writes(
@@ -147,7 +147,7 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
         task_id: str,
         task_path: str = "",
     ) -> Calls[None]:
-        there, theirs = self._adoption.theirs(config), to_theirs(builtins.list(writes))
+        there, theirs = self._names.theirs(config), to_theirs(builtins.list(writes))
         yield call("put_writes", there, theirs, task_id, task_path)
 
     put, aput = blocking(_put), awaitable(_put)
@@ -161,13 +161,13 @@ class _Pages:
 
     def __init__(
         self,
-        adoption: Adoption,
+        translation: NameTranslation,
         config: RunnableConfig | None,
         filter: dict[str, Any] | None,
         before: RunnableConfig | None,
         limit: int | None,
     ) -> None:
-        self.config = config and adoption.theirs(config)
+        self.config = config and translation.theirs(config)
         configurable = (config or {}).get("configurable") or {}
         # Only within one graph of one thread is the order the same in all of LangGraph's savers.
         self._in_parts = "thread_id" in configurable and "checkpoint_ns" in configurable

@@ -175,7 +175,10 @@ def our_saver(address: str, *, encrypted: bool = False) -> Iterator[BaseCheckpoi
             postgres.setup()
             yield postgres
     elif is_redis(address):
-        with redis_database.our_threads(address, serde) as redis:
+        from milepost.checkpoint.redis import RedisSaver
+
+        with RedisSaver.from_conn_string(address, serde=serde) as redis:
+            redis.setup()
             yield redis
     else:
         raise bad_address(address)
@@ -223,8 +226,10 @@ def our_items(
 ) -> Iterator[ItemDatabase | OurRedisItems | None]:
     """The store in milepost's database; None if there is none and none is to be made."""
     if is_redis(address):
-        with redis_database.our_items(address) as items:
-            yield items
+        from milepost.store.redis import RedisStore
+
+        with RedisStore.from_conn_string(address) as redis:
+            yield OurRedisItems(redis)
     elif not writing and not _has_items(address):
         yield None
     elif (file := sqlite_file(address)) is not None:

@@ -1,4 +1,4 @@
-"""Databases on Redis by their addresses: langgraph-checkpoint-redis' for reading, ours for writing.
+"""The databases of langgraph-checkpoint-redis by their addresses, for reading only.
 
 An address may say under which prefixes a program has kept its keys, if they are not the usual
 ones: `?checkpoint_prefix=…&checkpoint_write_prefix=…&store_prefix=…`.
@@ -11,14 +11,12 @@ from contextlib import closing, contextmanager
 from typing import Any, Final
 
 from milepost._db.redis.client import make_client, without_parameters
-from milepost.checkpoint.redis import RedisSaver
 from milepost.integrations.langgraph._formats.decoding import StrictSerializer
 from milepost.integrations.langgraph._formats.redis_json import RedisValues
 from milepost.integrations.langgraph._moving.redis_documents import Documents
-from milepost.integrations.langgraph._moving.redis_items import OurRedisItems, RedisItems
+from milepost.integrations.langgraph._moving.redis_items import RedisItems
 from milepost.integrations.langgraph._moving.redis_threads import RedisThreads
 from milepost.integrations.langgraph._moving.sources import BadAddressError
-from milepost.store.redis import RedisStore
 
 _PREFIXES: Final = {
     "checkpoint_prefix": "checkpoint",
@@ -58,24 +56,6 @@ def their_items(address: str) -> Iterator[RedisItems | None]:
         values = RedisValues(strict, strict)
         items = RedisItems(Documents(client), values, prefixes["store_prefix"])
         yield items or None
-
-
-@contextmanager
-def our_threads(address: str, serde: Any) -> Iterator[RedisSaver]:
-    """milepost's saver."""
-    with (
-        closing(make_client(address, is_async=False)) as client,
-        RedisSaver(redis_client=client, serde=serde) as saver,
-    ):
-        saver.setup()
-        yield saver
-
-
-@contextmanager
-def our_items(address: str) -> Iterator[OurRedisItems]:
-    """milepost's store."""
-    with RedisStore.from_conn_string(address) as store:
-        yield OurRedisItems(store)
 
 
 def _client(url: str) -> Any:

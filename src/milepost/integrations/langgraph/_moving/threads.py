@@ -126,7 +126,7 @@ class _Move:
         if not self.places:
             raise CheckpointError("there is no such thread in the source")
         for place in self.places:
-            self._look_at(place)
+            self._examine(place)
         there = self._there()
         if there is None:
             self.report.ahead.append(self.thread_id)
@@ -166,7 +166,7 @@ class _Move:
         parent = self.source.read(place_of(found.parent_config))
         return (parent.pending_writes or ()) if parent is not None else ()
 
-    def _look_at(self, place: Place) -> None:
+    def _examine(self, place: Place) -> None:
         """Recognise tasks, and note who made what out of which checkpoint."""
         original = self._original(place)
         self.edges.learn(original.checkpoint)
