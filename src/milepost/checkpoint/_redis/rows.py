@@ -20,6 +20,7 @@ to other rows comes first, where a script finds that without the rest:
 from __future__ import annotations
 
 import struct
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from milepost._db.redis.commands import literally
@@ -91,6 +92,7 @@ _KINDS: Final = {
     BLOB: _Kind(Blob, "ttitb", 3, ("base_channel", "base", "level", "kind", "blob")),
     WRITE: _Kind(Write, "ttttb", 4, ("channel", "path", "base", "kind", "blob")),
 }
+_CELLS: Final = {kind: attrgetter(*made.columns) for kind, made in _KINDS.items()}
 
 
 class Keys(NamedTuple):
@@ -145,7 +147,7 @@ def key_of(field: bytes) -> tuple[Any, ...]:
 
 def columns_of(field: bytes, row: Row) -> tuple[Any, ...]:
     """The key of a row, and its cells."""
-    return (*key_of(field), *(getattr(row, name) for name in _KINDS[field[:1]].columns))
+    return key_of(field) + _CELLS[field[:1]](row)
 
 
 # -- rows as they are stored

@@ -19,7 +19,7 @@ from milepost.checkpoint._contract.records import (
     place_of,
 )
 from milepost.constants import INTERRUPT
-from milepost.integrations.langgraph._adapters.saver_adapter import Calls, call
+from milepost.integrations.langgraph._adapters.saver_adapter import Call, Calls
 from milepost.integrations.langgraph._formats.names import Names
 from milepost.integrations.langgraph._formats.records import tuple_to_ours
 
@@ -86,7 +86,7 @@ def _look_inside(names: Names, found: CheckpointTuple) -> Calls[None]:
         if channel != INTERRUPT or task_id not in names.tasks or names.knows_all(value):
             continue
         (ns,) = names.inside(place.checkpoint_ns, task_id)
-        found_inside = yield call("get_tuple", Place(place.thread_id, ns, None).config())
+        found_inside = yield Call("get_tuple", Place(place.thread_id, ns, None).config())
         if found_inside is not None:
             inner = tuple_to_ours(found_inside)
             names.learn(inner, {})

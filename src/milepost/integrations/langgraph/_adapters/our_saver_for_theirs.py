@@ -27,7 +27,6 @@ from milepost.integrations.langgraph._adapters.saver_adapter import (
     SaverAdapter,
     awaitable,
     blocking,
-    call,
 )
 from milepost.integrations.langgraph._formats.allowed_types import (
     AllowedTypes,
@@ -118,7 +117,7 @@ class AdaptedSaver(SaverAdapter, TheirSaver[Any]):
     # -- reading
 
     def _get_tuple(self, config: RunnableConfig) -> Calls[TheirTuple | None]:
-        found = yield call("get_tuple", config)
+        found = yield Call("get_tuple", config)
         if self._fence:
             head_fence.note_read(cast("Any", config), found)
         return None if found is None else _theirs(found)
@@ -164,10 +163,10 @@ class AdaptedSaver(SaverAdapter, TheirSaver[Any]):
         given: Any = (config, checkpoint, get_checkpoint_metadata(config, metadata), new_versions)
         stored: RunnableConfig
         if self._fence and head_fence.is_compared(cast("Any", config)):
-            outcome = yield call("commit", [head_fence.prepared(self._saver, *given)])
+            outcome = yield Call("commit", [head_fence.prepared(self._saver, *given)])
             stored = head_fence.stored(cast("Any", config), checkpoint["id"], outcome)
         else:
-            stored = yield call("put", *given)
+            stored = yield Call("put", *given)
         return stored
 
     def _put_writes(
@@ -177,7 +176,7 @@ class AdaptedSaver(SaverAdapter, TheirSaver[Any]):
         task_id: str,
         task_path: str = "",
     ) -> Calls[None]:
-        yield call("put_writes", config, _storable(writes), task_id, task_path)
+        yield Call("put_writes", config, _storable(writes), task_id, task_path)
 
     put, aput = blocking(_put), awaitable(_put)
     put_writes, aput_writes = blocking(_put_writes), awaitable(_put_writes)

@@ -4,7 +4,7 @@ A method is a generator that yields calls of the inner saver and is sent their r
 methods, one sync and one async, is made of it:
 
     def _delete_thread(self, thread_id: str) -> Calls[None]:
-        yield call("delete_thread", thread_id)
+        yield Call("delete_thread", thread_id)
 
     delete_thread, adelete_thread = blocking(_delete_thread), awaitable(_delete_thread)
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from functools import wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from milepost._internal.generators import adrive, drive
 
@@ -23,19 +23,14 @@ R = TypeVar("R")
 S = TypeVar("S", bound="SaverAdapter")
 
 
-class Call(NamedTuple):
+class Call:
     """A call of the inner saver: the sync method's name, and its arguments."""
 
-    method: str
-    arguments: tuple[Any, ...]
-    named: dict[str, Any]
+    def __init__(self, method: str, *arguments: Any, **named: Any) -> None:
+        self.method, self.arguments, self.named = method, arguments, named
 
 
 Calls: TypeAlias = Generator[Call, Any, R]
-
-
-def call(method: str, *arguments: Any, **named: Any) -> Call:
-    return Call(method, arguments, named)
 
 
 def blocking(
@@ -79,16 +74,16 @@ class SaverAdapter:
         """Call the inner saver from an event loop, whether it is sync, async or both."""
 
     def _delete_thread(self, thread_id: str) -> Calls[None]:
-        yield call("delete_thread", thread_id)
+        yield Call("delete_thread", thread_id)
 
     def _delete_for_runs(self, run_ids: Sequence[str]) -> Calls[None]:
-        yield call("delete_for_runs", run_ids)
+        yield Call("delete_for_runs", run_ids)
 
     def _copy_thread(self, source_thread_id: str, target_thread_id: str) -> Calls[None]:
-        yield call("copy_thread", source_thread_id, target_thread_id)
+        yield Call("copy_thread", source_thread_id, target_thread_id)
 
     def _prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> Calls[None]:
-        yield call("prune", thread_ids, strategy=strategy)
+        yield Call("prune", thread_ids, strategy=strategy)
 
     delete_thread, adelete_thread = blocking(_delete_thread), awaitable(_delete_thread)
     delete_for_runs, adelete_for_runs = blocking(_delete_for_runs), awaitable(_delete_for_runs)

@@ -25,7 +25,6 @@ from milepost.integrations.langgraph._adapters.saver_adapter import (
     SaverAdapter,
     awaitable,
     blocking,
-    call,
 )
 from milepost.integrations.langgraph._formats.records import to_theirs, tuple_to_ours
 
@@ -88,7 +87,7 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
     # -- reading
 
     def _get_tuple(self, config: RunnableConfig) -> Calls[CheckpointTuple | None]:
-        found = yield call("get_tuple", self._names.theirs(config))
+        found = yield Call("get_tuple", self._names.theirs(config))
         return None if found is None else (yield from self._names.translated(tuple_to_ours(found)))
 
     get_tuple, aget_tuple = blocking(_get_tuple), awaitable(_get_tuple)
@@ -121,7 +120,7 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
     def _page(self, pages: _Pages) -> Calls[Sequence[CheckpointTuple]]:
         # Not as they come: LangGraph's SQLite saver is locked until its listing has ended, and the
         # caller may want to read something in between.
-        listed = yield call("list", pages.config, **pages.wanted)
+        listed = yield Call("list", pages.config, **pages.wanted)
         found = []
         for one in listed:
             found.append((yield from self._names.translated(tuple_to_ours(one))))
@@ -137,7 +136,7 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> Calls[RunnableConfig]:
         theirs = {**checkpoint, "channel_values": to_theirs(checkpoint["channel_values"])}
-        yield call("put", self._names.theirs(config), theirs, metadata, new_versions)
+        yield Call("put", self._names.theirs(config), theirs, metadata, new_versions)
         return place_of(config)._replace(checkpoint_id=checkpoint["id"]).config()
 
     def _put_writes(
@@ -148,7 +147,7 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
         task_path: str = "",
     ) -> Calls[None]:
         there, theirs = self._names.theirs(config), to_theirs(builtins.list(writes))
-        yield call("put_writes", there, theirs, task_id, task_path)
+        yield Call("put_writes", there, theirs, task_id, task_path)
 
     put, aput = blocking(_put), awaitable(_put)
     put_writes, aput_writes = blocking(_put_writes), awaitable(_put_writes)
