@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
 from typing import Any, Final
 
-from milepost._db.calls import Call, Pause, Steps
+from milepost._db.calls import Pause, Steps
 from milepost._db.redis.client import check_client, is_async_client, is_cluster_client
 from milepost._db.redis.commands import (
     Argument,
@@ -125,20 +125,12 @@ class Sender:
         if isinstance(effect, Everywhere):
             return (yield from self._everywhere(effect))
         if isinstance(effect, Scan):
-            return (yield self._ascanned(effect) if self.is_async else self._scanned(effect))
+            names = self.client.scan_iter(match=effect.match, count=_PAGE)
+            return (yield partial(_alist if self.is_async else list, names))
         assert isinstance(effect, Pipeline)
         commands = [one.args for one in effect.commands]
         client = (yield from self._at(commands[0][1])) if effect.atomic else self.client
         return (yield _queued(client, commands, atomic=effect.atomic).execute)
-
-    def _scanned(self, scan: Scan) -> Call:
-        return lambda: list(self.client.scan_iter(match=scan.match, count=_PAGE))
-
-    def _ascanned(self, scan: Scan) -> Call:
-        async def names() -> list[bytes]:
-            return [one async for one in self.client.scan_iter(match=scan.match, count=_PAGE)]
-
-        return names
 
     # -- scripts
 
@@ -274,6 +266,10 @@ class Sender:
             )
             found = self.nodes[node.name] = module.asyncio.Redis.from_pool(pool)
         return found
+
+
+async def _alist(names: AsyncIterator[bytes]) -> list[bytes]:
+    return [one async for one in names]
 
 
 def _script_commands(run: RunScript) -> tuple[tuple[Argument, ...], tuple[Argument, ...]]:

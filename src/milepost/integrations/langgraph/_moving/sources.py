@@ -7,14 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from milepost._db.dialect import Dialect
 from milepost._db.operations import rows_of
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
-from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.errors import CheckpointError, MilepostError
 
 if TYPE_CHECKING:
-    from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.integrations.langgraph._moving.items import Execute
 
 
@@ -64,8 +61,8 @@ def naming(place: Place) -> Iterator[None]:
         ) from error
 
 
-class TheirDatabase(Source):
-    """A database of LangGraph's, read under our rules."""
+class SqlSource(Source):
+    """Threads in tables that both libraries have."""
 
     def __init__(self, saver: Any, execute: Execute, writes: str) -> None:
         self._saver = saver
@@ -73,21 +70,9 @@ class TheirDatabase(Source):
         self._writes = writes
         """The table with the writes of tasks."""
 
-    def threads(self) -> Iterable[str]:
-        rows = self._execute("SELECT DISTINCT thread_id FROM checkpoints ORDER BY thread_id", ())
-        return [row[0] for row in rows]
-
     def size(self) -> int | None:
         count: int = self._execute("SELECT count(*) FROM checkpoints", ())[0][0]
         return count
-
-    def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
-        rows = self._execute(
-            "SELECT checkpoint_ns, checkpoint_id FROM checkpoints"
-            " WHERE thread_id = ? ORDER BY checkpoint_id",
-            (thread_id,),
-        )
-        return [(row[0], row[1]) for row in rows]
 
     def paths(self, place: Place) -> Mapping[str, str]:
         rows = self._execute(
@@ -97,43 +82,48 @@ class TheirDatabase(Source):
         )
         return {row[0]: row[1] for row in rows if row[1]}
 
+
+class TheirDatabase(SqlSource):
+    """A database of LangGraph's, read under our rules."""
+
+    def threads(self) -> Iterable[str]:
+        rows = self._execute("SELECT DISTINCT thread_id FROM checkpoints ORDER BY thread_id", ())
+        return [row[0] for row in rows]
+
+    def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
+        rows = self._execute(
+            "SELECT checkpoint_ns, checkpoint_id FROM checkpoints"
+            " WHERE thread_id = ? ORDER BY checkpoint_id",
+            (thread_id,),
+        )
+        return [(row[0], row[1]) for row in rows]
+
     def read(self, place: Place) -> CheckpointTuple | None:
         with naming(place):
             found = self._saver.get_tuple(place.config())
         return None if found is None else CheckpointTuple(*found)
 
 
-class OurDatabase(Source):
-    """A saver of ours."""
+class OurDatabase(SqlSource):
+    """A saver of ours on SQLite or PostgreSQL."""
 
-    def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
-        self._saver = saver
+    def __init__(self, saver: Any) -> None:
+        def execute(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+            query = saver.dialect.sql(sql)
+            rows: list[tuple[Any, ...]] = saver.engine.run(
+                lambda: rows_of(query, values), write=False
+            )
+            return rows
+
+        super().__init__(saver, execute, "checkpoint_writes")
 
     def threads(self) -> Iterable[str]:
-        if isinstance(self._saver, SqlSaver):
-            return self._registered(self._saver)
-        return sorted({place_of(found.config).thread_id for found in self._saver.list(None)})
-
-    @staticmethod
-    def _registered(saver: SqlSaver) -> Iterator[str]:
-        """From the registry, which reads no values."""
+        # From the registry, which reads no values.
         last: str | None = None
-        while page := saver.list_threads(after=last):
+        while page := self._saver.list_threads(after=last):
             for thread in page:
                 yield thread.thread_id
             last = page[-1].thread_id
-
-    def size(self) -> int | None:
-        rows = self._rows("SELECT count(*) FROM checkpoints")
-        return rows[0][0] if rows else None
-
-    def _rows(self, query: str, *values: Any) -> list[Any]:
-        """The rows of a query; none if the saver is not on a SQL database."""
-        saver = self._saver
-        if not isinstance(saver, SqlSaver) or not isinstance(saver.dialect, Dialect):
-            return []
-        sql = saver.dialect.sql(query)
-        return saver.engine.run(lambda: rows_of(sql, values), write=False)
 
     def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
         listing = self._saver.list({"configurable": {"thread_id": thread_id}})
@@ -141,14 +131,6 @@ class OurDatabase(Source):
         pairs = [(place.checkpoint_ns, place.checkpoint_id or "") for place in found]
         return sorted(pairs, key=lambda pair: pair[1])
 
-    def paths(self, place: Place) -> Mapping[str, str]:
-        return {row[0]: row[1] for row in self._rows(_PATHS, *place) if row[1]}
-
     def read(self, place: Place) -> CheckpointTuple | None:
-        return self._saver.get_tuple(place.config())
-
-
-_PATHS = (
-    "SELECT DISTINCT task_id, task_path FROM checkpoint_writes"
-    " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
-)
+        found: CheckpointTuple | None = self._saver.get_tuple(place.config())
+        return found
