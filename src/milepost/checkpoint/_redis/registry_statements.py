@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost._db.redis.commands import Program, Scan, command
+from milepost.checkpoint._redis.entry import Entry, entry_in
 from milepost.checkpoint._redis.rows import BLOB, CHECKPOINT, WRITE, Rows, parts
 from milepost.checkpoint._redis.thread_io import read_entries, unlist
-from milepost.checkpoint._redis.view import Entry, entry_in
 
 if TYPE_CHECKING:
     from milepost.checkpoint._redis.statements import Tables

@@ -20,7 +20,7 @@ from milepost.checkpoint._contract.thread_metadata import ThreadOptions
 from milepost.checkpoint._contract.threads import is_wanted, no_such_thread
 from milepost.checkpoint._redis.rows import Keys
 from milepost.checkpoint._redis.server import rewrite
-from milepost.checkpoint._redis.settings import Durability, Settings
+from milepost.checkpoint._redis.settings import UNSURE, Durability, Settings
 from milepost.checkpoint._redis.statements import REDIS
 from milepost.checkpoint._redis.transaction import transaction
 from milepost.checkpoint._sql.saver import SqlSaver
@@ -208,7 +208,15 @@ class RedisStorage(SqlSaver):
     @property
     def durability(self) -> Durability:
         """What is promised of a step that was acknowledged; known after the first use."""
-        return self.settings.durability
+        fsyncs, replicas = self.settings.fsyncs, self.settings.wait_replicas
+        if not self.settings.is_ready:
+            return Durability(None, replicas, "not known before the first use: setup()")
+        copies = f", and {replicas} replicas have it" if replicas else ""
+        if fsyncs:
+            text = f"an acknowledged step is on the server's disk (WAITAOF){copies}"
+        else:
+            text = f"an acknowledged step is in the server's memory{copies}; {UNSURE}"
+        return Durability(bool(fsyncs), replicas, text)
 
     @property
     def threads(self) -> RedisThreads:

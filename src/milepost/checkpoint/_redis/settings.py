@@ -52,15 +52,3 @@ class Settings:
     acknowledged: Acknowledged = field(default_factory=Acknowledged)
     listed: dict[str, float] = field(default_factory=dict)
     """Thread → when this saver has last put it into the index of threads."""
-
-    @property
-    def durability(self) -> Durability:
-        """What is promised of a step that was acknowledged."""
-        if not self.is_ready:
-            return Durability(None, self.wait_replicas, "not known before the first use: setup()")
-        copies = f", and {self.wait_replicas} replicas have it" if self.wait_replicas else ""
-        if self.fsyncs:
-            text = f"an acknowledged step is on the server's disk (WAITAOF){copies}"
-        else:
-            text = f"an acknowledged step is in the server's memory{copies}; {UNSURE}"
-        return Durability(bool(self.fsyncs), self.wait_replicas, text)

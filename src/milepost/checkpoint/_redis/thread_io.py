@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -245,6 +245,11 @@ def _expiry(settings: Settings, keys: _Keys, ttl: bytes | None) -> list[Command]
 
 def _ttl(settings: Settings) -> str:
     return "" if settings.ttl is None else str(settings.ttl)
+
+
+def pairs(flat: Sequence[bytes]) -> Iterable[tuple[bytes, bytes]]:
+    """The keys and values of a mapping as RESP2 has it."""
+    return zip(flat[::2], flat[1::2], strict=True)
 
 
 def _flat(reply: Any) -> Any:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost._db.redis.commands import Argument, Program
+from milepost.checkpoint._redis.entry import Entry, entry_changes, entry_in
 from milepost.checkpoint._redis.rows import CHECKPOINT, WRITE, field_of, link, pack, parts, unpack
-from milepost.checkpoint._redis.thread_io import Changed, read
-from milepost.errors import DamagedRowError
+from milepost.checkpoint._redis.thread_io import Changed, pairs, read
 
 if TYPE_CHECKING:
     from milepost.checkpoint._redis.rows import Row
@@ -17,21 +17,6 @@ if TYPE_CHECKING:
 _ROOT: Final = b"c\0\0"
 """What the fields of the root graph's checkpoints begin with."""
 _ALL: Final = 1 << 40
-
-
-class Entry(NamedTuple):
-    """What the registry says of a thread."""
-
-    head: str | None
-    token: str | None
-    epoch: int
-    status: str
-    created_at: float
-    updated_at: float
-    owner: str | None = None
-    metadata: str | None = "{}"
-    ttl: str | None = None
-    """Seconds; -1 for ever. None if the saver's default holds."""
 
 
 class Range(NamedTuple):
@@ -127,7 +112,7 @@ class ThreadView:
         if self._read or not self._settings.scripts:
             return (yield from self.load())
         [(entry, flat, ranges)] = yield from self.fetch("O", ns, id or "")
-        self._keep(_pairs(flat))
+        self._keep(pairs(flat))
         for name, writes, after in ranges:
             one = name.decode()
             self._ranges[writes_at(ns, one)] = writes
@@ -219,7 +204,7 @@ class ThreadView:
             missing = [field for field in pending if not self._has(field)]
             if missing and self._settings.scripts:
                 [flat] = yield from self.fetch("F", int(parents), len(missing), *missing)
-                self._keep(_pairs(flat))
+                self._keep(pairs(flat))
                 self._keep((field, None) for field in missing)
             elif missing:
                 yield from self.rows(missing)
@@ -242,7 +227,7 @@ class ThreadView:
         """Every row of a kind, by its field, in their order."""
         if not self._has_all_rows:
             [flat] = yield from self.fetch("A")
-            self._keep(_pairs(flat))
+            self._keep(pairs(flat))
             self._has_all_rows = True
         rows = (self._rows | self.changed).items()
         return dict(sorted(one for one in rows if one[0][:1] == kind and one[1] is not None))
@@ -288,46 +273,3 @@ class ThreadView:
 
 def _is_of_root(field: bytes) -> bool:
     return field.startswith(_ROOT)
-
-
-def _pairs(flat: Sequence[bytes]) -> Iterable[tuple[bytes, bytes]]:
-    """A mapping that a server gives as one list."""
-    return zip(flat[::2], flat[1::2], strict=True)
-
-
-def entry_in(thread_id: str, cells: Sequence[bytes]) -> tuple[dict[str, str], Entry | None]:
-    """The entry that a hash holds, and all of that hash; None if there is no such thread."""
-    given = {key.decode(): value.decode() for key, value in _pairs(cells)}
-    if "epoch" not in given:
-        return given, None
-    try:
-        return given, Entry(
-            given.get("head"),
-            given.get("token"),
-            int(given["epoch"]),
-            given["status"],
-            float(given["created_at"]),
-            float(given["updated_at"]),
-            given.get("owner"),
-            given.get("metadata"),
-            given.get("ttl"),
-        )
-    except (KeyError, ValueError) as error:
-        raise DamagedRowError(
-            f"The entry of thread '{thread_id}' in the registry is damaged: {error!r}. Restore the "
-            "thread's keys from a backup, or delete the thread."
-        ) from error
-
-
-def entry_changes(before: Entry | None, after: Entry) -> list[Argument]:
-    """What makes one entry of another."""
-    found: list[Argument] = []
-    for key, value in after._asdict().items():
-        if before is not None and value == getattr(before, key):
-            continue
-        if value is None:
-            if before is not None:
-                found += ["X", key]
-        else:
-            found += ["E", key, repr(value) if isinstance(value, float) else str(value)]
-    return found
