@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterable, AsyncIterator, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterable, AsyncIterator, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from langgraph.checkpoint.base import BaseCheckpointSaver as TheirSaver
 
 from milepost._internal.asyncio_tools import in_thread
-from milepost._internal.generators import adrive, drive
+from milepost._internal.generators import GeneratorDriver, adrive, drive
 from milepost.checkpoint._contract.records import (
     ChannelVersions,
     Checkpoint,
@@ -30,6 +30,9 @@ from milepost.integrations.langgraph._formats.records import to_theirs, tuple_to
 
 if TYPE_CHECKING:
     from milepost.types import RunnableConfig
+
+_PAGE: Final = 64
+"""Checkpoints that are listed at once."""
 
 
 def from_langgraph(saver: TheirSaver[Any]) -> BaseCheckpointSaver[Any]:
@@ -100,9 +103,11 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        pages = _Pages(self._names, config, filter, before, limit)
-        while not pages.done:
-            yield from pages.turn(drive(self._page(pages), self._call))
+        there = config and self._names.theirs(config)
+        pages = GeneratorDriver(_pages(config, filter, before, limit))
+        for wanted in pages:
+            pages.answer = found = drive(self._page(there, wanted), self._call)
+            yield from found
 
     async def alist(
         self,
@@ -112,15 +117,19 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        pages = _Pages(self._names, config, filter, before, limit)
-        while not pages.done:
-            for known in pages.turn(await adrive(self._page(pages), self._acall)):
-                yield known
+        there = config and self._names.theirs(config)
+        pages = GeneratorDriver(_pages(config, filter, before, limit))
+        for wanted in pages:
+            pages.answer = found = await adrive(self._page(there, wanted), self._acall)
+            for one in found:
+                yield one
 
-    def _page(self, pages: _Pages) -> Calls[Sequence[CheckpointTuple]]:
+    def _page(
+        self, config: RunnableConfig | None, wanted: dict[str, Any]
+    ) -> Calls[Sequence[CheckpointTuple]]:
         # Not as they come: LangGraph's SQLite saver is locked until its listing has ended, and the
         # caller may want to read something in between.
-        listed = yield Call("list", pages.config, **pages.wanted)
+        listed = yield Call("list", config, **wanted)
         found = []
         for one in listed:
             found.append((yield from self._names.translated(tuple_to_ours(one))))
@@ -153,38 +162,25 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
     put_writes, aput_writes = blocking(_put_writes), awaitable(_put_writes)
 
 
-class _Pages:
-    """A long listing in parts, so that a thread's history need not fit into memory."""
+def _pages(
+    config: RunnableConfig | None,
+    filter: dict[str, Any] | None,
+    before: RunnableConfig | None,
+    limit: int | None,
+) -> Generator[dict[str, Any], Sequence[CheckpointTuple], None]:
+    """A long listing in parts, so that a thread's history need not fit into memory.
 
-    SIZE = 64
-
-    def __init__(
-        self,
-        translation: NameTranslation,
-        config: RunnableConfig | None,
-        filter: dict[str, Any] | None,
-        before: RunnableConfig | None,
-        limit: int | None,
-    ) -> None:
-        self.config = config and translation.theirs(config)
-        configurable = (config or {}).get("configurable") or {}
-        # Only within one graph of one thread is the order the same in all of LangGraph's savers.
-        self._in_parts = "thread_id" in configurable and "checkpoint_ns" in configurable
-        self._left = limit
-        self.wanted: dict[str, Any] = {"filter": filter, "before": before, "limit": self._next()}
-        self.done = limit is not None and limit <= 0
-
-    def _next(self) -> int | None:
-        if not self._in_parts:
-            return self._left
-        return self.SIZE if self._left is None else min(self.SIZE, self._left)
-
-    def turn(self, found: Sequence[CheckpointTuple]) -> Sequence[CheckpointTuple]:
-        """Take a page, and get ready for the next."""
-        if self._left is not None:
-            self._left -= len(found)
-        full = self._in_parts and len(found) == self.wanted["limit"]
-        self.done = not full or self._left == 0
-        if not self.done:
-            self.wanted |= {"before": found[-1].config, "limit": self._next()}
-        return found
+    Yields what to ask for, and is sent the checkpoints.
+    """
+    configurable = (config or {}).get("configurable") or {}
+    # Only within one graph of one thread is the order the same in all of LangGraph's savers.
+    in_parts = "thread_id" in configurable and "checkpoint_ns" in configurable
+    while limit is None or limit > 0:
+        size = limit
+        if in_parts:
+            size = _PAGE if limit is None else min(_PAGE, limit)
+        found = yield {"filter": filter, "before": before, "limit": size}
+        if not in_parts or len(found) != size:
+            return
+        before = found[-1].config
+        limit = None if limit is None else limit - len(found)
