@@ -21,7 +21,7 @@ from milepost._db.redis.engine import RedisEngine
 from milepost.cache.redis import RedisCache
 from milepost.cache.sqlite import SqliteCache
 from milepost.checkpoint._redis.rows import Keys
-from milepost.checkpoint._redis.server import look_at
+from milepost.checkpoint._redis.server import check_server
 from milepost.checkpoint._redis.settings import Settings
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -142,7 +142,7 @@ def a_server_cannot_tell_what_is_on_its_disk(stage: Any) -> None:
 
 
 def a_server_with_threads_may_evict_them(stage: Any) -> None:
-    looking = look_at(Settings(Keys("secret"), ttl=1.0))
+    looking = check_server(Settings(Keys("secret"), ttl=1.0))
     next(looking)
     with suppress(StopIteration):
         looking.send([[{"maxmemory_policy": "volatile-lru"}, {"aof_enabled": 1}, [1, 0]]])

@@ -76,7 +76,7 @@ def run_import(options: argparse.Namespace) -> int:
     registry, called = _registry(options)
     sealed = options.encrypted
     with (
-        addresses.told_plainly(),
+        addresses.plain_errors(),
         addresses.open_theirs(options.source, registry, encrypted=sealed) as source,
         addresses.our_saver(options.target, encrypted=sealed) as target,
         addresses.our_saver(options.target, encrypted=sealed) as reader,
@@ -84,12 +84,12 @@ def run_import(options: argparse.Namespace) -> int:
         route = Route(source, target, reader, called=called)
         with shown("import", "checkpoints", quiet=options.quiet) as progress:
             report = move_threads(route, only=options.thread, progress=progress)
-    return _conclude(options, report, addresses.source_items, addresses.target_items)
+    return _conclude(options, report, addresses.their_items, addresses.our_items)
 
 
 def run_export(options: argparse.Namespace) -> int:
     from milepost._db.addresses import is_redis
-    from milepost.integrations.langgraph._adapters.open_steps import NoAdoption
+    from milepost.integrations.langgraph._adapters.open_steps import NoTranslation
     from milepost.integrations.langgraph._adapters.their_saver_for_ours import ForeignSaver
     from milepost.integrations.langgraph._moving import addresses
     from milepost.integrations.langgraph._moving.sources import OurDatabase
@@ -101,15 +101,15 @@ def run_export(options: argparse.Namespace) -> int:
         raise addresses.bad_address(options.source)
     addresses.check_exists(options.source)
     with (
-        addresses.told_plainly(),
+        addresses.plain_errors(),
         addresses.our_saver(options.source, encrypted=sealed) as saver,
         addresses.their_saver(options.target, encrypted=sealed) as target,
         addresses.their_saver(options.target, encrypted=sealed) as reader,
     ):
         route = Route(
             OurDatabase(saver),
-            ForeignSaver(target, NoAdoption()),
-            ForeignSaver(reader, NoAdoption()),
+            ForeignSaver(target, NoTranslation()),
+            ForeignSaver(reader, NoTranslation()),
             to_langgraph=True,
             called=called,
         )
@@ -135,11 +135,11 @@ def _rename(registry: TypeRegistry, module: Any, stored: str) -> None:
 
 
 def _move_items(opened: Any, made: Any, options: argparse.Namespace, report: Report) -> None:
-    from milepost.integrations.langgraph._moving.addresses import told_plainly
+    from milepost.integrations.langgraph._moving.addresses import plain_errors
     from milepost.integrations.langgraph._moving.items import move_items
 
     try:
-        with told_plainly(), opened(options.source) as source:
+        with plain_errors(), opened(options.source) as source:
             if source is not None:
                 with (
                     made(options.target, writing=True) as target,

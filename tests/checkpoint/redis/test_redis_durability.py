@@ -245,9 +245,9 @@ def test_a_step_waits_for_as_many_replicas_as_were_asked_for(pair):
 
 
 def test_replicas_that_do_not_answer_make_the_outcome_unknown(new_server, monkeypatch):
-    from milepost.checkpoint._redis import server as calls
+    from milepost.checkpoint._redis import thread_io
 
-    monkeypatch.setattr(calls, "WAIT_MS", 20)
+    monkeypatch.setattr(thread_io, "WAIT_MS", 20)
     server = new_server("--appendonly", "no")
     options = {"wait_aof": False, "wait_replicas": 1}
     with RedisSaver.from_conn_string(server.url, **options) as saver:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection
+from importlib import import_module
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -12,60 +14,51 @@ _CLUSTER: Final = ("redis+cluster", "rediss+cluster", "valkey+cluster", "valkeys
 _SAME: Final = {"valkey": "redis", "valkeys": "rediss"}
 
 
-def load_redis() -> Any:
-    """redis-py, or an error that says how to get it."""
-    try:
-        import redis
-    except ImportError as error:
-        raise MissingDependencyError(
-            "Redis and Valkey need redis-py: pip install 'milepost[redis]'"
-        ) from error
-    return redis
-
-
 def make_client(url: str, *, is_async: bool, cluster: bool | None = None, **options: Any) -> Any:
     """A client for an address: `redis://`, `rediss://` (TLS), `unix://`; `valkey` in their place.
 
     `cluster` makes a cluster client; so does `redis+cluster://`, or `?cluster=true`. The client
     itself repeats nothing: `RedisEngine` knows what may be repeated.
     """
-    redis = load_redis()
     address, in_url = _split(url)
-    wanted = in_url if cluster is None else cluster
+    package = "redis.asyncio" if is_async else "redis"
+    try:
+        module = import_module(package)
+    except ImportError as error:
+        raise MissingDependencyError(
+            "Redis and Valkey need redis-py: pip install 'milepost[redis]'"
+        ) from error
+    is_cluster = in_url if cluster is None else cluster
+    if is_cluster:
+        return module.RedisCluster.from_url(address, **options)
     from redis.backoff import NoBackoff
 
-    module: Any
-    if is_async:
-        import redis.asyncio as module
-        from redis.asyncio.retry import Retry
-    else:
-        from redis.retry import Retry  # type: ignore[assignment]
+    retry = import_module(f"{package}.retry").Retry(NoBackoff(), 0)
+    return module.Redis.from_url(
+        address, **{"retry": retry, "health_check_interval": 30, **options}
+    )
 
-        module = redis
-    if wanted:
-        if is_async:
-            from redis.asyncio.cluster import RedisCluster
-        else:
-            from redis.cluster import RedisCluster  # type: ignore[assignment]
-        return RedisCluster.from_url(address, **options)
-    settings = {"retry": Retry(NoBackoff(), 0), "health_check_interval": 30, **options}
-    return module.Redis.from_url(address, **settings)
+
+def without_parameters(url: str, names: Collection[str]) -> tuple[str, dict[str, str]]:
+    """An address without some parameters of its query, and these."""
+    parts = urlsplit(url)
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    found = {name: value for name, value in query if name in names}
+    rest = urlencode([pair for pair in query if pair[0] not in names])
+    if parts.scheme == "unix":  # an empty host is written out: `unix:///path`
+        return f"unix://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}", found
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, rest, "")), found
 
 
 def _split(url: str) -> tuple[str, bool]:
     """The address as redis-py knows it, and whether it is that of a cluster."""
-    parts = urlsplit(url)
-    cluster = parts.scheme in _CLUSTER
-    scheme = parts.scheme.removesuffix("+cluster")
-    query = parse_qsl(parts.query, keep_blank_values=True)
-    for name, value in query:
-        if name == "cluster":
-            cluster = value.lower() in ("1", "true", "yes")
-    rest = urlencode([pair for pair in query if pair[0] != "cluster"])
-    scheme = _SAME.get(scheme, scheme)
-    if scheme == "unix":  # an empty host is written out: `unix:///path`
-        return f"unix://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}", cluster
-    return urlunsplit((scheme, parts.netloc, parts.path, rest, "")), cluster
+    url, found = without_parameters(url, ("cluster",))
+    scheme, _, rest = url.partition(":")
+    cluster = scheme in _CLUSTER
+    if "cluster" in found:
+        cluster = found["cluster"].lower() in ("1", "true", "yes")
+    scheme = scheme.removesuffix("+cluster")
+    return f"{_SAME.get(scheme, scheme)}:{rest}", cluster
 
 
 def is_async_client(client: Any) -> bool:
@@ -93,10 +86,9 @@ def check_client(client: Any, owner: str) -> None:
 
 
 def _connection_kwargs(client: Any) -> dict[str, Any]:
-    pool = getattr(client, "connection_pool", None)
-    found = getattr(pool, "connection_kwargs", None)
-    if found is None:
-        found = getattr(getattr(client, "nodes_manager", None), "connection_kwargs", None)
-    if found is None:
-        found = getattr(client, "connection_kwargs", None)
-    return found if isinstance(found, dict) else {}
+    """What a client makes connections with: its pool, a cluster's nodes or the client has that."""
+    owners = (getattr(client, name, None) for name in ("connection_pool", "nodes_manager"))
+    for owner in (*owners, client):
+        if isinstance(found := getattr(owner, "connection_kwargs", None), dict):
+            return found
+    return {}

@@ -33,11 +33,10 @@ class Command(NamedTuple):
     """One command, as its name and arguments."""
 
     args: tuple[Argument, ...]
-    once: bool = False
 
 
 def command(*args: Argument) -> Command:
-    """A command that may be repeated."""
+    """A command with these arguments."""
     return Command(args)
 
 
@@ -45,7 +44,6 @@ class Pipeline(NamedTuple):
     """Commands that do not depend on each other. The first that fails makes all of it fail."""
 
     commands: Sequence[Command]
-    once: bool = False
     atomic: bool = False
     """Whether no other client's command comes between: then all keys are in one slot."""
 
@@ -59,9 +57,6 @@ class Script:
         self.name = name
         self.source = source
         self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-
-    def __repr__(self) -> str:
-        return f"Script({self.name!r})"
 
 
 class Decision(NamedTuple):
@@ -87,6 +82,7 @@ class RunScript(NamedTuple):
     plan: Callable[[], Plan] | None = None
     """None for a script without which nothing works."""
     once: bool = False
+    """Whether the script must not run twice."""
     watch: bool = True
     """Whether the plan depends on its keys: one that only reads all at once does not."""
     writes: bool = False
@@ -113,7 +109,7 @@ class Confirmed(NamedTuple):
     replicas: int
 
     @property
-    def is_told(self) -> bool:
+    def is_known(self) -> bool:
         """Whether the server was asked, and could tell."""
         return self.local >= 0
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from milepost._db.calls import amake_calls, make_calls
 from milepost._db.loops import from_outside, on_another_loop, running_loop
-from milepost._db.redis.commands import Effect, Program
+from milepost._db.redis.commands import Program
 from milepost._db.redis.sending import Sender
 from milepost._internal import fork_guard
 from milepost._internal.asyncio_tools import in_thread
@@ -32,26 +32,20 @@ class RedisEngine(Sender):
         if self.is_async:
             call = partial(self.arun, program)
             return from_outside(self._loop, call, owner=self.owner, instead="a sync client")
-        return drive(program, self._do)
+        return drive(program, lambda effect: make_calls(self.send(effect)))
 
     async def arun(self, program: Program[R]) -> R:
         """`run`, for use on an event loop. A sync client works in a thread."""
         if not self.is_async:
             return await in_thread(self.run, program)
         self._bind()
-        return await adrive(program, self._ado)
-
-    def _do(self, effect: Effect) -> Any:
-        return make_calls(self.send(effect))
-
-    async def _ado(self, effect: Effect) -> Any:
-        return await amake_calls(self.send(effect))
+        return await adrive(program, lambda effect: amake_calls(self.send(effect)))
 
     def _bind(self) -> None:
         """Stay with the loop of the first call: connections cannot be used on another one."""
         loop = asyncio.get_running_loop()
         if self._pid != os.getpid():
-            self._leave_the_parents()
+            self._leave_parents_connections()
         elif self._loop is loop:
             return
         elif self._loop is not None:
@@ -62,7 +56,7 @@ class RedisEngine(Sender):
                 self.client.connection_pool.reset()  # its connections were those of the other loop
         self._loop, self._pid = loop, os.getpid()
 
-    def _leave_the_parents(self) -> None:
+    def _leave_parents_connections(self) -> None:
         """In a forked child: open other connections, and never finalize those of the parent. They
         would be taken off the parent's loop, whose waiting for sockets both processes share."""
         if self.is_cluster:

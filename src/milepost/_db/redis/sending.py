@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
 from typing import Any, Final
 
-from milepost._db.calls import Call, Pause, Steps
+from milepost._db.calls import Pause, Steps
 from milepost._db.redis.client import check_client, is_async_client, is_cluster_client
 from milepost._db.redis.commands import (
+    Argument,
     Command,
     Confirmed,
     Decision,
@@ -124,33 +125,24 @@ class Sender:
         if isinstance(effect, Everywhere):
             return (yield from self._everywhere(effect))
         if isinstance(effect, Scan):
-            return (yield self._ascanned(effect) if self.is_async else self._scanned(effect))
+            names = self.client.scan_iter(match=effect.match, count=_PAGE)
+            return (yield partial(_alist if self.is_async else list, names))
         assert isinstance(effect, Pipeline)
         commands = [one.args for one in effect.commands]
         client = (yield from self._at(commands[0][1])) if effect.atomic else self.client
         return (yield _queued(client, commands, atomic=effect.atomic).execute)
 
-    def _scanned(self, scan: Scan) -> Call:
-        return lambda: list(self.client.scan_iter(match=scan.match, count=_PAGE))
-
-    def _ascanned(self, scan: Scan) -> Call:
-        async def names() -> list[bytes]:
-            return [one async for one in self.client.scan_iter(match=scan.match, count=_PAGE)]
-
-        return names
-
     # -- scripts
 
     def _script(self, run: RunScript) -> Steps[Any]:
         if self.scripts:
-            rest = (len(run.keys), *run.keys, *run.args)
-            execute = self.client.execute_command
+            by_digest, in_full = _script_commands(run)
             try:
-                return (yield partial(execute, "EVALSHA", run.script.sha, *rest))
+                return (yield partial(self.client.execute_command, *by_digest))
             except client_errors() as error:
                 if _is_unknown(error):
                     # The server was restarted, or its scripts were flushed: EVAL loads it.
-                    return (yield partial(execute, "EVAL", run.script.source, *rest))
+                    return (yield partial(self.client.execute_command, *in_full))
                 if not bars_scripts(error):
                     raise
                 self._note_barred()
@@ -206,12 +198,11 @@ class Sender:
 
     def _waited(self, waited: Waited) -> Steps[Confirmed]:
         run = waited.run
+        forms: Sequence[tuple[Argument, ...]]
         if isinstance(run, Command):
             forms, key = [run.args], run.args[1]
         elif self.scripts:
-            rest = (len(run.keys), *run.keys, *run.args)
-            forms = [("EVALSHA", run.script.sha, *rest), ("EVAL", run.script.source, *rest)]
-            key = run.keys[0]
+            forms, key = _script_commands(run), run.keys[0]
         else:
             return Confirmed((yield from self._optimistic(run)), -1, -1)
         node = yield from self._at(key)
@@ -275,6 +266,16 @@ class Sender:
             )
             found = self.nodes[node.name] = module.asyncio.Redis.from_pool(pool)
         return found
+
+
+async def _alist(names: AsyncIterator[bytes]) -> list[bytes]:
+    return [one async for one in names]
+
+
+def _script_commands(run: RunScript) -> tuple[tuple[Argument, ...], tuple[Argument, ...]]:
+    """A script by its digest, and in full."""
+    rest = (len(run.keys), *run.keys, *run.args)
+    return ("EVALSHA", run.script.sha, *rest), ("EVAL", run.script.source, *rest)
 
 
 def _queued(client: Any, commands: Sequence[Sequence[Any]], *, atomic: bool = False) -> Any:

@@ -8,7 +8,7 @@ from milepost._db.redis.commands import Everywhere, Program, command
 from milepost.errors import ConnectionUnusableError
 
 
-def told(info: Any, name: str) -> str:
+def info_value(info: Any, name: str) -> str:
     """A value in a reply to INFO, which a client gives as text or as a dict; else nothing."""
     if isinstance(info, dict):
         return str(info.get(name, ""))
@@ -19,7 +19,7 @@ def told(info: Any, name: str) -> str:
 def check_eviction(owner: str) -> Program[None]:
     """Refuse a server that throws keys away when its memory is full. Not every user is told."""
     for (memory,) in (yield Everywhere([command("INFO", "memory")])):
-        refuse_eviction(told(memory, "maxmemory_policy"), owner)
+        refuse_eviction(info_value(memory, "maxmemory_policy"), owner)
 
 
 def refuse_eviction(policy: str, owner: str) -> None:

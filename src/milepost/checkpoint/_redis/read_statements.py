@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost.checkpoint._redis.calls import Calls
+from milepost._db.redis.commands import Program
 from milepost.checkpoint._redis.rows import (
     BLOB,
     CHECKPOINT,
     WRITE,
-    Blob,
     Checkpoint,
     Rows,
-    Write,
+    columns_of,
     field_of,
+    key_of,
     parts,
 )
-from milepost.checkpoint._redis.view import ThreadView, after_one, writes_at
+from milepost.checkpoint._redis.view import Range, ThreadView, after_one, writes_at
 from milepost.checkpoint._sql.inline_writes import INLINE_WRITES
 
 if TYPE_CHECKING:
@@ -36,39 +37,34 @@ class ReadStatements:
 
     # -- reading
 
-    def checkpoint(self, id: str, ns: str, cp: str) -> Calls[Rows]:
-        row = yield from self.view(id).row(field_of(CHECKPOINT, ns, cp))
-        return [] if row is None else [checkpoint_cells(cp, row)]
+    def checkpoint(self, id: str, ns: str, cp: str) -> Program[Rows]:
+        rows = yield from self.view(id).rows([field_of(CHECKPOINT, ns, cp)])
+        return [checkpoint_cells(field, row)[1:] for field, row in rows.items()]
 
-    def ancestry(self, ids: str, id: str, ns: str, *_: str) -> Calls[Rows]:
+    def ancestry(self, ids: str, id: str, ns: str, *_: str) -> Program[Rows]:
         wanted = [field_of(CHECKPOINT, ns, cp) for cp in json.loads(ids)]
         found = yield from self.view(id).follow(wanted)
-        return [checkpoint_cells(parts(field)[1], row) for field, row in found.items()]
+        return [checkpoint_cells(field, row)[1:] for field, row in found.items()]
 
-    def blobs(self, pairs: str, id: str, ns: str, *_: str) -> Calls[Rows]:
+    def blobs(self, pairs: str, id: str, ns: str, *_: str) -> Program[Rows]:
         wanted = [field_of(BLOB, ns, *pair) for pair in json.loads(pairs)]
         found = yield from self.view(id).follow(wanted)
-        return [blob_cells(field, row) for field, row in found.items()]
+        return [columns_of(field, row)[1:] for field, row in found.items()]
 
-    def _writes_at(self, view: ThreadView, ns: str, ids: Sequence[str]) -> Calls[Rows]:
+    def _writes_at(self, view: ThreadView, ns: str, ids: Sequence[str]) -> Program[Rows]:
         """The rows of writes at some checkpoints: id, task and place, then the row."""
         ranges = yield from view.ranges([writes_at(ns, id) for id in ids])
-        some = [field for fields in ranges for field in fields]
-        rows = yield from view.rows(some)
-        found: Rows = []
-        for field, row in rows.items():
-            _, id, task, place = parts(field)
-            found.append((id, task, int(place), row))
-        return found
+        rows = yield from view.rows(field for some in ranges for field in some)
+        return [(*key_of(field)[1:], row) for field, row in rows.items()]
 
-    def _latest(self, view: ThreadView, ns: str) -> Calls[str | None]:
+    def _latest(self, view: ThreadView, ns: str) -> Program[str | None]:
         """The latest checkpoint of a graph: of the root graph, the head."""
         head = (yield from view.head()) if ns == "" else None
         return head if head is not None else (yield from view.newest(ns))
 
     def _next(
         self, view: ThreadView, ns: str, ids: Sequence[str]
-    ) -> Calls[dict[str, tuple[str, Checkpoint]]]:
+    ) -> Program[dict[str, tuple[str, Checkpoint]]]:
         """By checkpoint: the one after it in its graph, if that is its child."""
         fields = yield from view.ranges([after_one(ns, id) for id in ids])
         rows = yield from view.rows(field for some in fields for field in some)
@@ -81,7 +77,7 @@ class ReadStatements:
 
     def found(
         self, id: str, cp: str | None, ns: str, _id: str, _ns: str, *rest: Any
-    ) -> Calls[Rows]:
+    ) -> Program[Rows]:
         depth = rest[2]
         view = self.view(id)
         entry = yield from view.load_one(ns, cp)
@@ -120,15 +116,15 @@ class ReadStatements:
             answer.append((2, head, newer, entry.epoch, *(None,) * 6))
         return answer
 
-    def rows_of(self, given: str, id: str, ns: str, *rest: Any) -> Calls[Rows]:
-        return (yield from self._rows_of(given, id, ns, rest[4], None))
+    def rows_of(self, given: str, id: str, ns: str, *rest: Any) -> Program[Rows]:
+        return self._rows_of(given, id, ns, rest[4], None)
 
-    def rows_of_channels(self, given: str, id: str, ns: str, *rest: Any) -> Calls[Rows]:
-        return (yield from self._rows_of(given, id, ns, rest[4], json.loads(rest[5])))
+    def rows_of_channels(self, given: str, id: str, ns: str, *rest: Any) -> Program[Rows]:
+        return self._rows_of(given, id, ns, rest[4], json.loads(rest[5]))
 
     def _rows_of(
         self, given: str, id: str, ns: str, pairs: str, channels: Sequence[str] | None
-    ) -> Calls[Rows]:
+    ) -> Program[Rows]:
         view = self.view(id)
         ids = json.loads(given)
         done: Rows = []
@@ -150,11 +146,11 @@ class ReadStatements:
                 done.append((1, one, after[one][0], "", None, 0, "", INLINE_WRITES, led))
         found = yield from view.follow(wanted)
         for field, row in found.items():
-            channel, version, base_channel, base, level, kind, blob = blob_cells(field, row)
+            _, channel, version, base_channel, base, level, kind, blob = columns_of(field, row)
             done.append((0, channel, version, base_channel, base, level, None, kind, blob))
         return done
 
-    def lineage(self, cp: str | None, id: str, ns: str, *_: Any) -> Calls[Rows]:
+    def lineage(self, cp: str | None, id: str, ns: str, *_: Any) -> Program[Rows]:
         view = self.view(id)
         entry = yield from view.load()
         if cp is None:
@@ -164,58 +160,57 @@ class ReadStatements:
         found = yield from view.follow([field_of(CHECKPOINT, ns, cp)], parents=True)
         newer = yield from view.newer()
         epoch = entry.epoch if entry is not None else None
-        return [(epoch, newer, *checkpoint_cells(parts(f)[1], row)) for f, row in found.items()]
+        return [(epoch, newer, *checkpoint_cells(field, row)[1:]) for field, row in found.items()]
 
-    def writers(self, id: str, ns: str, cp: str) -> Calls[Rows]:
-        found = yield from self.view(id).range(WRITE, ns, cp)
+    def writers(self, id: str, ns: str, cp: str) -> Program[Rows]:
+        found = yield from self.view(id).range(writes_at(ns, cp))
         return [(task,) for task in dict.fromkeys(parts(field)[2] for field in found)]
 
-    def written(self, id: str, ns: str, cp: str) -> Calls[Rows]:
+    def written(self, id: str, ns: str, cp: str) -> Program[Rows]:
         row = yield from self.view(id).row(field_of(CHECKPOINT, ns, cp))
         if row is None:
             return []
-        found = yield from self.view(id).range(WRITE, ns, cp)
-        keys: Rows = [(parts(field)[2], int(parts(field)[3])) for field in found]
+        found = yield from self.view(id).range(writes_at(ns, cp))
+        keys: Rows = [key_of(field)[2:] for field in found]
         return [(row.kind, row.metadata, *key) for key in keys or [(None, None)]]
 
-    def inline_writes(self, id: str, ns: str, cp: str) -> Calls[Rows]:
-        found = yield from self.view(id).range(CHECKPOINT, ns, first=cp, limit=2)
+    def inline_writes(self, id: str, ns: str, cp: str) -> Program[Rows]:
+        found = yield from self.view(id).range(Range(CHECKPOINT, (ns,), first=cp, limit=2))
         rows = yield from self.view(id).rows(found)
-        return [(*checkpoint_cells(parts(f)[1], row), row.led) for f, row in rows.items()]
+        return [(*checkpoint_cells(field, row)[1:], row.led) for field, row in rows.items()]
 
-    def children(self, id: str, ns: str, cp: str) -> Calls[Rows]:
-        fields = yield from self.view(id).range(CHECKPOINT, ns)
+    def children(self, id: str, ns: str, cp: str) -> Program[Rows]:
+        fields = yield from self.view(id).range(Range(CHECKPOINT, (ns,)))
         rows = yield from self.view(id).rows(fields)
         return [
-            checkpoint_cells(parts(field)[1], row)
+            checkpoint_cells(field, row)[1:]
             for field, row in rows.items()
             if row.parent == cp and not row.complete
         ]
 
     # -- listing
 
-    def inner_graph(self, id: str) -> Calls[Rows]:
-        found = yield from self.view(id).range(CHECKPOINT, first="\1", limit=1)
+    def inner_graph(self, id: str) -> Program[Rows]:
+        found = yield from self.view(id).range(Range(CHECKPOINT, first="\1", limit=1))
         return [(parts(field)[0],) for field in found]
 
     def page_of_graph(
         self, id: str, ns: str, end: str, limit: int, run: str | None = None
-    ) -> Calls[Rows]:
+    ) -> Program[Rows]:
         before, most = None if end == _NEVER else end, limit if run is None else None
-        fields = yield from self.view(id).range(
-            CHECKPOINT, ns, before=before, limit=most, backwards=True
-        )
+        wanted = Range(CHECKPOINT, (ns,), before=before, limit=most, backwards=True)
+        fields = yield from self.view(id).range(wanted)
         return (yield from self._listed_rows(id, fields, run))[:limit]
 
     def page_of_graph_and_run(
         self, run: str, id: str, ns: str, end: str, limit: int
-    ) -> Calls[Rows]:
-        return (yield from self.page_of_graph(id, ns, end, limit, run))
+    ) -> Program[Rows]:
+        return self.page_of_graph(id, ns, end, limit, run)
 
     def page_of_thread(
         self, id: str, cp: str, _cp: str, ns: str, limit: int, run: str | None = None
-    ) -> Calls[Rows]:
-        fields = yield from self.view(id).range(CHECKPOINT)
+    ) -> Program[Rows]:
+        fields = yield from self.view(id).range(Range(CHECKPOINT))
         keys = sorted(((key[1], key[0]) for key in map(parts, fields)), reverse=True)
         wanted = [
             field_of(CHECKPOINT, graph, one) for one, graph in keys if (one, graph) < (cp, ns)
@@ -225,86 +220,66 @@ class ReadStatements:
 
     def page_of_thread_and_run(
         self, run: str, id: str, cp: str, _cp: str, ns: str, limit: int
-    ) -> Calls[Rows]:
-        return (yield from self.page_of_thread(id, cp, _cp, ns, limit, run))
+    ) -> Program[Rows]:
+        return self.page_of_thread(id, cp, _cp, ns, limit, run)
 
-    def with_id(self, id: str, cp: str) -> Calls[Rows]:
-        fields = yield from self.view(id).range(CHECKPOINT)
+    def with_id(self, id: str, cp: str) -> Program[Rows]:
+        fields = yield from self.view(id).range(Range(CHECKPOINT))
         wanted = [field for field in reversed(fields) if parts(field)[1] == cp]
         return (yield from self._listed_rows(id, wanted))
 
-    def _listed_rows(self, id: str, fields: Sequence[bytes], run: str | None = None) -> Calls[Rows]:
+    def _listed_rows(
+        self, id: str, fields: Sequence[bytes], run: str | None = None
+    ) -> Program[Rows]:
         rows = yield from self.view(id).rows(fields)
         return [
-            (parts(field)[0], *checkpoint_cells(parts(field)[1], row))
+            checkpoint_cells(field, row)
             for field, row in rows.items()
             if run is None or row.run_id == run
         ]
 
     # -- all rows of a thread
 
-    def checkpoint_keys(self, id: str) -> Calls[Rows]:
-        return [tuple(parts(field)) for field in (yield from self.view(id).range(CHECKPOINT))]
+    def checkpoint_keys(self, id: str) -> Program[Rows]:
+        fields = yield from self.view(id).range(Range(CHECKPOINT))
+        return [key_of(field) for field in fields]
 
-    def checkpoints_of(self, id: str) -> Calls[Rows]:
+    def checkpoints_of(self, id: str) -> Program[Rows]:
         rows = yield from self.view(id).all(CHECKPOINT)
-        found = [(*parts(field), row) for field, row in rows.items()]
-        found.sort(key=lambda one: str(one[1]))
-        return [(ns, *checkpoint_cells(cp, row), row.run_id) for ns, cp, row in found]
+        found = [(*checkpoint_cells(field, row), row.run_id) for field, row in rows.items()]
+        return sorted(found, key=itemgetter(1))
 
-    def blob_keys(self, id: str) -> Calls[Rows]:
-        return [tuple(parts(field)) for field in (yield from self.view(id).all(BLOB))]
+    def blob_keys(self, id: str) -> Program[Rows]:
+        return [key_of(field) for field in (yield from self.view(id).all(BLOB))]
 
-    def blobs_of(self, id: str) -> Calls[Rows]:
+    def blobs_of(self, id: str) -> Program[Rows]:
         rows = yield from self.view(id).all(BLOB)
-        return [(parts(field)[0], *blob_cells(field, row)) for field, row in rows.items()]
+        return [columns_of(field, row) for field, row in rows.items()]
 
-    def all_writes_of(self, id: str, _id: str) -> Calls[Rows]:
+    def all_writes_of(self, id: str, _id: str) -> Program[Rows]:
         rows = yield from self.view(id).all(WRITE)
-        found: Rows = [write_cells(field, row) for field, row in rows.items()]
+        found: Rows = [columns_of(field, row) for field, row in rows.items()]
         for field, row in (yield from self.view(id).all(CHECKPOINT)).items():
             if row.led is not None:
                 ns, cp = parts(field)
                 found.append((ns, row.parent, cp, 0, "", "", None, INLINE_WRITES, row.led))
         return found
 
-    def dump_checkpoints(self, id: str) -> Calls[Rows]:
-        rows = yield from self.view(id).all(CHECKPOINT)
-        return [
-            (
-                id,
-                *parts(field),
-                row.parent,
-                row.complete,
-                row.run_id,
-                row.frame,
-                row.kind,
-                row.metadata,
-                row.led,
-            )
-            for field, row in sorted(rows.items(), key=lambda one: parts(one[0])[1])
-        ]
+    def _dumped(self, id: str, kind: bytes) -> Program[Rows]:
+        """The rows of a table with all columns."""
+        rows = yield from self.view(id).all(kind)
+        return [(id, *columns_of(field, row)) for field, row in rows.items()]
 
-    def dump_blobs(self, id: str) -> Calls[Rows]:
-        return [(id, *row) for row in (yield from self.blobs_of(id))]
+    def dump_checkpoints(self, id: str) -> Program[Rows]:
+        return sorted((yield from self._dumped(id, CHECKPOINT)), key=itemgetter(2))
 
-    def dump_writes(self, id: str) -> Calls[Rows]:
-        rows = yield from self.view(id).all(WRITE)
-        return [(id, *write_cells(field, row)) for field, row in rows.items()]
+    def dump_blobs(self, id: str) -> Program[Rows]:
+        return self._dumped(id, BLOB)
+
+    def dump_writes(self, id: str) -> Program[Rows]:
+        return self._dumped(id, WRITE)
 
 
-def checkpoint_cells(id: str, row: Checkpoint) -> tuple[Any, ...]:
-    """A checkpoint as most queries return it."""
-    return (id, row.parent, row.complete, row.frame, row.kind, row.metadata)
-
-
-def blob_cells(field: bytes, row: Blob) -> tuple[Any, ...]:
-    """A version of a value as queries return it."""
-    _, channel, version = parts(field)
-    return (channel, version, row.base_channel, row.base, row.level, row.kind, row.blob)
-
-
-def write_cells(field: bytes, row: Write) -> tuple[Any, ...]:
-    """A write as queries return it."""
-    ns, id, task, place = parts(field)
-    return (ns, id, task, int(place), row.channel, row.path, row.base, row.kind, row.blob)
+def checkpoint_cells(field: bytes, row: Checkpoint) -> tuple[Any, ...]:
+    """A checkpoint as queries return it; most leave out the namespace, which comes first."""
+    return (*parts(field), row.parent, row.complete, row.frame, row.kind, row.metadata)

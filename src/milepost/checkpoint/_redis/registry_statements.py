@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from milepost.checkpoint._redis.calls import Calls, Entries, Everything, Listed
+from milepost._db.redis.commands import Program, Scan, command
+from milepost.checkpoint._redis.entry import Entry, entry_in
 from milepost.checkpoint._redis.rows import BLOB, CHECKPOINT, WRITE, Rows, parts
-from milepost.checkpoint._redis.transaction import unlist
-from milepost.checkpoint._redis.view import Entry, entry_in
+from milepost.checkpoint._redis.thread_io import read_entries, unlist
 
 if TYPE_CHECKING:
     from milepost.checkpoint._redis.statements import Tables
@@ -19,25 +19,34 @@ class RegistryStatements:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+        self._settings = tables.settings
+        self._index = tables.settings.keys.threads
         self.view = tables.view
 
-    def thread(self, id: str) -> Calls[Rows]:
+    def _select(self, id: str, *names: str) -> Program[Rows]:
+        """Cells of a thread's entry."""
         entry = yield from self.view(id).load()
-        return [(entry.token,)] if entry else []
+        return [tuple(getattr(entry, name) for name in names)] if entry else []
 
-    def lock_thread(self, id: str) -> Calls[Rows]:
+    def _current(self, id: str) -> Program[Entry | None]:
+        """A thread's entry with the latest checkpoint as its head."""
         entry = yield from self.view(id).load()
-        return [entry[:4]] if entry else []
+        return entry and entry._replace(head=(yield from self.view(id).head()))
 
-    def lock_unused_thread(self, id: str, before: float) -> Calls[Rows]:
+    def thread(self, id: str) -> Program[Rows]:
+        return self._select(id, "token")
+
+    def lock_thread(self, id: str) -> Program[Rows]:
+        return self._select(id, "head", "token", "epoch", "status")
+
+    def lock_unused_thread(self, id: str, before: float) -> Program[Rows]:
         entry = yield from self.view(id).load()
         return [(1,)] if entry and entry.updated_at < before else []
 
-    def lock_lease(self, id: str) -> Calls[Rows]:
-        entry = yield from self.view(id).load()
-        return [(entry.token, entry.status, entry.updated_at)] if entry else []
+    def lock_lease(self, id: str) -> Program[Rows]:
+        return self._select(id, "token", "status", "updated_at")
 
-    def new_thread(self, id: str, *cells: Any) -> Calls[int]:
+    def new_thread(self, id: str, *cells: Any) -> Program[int]:
         view = self.view(id)
         if (yield from view.load()) is not None:
             return 0
@@ -46,41 +55,39 @@ class RegistryStatements:
 
     add_thread = new_described_thread = new_thread
 
-    def load_entry(self, id: str, head: Any, epoch: int, *rest: Any) -> Calls[int]:
-        return (yield from self.new_thread(id, head, None, epoch, *rest))
+    def load_entry(self, id: str, head: Any, epoch: int, *rest: Any) -> Program[int]:
+        return self.new_thread(id, head, None, epoch, *rest)
 
     def _change(
         self, id: str, wanted: Callable[[Entry], bool] = lambda _: True, /, **values: Any
-    ) -> Calls[int]:
+    ) -> Program[int]:
         """Change an entry that is as it should be."""
         view = self.view(id)
         entry = yield from view.load()
         if entry is None or not wanted(entry):
             return 0
-        view.set(**values)
+        view.entry = entry._replace(**values)
         return 1
 
     def touch_thread(
         self, head: str | None, token: str | None, status: str, now: float, id: str
-    ) -> Calls[int]:
-        changed = {"head": head, "token": token, "status": status, "updated_at": now}
-        return self._change(id, **changed)
+    ) -> Program[int]:
+        return self._change(id, head=head, token=token, status=status, updated_at=now)
 
-    def new_epoch(self, head: str | None, epoch: int, id: str) -> Calls[int]:
+    def new_epoch(self, head: str | None, epoch: int, id: str) -> Program[int]:
         return self._change(id, head=head, epoch=epoch)
 
-    def take_lease(self, token: str, now: float, id: str) -> Calls[int]:
-        changed = {"token": token, "status": "running", "updated_at": now}
-        return self._change(id, **changed)
+    def take_lease(self, token: str, now: float, id: str) -> Program[int]:
+        return self._change(id, token=token, status="running", updated_at=now)
 
-    def renew_lease(self, now: float, id: str) -> Calls[int]:
+    def renew_lease(self, now: float, id: str) -> Program[int]:
         return self._change(id, lambda e: e.status == "running", updated_at=now)
 
-    def end_lease(self, status: str, id: str, token: str) -> Calls[int]:
+    def end_lease(self, status: str, id: str, token: str) -> Program[int]:
         head = yield from self.view(id).head()
         return (yield from self._change(id, lambda e: e.token == token, head=head, status=status))
 
-    def drop_claim(self, id: str, token: str, created_at: float | None) -> Calls[int]:
+    def drop_claim(self, id: str, token: str, created_at: float | None) -> Program[int]:
         view = self.view(id)
         entry = yield from view.load()
         if entry is None or entry[:2] != (None, token) or entry.created_at != created_at:
@@ -88,42 +95,37 @@ class RegistryStatements:
         view.entry = None
         return 1
 
-    def end_claim(self, id: str, token: str) -> Calls[int]:
+    def end_claim(self, id: str, token: str) -> Program[int]:
         def is_claim(entry: Entry) -> bool:
             return entry.token == token and entry.head is None
 
         return self._change(id, is_claim, token=None, status="idle")
 
-    def create_claimed(self, now: float, id: str) -> Calls[int]:
+    def create_claimed(self, now: float, id: str) -> Program[int]:
         def is_claimed(e: Entry) -> bool:
             return e.head is None and e.token is not None and e.status == "running"
 
         return self._change(id, is_claimed, created_at=now)
 
-    def describe_thread(self, owner: str | None, metadata: str, id: str) -> Calls[int]:
+    def describe_thread(self, owner: str | None, metadata: str, id: str) -> Program[int]:
         return self._change(id, owner=owner, metadata=metadata)
 
-    def set_ttl(self, id: str, ttl: str) -> Calls[int]:
+    def set_ttl(self, id: str, ttl: str) -> Program[int]:
         """How long a thread lives: a statement of this saver's own."""
         return self._change(id, ttl=ttl)
 
-    def ttl_of(self, id: str) -> Calls[Rows]:
+    def ttl_of(self, id: str) -> Program[Rows]:
         """How long it lives, in seconds; -1 for ever, nothing if the saver decides."""
-        entry = yield from self.view(id).load()
-        return [(entry.ttl,)] if entry else []
+        return self._select(id, "ttl")
 
-    def thread_metadata(self, id: str) -> Calls[Rows]:
-        entry = yield from self.view(id).load()
-        return [(entry.metadata,)] if entry else []
+    def thread_metadata(self, id: str) -> Program[Rows]:
+        return self._select(id, "metadata")
 
-    def thread_info(self, id: str) -> Calls[Rows]:
-        entry = yield from self.view(id).load()
-        if entry is None:
-            return []
-        head = yield from self.view(id).head()
-        return [info_row(id, entry, head)]
+    def thread_info(self, id: str) -> Program[Rows]:
+        entry = yield from self._current(id)
+        return [info_row(id, entry)] if entry else []
 
-    def thread_size(self, id: str, *_: str) -> Calls[Rows]:
+    def thread_size(self, id: str, *_: str) -> Program[Rows]:
         view = self.view(id)
         found = yield from view.all(CHECKPOINT)
         frames = [len(row.frame) + len(row.metadata) for row in found.values()]
@@ -133,49 +135,46 @@ class RegistryStatements:
         sizes = ((1, frames), (3, inline), (2, blobs), (3, writes))
         return [(table, len(some), sum(some)) for table, some in sizes]
 
-    def delete_thread(self, id: str) -> Calls[int]:
+    def delete_thread(self, id: str) -> Program[int]:
         view = self.view(id)
         there = (yield from view.load()) is not None
         view.entry = None
         return int(there)
 
-    def head(self, id: str) -> Calls[Rows]:
-        view = self.view(id)
-        return [((yield from view.head()),)] if (yield from view.load()) else []
+    def head(self, id: str) -> Program[Rows]:
+        entry = yield from self._current(id)
+        return [(entry.head,)] if entry else []
 
-    def head_and_newer(self, id: str) -> Calls[Rows]:
-        view = self.view(id)
-        if (yield from view.load()) is None:
-            return []
-        return [((yield from view.head()), (yield from view.newer()))]
+    def head_and_newer(self, id: str) -> Program[Rows]:
+        entry = yield from self._current(id)
+        return [(entry.head, (yield from self.view(id).newer()))] if entry else []
 
-    def newest_of(self, id: str, ns: str) -> Calls[Rows]:
+    def newest_of(self, id: str, ns: str) -> Program[Rows]:
         return [((yield from self.view(id).newest(ns)),)]
 
-    def thread_page(self, after: str, limit: int) -> Calls[Rows]:
+    def thread_page(self, after: str, limit: int) -> Program[Rows]:
         low = b"(" + after.encode() if after else b"-"
-        found = yield Listed("ZRANGEBYLEX", (low, b"+", b"LIMIT", 0, limit))
+        found = yield command("ZRANGEBYLEX", self._index, low, b"+", b"LIMIT", 0, limit)
         return [(id.decode(),) for id in found]
 
-    def thread_page_of_run(self, _run: str, after: str, limit: int) -> Calls[Rows]:
-        return (yield from self.thread_page(after, limit))
+    def thread_page_of_run(self, _run: str, after: str, limit: int) -> Program[Rows]:
+        return self.thread_page(after, limit)
 
-    def entries(self, ids: Sequence[str]) -> Calls[Rows]:
+    def entries(self, ids: Sequence[str]) -> Program[Rows]:
         """The rows of the registry for some threads; those that are gone are taken off the list."""
-        found = yield Entries(ids)
+        found = yield from read_entries(self._settings, ids)
         rows: Rows = []
         for id, (cells, newest) in zip(ids, found, strict=True):
             entry = entry_in(id, cells)[1]
             if entry is None:
-                yield from unlist(id)
+                yield from unlist(self._settings, id)
                 continue
-            head = entry.head
             if entry.status == "running" and newest:
-                head = max(head or "", parts(newest[0])[1])
-            rows.append(info_row(id, entry, head))
+                entry = entry._replace(head=max(entry.head or "", parts(newest[0])[1]))
+            rows.append(info_row(id, entry))
         return rows
 
-    def threads_of_run(self, run_id: str) -> Calls[Rows]:
+    def threads_of_run(self, run_id: str) -> Program[Rows]:
         found: Rows = []
         page: Rows = [("",)]
         while page:
@@ -187,36 +186,32 @@ class RegistryStatements:
                 del self._tables.views[id]
         return found
 
-    def unlisted(self) -> Calls[Rows]:
-        ids = sorted(self._tables.keys.thread_in(key) for key in (yield Everything()))
-        found = (yield Entries(ids)) if ids else []
+    def unlisted(self) -> Program[Rows]:
+        keys = self._settings.keys
+        ids = sorted({keys.thread_in(key) for key in (yield Scan(keys.pattern.encode()))})
+        found = (yield from read_entries(self._settings, ids)) if ids else []
         rows: Rows = []
         for id, (cells, _) in zip(ids, found, strict=True):
             if not cells:
                 rows.append((id,))
-            elif (yield Listed("ZSCORE", (id,))) is None:
-                yield Listed("ZADD", (0, id))
+            elif (yield command("ZSCORE", self._index, id)) is None:
+                yield command("ZADD", self._index, 0, id)
         return rows
 
     def copy_entry(
         self, target: str, epoch: int, created: float, updated: float, source: str
-    ) -> Calls[int]:
-        entry = yield from self.view(source).load()
+    ) -> Program[int]:
+        entry = yield from self._current(source)
         if entry is None:
             return 0
-        head = yield from self.view(source).head()
         status = "interrupted" if entry.status == "running" else entry.status
-        described = (entry.owner, entry.metadata)
-        cells = (head, None, epoch, status, created, updated, *described)
+        cells = (entry.head, None, epoch, status, created, updated, entry.owner, entry.metadata)
         return (yield from self.new_thread(target, *cells))
 
-    def dump_entry(self, id: str) -> Calls[Rows]:
-        entry = yield from self.view(id).load()
-        if entry is None:
-            return []
-        head = yield from self.view(id).head()
-        return [(id, head, entry.status, *entry[4:8])]
+    def dump_entry(self, id: str) -> Program[Rows]:
+        entry = yield from self._current(id)
+        return [(id, entry.head, entry.status, *entry[4:8])] if entry else []
 
 
-def info_row(id: str, entry: Entry, head: str | None) -> tuple[Any, ...]:
-    return (id, entry.status, entry.created_at, entry.updated_at, head, entry.metadata)
+def info_row(id: str, entry: Entry) -> tuple[Any, ...]:
+    return (id, entry.status, entry.created_at, entry.updated_at, entry.head, entry.metadata)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost.checkpoint._redis.calls import Calls
+from milepost._db.redis.commands import Program
 from milepost.checkpoint._redis.rows import (
     BLOB,
     CHECKPOINT,
     WRITE,
+    Row,
     Rows,
-    blob_row,
-    checkpoint_row,
     field_of,
-    parts,
-    write_row,
+    key_of,
+    row_given,
 )
+from milepost.checkpoint._redis.view import Range
 
 if TYPE_CHECKING:
     from milepost.checkpoint._redis.statements import Tables
@@ -31,124 +32,118 @@ _SEALED: Final = {
 }
 """By table: the kind of its rows, its sealed cells, and what these are bound to."""
 
+INSERTS: Final = {
+    "add_checkpoint": (CHECKPOINT, "S"),
+    "add_blob": (BLOB, "N"),
+    "add_write": (WRITE, "N"),
+    "replace_write": (WRITE, "S"),
+}
+"""By statement: the kind of the row that it adds, and what happens to one that is there already:
+`S` replaces that, `N` leaves that (`scripts.py`)."""
+
+UPDATES: Final[dict[str, tuple[bytes, tuple[str, ...], dict[str, Any]]]] = {
+    "compact_blob": (BLOB, ("base_channel", "base", "blob"), {"level": 0}),
+    "cut_blob": (BLOB, ("blob",), {"base": None, "base_channel": None, "level": 0}),
+    "compact_write": (WRITE, ("base", "blob"), {}),
+    "count_writes": (CHECKPOINT, ("kind", "metadata"), {}),
+    "clear_inline_writes": (CHECKPOINT, (), {"led": None}),
+    "part_inline_writes": (CHECKPOINT, ("frame",), {"led": None}),
+    "complete_checkpoint": (CHECKPOINT, ("frame",), {"complete": 1}),
+    "cut_checkpoint": (CHECKPOINT, ("frame",), {"parent": None, "complete": 1}),
+    **{f"reseal_store {table}": (kind, cells, {}) for table, (kind, cells, _) in _SEALED.items()},
+}
+"""By statement: the kind of the row that it changes, the cells that its first parameters are for,
+and those that it always sets. The thread and the row's key are the other parameters."""
+
+
+def updated(name: str, given: Sequence[Any]) -> tuple[str, bytes, dict[str, Any]]:
+    """The thread, the field and the new cells of a row that a statement changes."""
+    kind, names, fixed = UPDATES[name]
+    thread_id, *key = given[len(names) :]
+    cells = dict(zip(names, given, strict=False)) | fixed
+    return thread_id, field_of(kind, *map(str, key)), cells
+
 
 class RowStatements:
-    """Each method answers the statement of its name."""
+    """`insert` and `update` answer the statements of the tables above, each other method that of
+    its name."""
 
     def __init__(self, tables: Tables) -> None:
         self.view = tables.view
 
     # -- storing
 
-    def add_checkpoint(self, id: str, *cells: Any) -> Calls[int]:
-        return (yield from self._put(id, *checkpoint_row(*cells)))
-
-    def add_blob(self, id: str, *cells: Any) -> Calls[int]:
-        return (yield from self._add(id, *blob_row(*cells)))
-
-    def add_write(self, id: str, *cells: Any) -> Calls[int]:
-        return (yield from self._add(id, *write_row(*cells)))
-
-    def replace_write(self, id: str, *cells: Any) -> Calls[int]:
-        return (yield from self._put(id, *write_row(*cells)))
-
-    def _put(self, id: str, field: bytes, row: Any) -> Calls[int]:
-        yield from self.view(id).load()
-        self.view(id).changed[field] = row
-        return 1
-
-    def _add(self, id: str, field: bytes, row: Any) -> Calls[int]:
-        if (yield from self.view(id).row(field)) is not None:
+    def insert(self, name: str, id: str, *given: Any) -> Program[int]:
+        kind, how = INSERTS[name]
+        field, row = row_given(kind, *given)
+        if how == "N" and (yield from self.view(id).row(field)) is not None:
             return 0
         return (yield from self._put(id, field, row))
 
-    def _update(self, id: str, field: bytes, **cells: Any) -> Calls[int]:
+    def update(self, name: str, *given: Any) -> Program[int]:
+        id, field, cells = updated(name, given)
         row = yield from self.view(id).row(field)
         if row is None:
             return 0
         return (yield from self._put(id, field, row._replace(**cells)))
 
-    def compact_blob(self, channel: Any, base: str, blob: bytes, id: str, *key: str) -> Calls[int]:
-        cells = {"base": base, "base_channel": channel, "level": 0, "blob": blob}
-        return (yield from self._update(id, field_of(BLOB, *key), **cells))
-
-    def cut_blob(self, blob: bytes, id: str, *key: str) -> Calls[int]:
-        cells = {"base": None, "base_channel": None, "level": 0, "blob": blob}
-        return (yield from self._update(id, field_of(BLOB, *key), **cells))
-
-    def compact_write(self, base: str, blob: bytes, id: str, *key: Any) -> Calls[int]:
-        return (yield from self._update(id, field_of(WRITE, *map(str, key)), base=base, blob=blob))
-
-    def count_writes(self, kind: Any, metadata: bytes, id: str, *key: str) -> Calls[int]:
-        field = field_of(CHECKPOINT, *key)
-        return (yield from self._update(id, field, kind=kind, metadata=metadata))
-
-    def clear_inline_writes(self, id: str, *key: str) -> Calls[int]:
-        return (yield from self._update(id, field_of(CHECKPOINT, *key), led=None))
-
-    def part_inline_writes(self, frame: bytes, id: str, *key: str) -> Calls[int]:
-        return (yield from self._update(id, field_of(CHECKPOINT, *key), led=None, frame=frame))
-
-    def complete_checkpoint(self, frame: bytes, id: str, *key: str) -> Calls[int]:
-        return (yield from self._update(id, field_of(CHECKPOINT, *key), complete=1, frame=frame))
-
-    def cut_checkpoint(self, frame: bytes, id: str, *key: str) -> Calls[int]:
-        cells = {"parent": None, "complete": 1, "frame": frame}
-        return (yield from self._update(id, field_of(CHECKPOINT, *key), **cells))
+    def _put(self, id: str, field: bytes, row: Row) -> Program[int]:
+        yield from self.view(id).load()
+        self.view(id).changed[field] = row
+        return 1
 
     # -- removing
 
-    def _delete(self, id: str, field: bytes) -> Calls[int]:
+    def _delete(self, id: str, field: bytes) -> Program[int]:
         if (yield from self.view(id).row(field)) is None:
             return 0
         self.view(id).changed[field] = None
         return 1
 
-    def delete_checkpoint(self, id: str, *key: str) -> Calls[int]:
-        return (yield from self._delete(id, field_of(CHECKPOINT, *key)))
+    def delete_checkpoint(self, id: str, *key: str) -> Program[int]:
+        return self._delete(id, field_of(CHECKPOINT, *key))
 
-    def delete_blob(self, id: str, *key: str) -> Calls[int]:
-        return (yield from self._delete(id, field_of(BLOB, *key)))
+    def delete_blob(self, id: str, *key: str) -> Program[int]:
+        return self._delete(id, field_of(BLOB, *key))
 
-    def delete_writes_at(self, id: str, *key: str) -> Calls[int]:
-        found = yield from self.view(id).range(WRITE, *key)
+    def delete_writes_at(self, id: str, *key: str) -> Program[int]:
+        found = yield from self.view(id).range(Range(WRITE, key))
         for field in found:
             self.view(id).changed[field] = None
         return len(found)
 
-    def delete_writes(self, id: str) -> Calls[int]:
+    def delete_writes(self, id: str) -> Program[int]:
         [(_, _, writes)] = yield from self.view(id).fetch("C")
         return int(writes)
 
-    def delete_blobs(self, id: str) -> Calls[int]:
+    def delete_blobs(self, id: str) -> Program[int]:
         [(rows, checkpoints, writes)] = yield from self.view(id).fetch("C")
         return int(rows) - int(checkpoints) - int(writes)
 
-    def delete_checkpoints(self, id: str) -> Calls[int]:
+    def delete_checkpoints(self, id: str) -> Program[int]:
         [(rows, checkpoints, _)] = yield from self.view(id).fetch("C")
-        if rows:
-            self.view(id).wipe()
+        self.view(id).is_wiped = bool(rows)
         return int(checkpoints)
 
     # -- copies
 
-    def _copy(self, kind: bytes, target: str, source: str) -> Calls[int]:
+    def _copy(self, kind: bytes, target: str, source: str) -> Program[int]:
         rows = yield from self.view(source).all(kind)
         self.view(target).changed.update(rows)
         return len(rows)
 
-    def copy_checkpoints(self, target: str, source: str) -> Calls[int]:
-        return (yield from self._copy(CHECKPOINT, target, source))
+    def copy_checkpoints(self, target: str, source: str) -> Program[int]:
+        return self._copy(CHECKPOINT, target, source)
 
-    def copy_blobs(self, target: str, source: str) -> Calls[int]:
-        return (yield from self._copy(BLOB, target, source))
+    def copy_blobs(self, target: str, source: str) -> Program[int]:
+        return self._copy(BLOB, target, source)
 
-    def copy_writes(self, target: str, source: str) -> Calls[int]:
-        return (yield from self._copy(WRITE, target, source))
+    def copy_writes(self, target: str, source: str) -> Program[int]:
+        return self._copy(WRITE, target, source)
 
     # -- sealing rows again, a table at a time: see `_sql/admin/reencrypt.py`
 
-    def reseal_look(self, table: str, id: str, *after: Any) -> Calls[Rows]:
+    def reseal_look(self, table: str, id: str, *after: Any) -> Program[Rows]:
         """Keys, sizes and cells, from a key on; all of a thread's rows at once."""
         rows = yield from self._of_table(table, id)
         return [
@@ -157,27 +152,17 @@ class RowStatements:
             if key > after
         ]
 
-    def reseal_between(self, table: str, id: str, *keys: Any) -> Calls[Rows]:
+    def reseal_between(self, table: str, id: str, *keys: Any) -> Program[Rows]:
         """Keys, cells and what cells are bound to, from a key to another."""
         rows = yield from self._of_table(table, id)
         first, last = keys[: len(keys) // 2], keys[len(keys) // 2 :]
         return [(*key, *cells, *bound) for key, cells, bound in rows if first <= key <= last]
 
-    def reseal_store(self, table: str, *given: Any) -> Calls[int]:
-        """One row with other cells."""
-        kind, names, _ = _SEALED[table]
-        cells = dict(zip(names, given, strict=False))
-        id, *key = given[len(names) :]
-        return (yield from self._update(id, field_of(kind, *map(str, key)), **cells))
-
-    def _of_table(self, table: str, id: str) -> Calls[list[tuple[tuple[Any, ...], Any, Any]]]:
+    def _of_table(self, table: str, id: str) -> Program[list[tuple[tuple[Any, ...], Any, Any]]]:
         kind, names, beside = _SEALED[table]
         rows = yield from self.view(id).all(kind)
         found = []
         for field, row in rows.items():
-            key: tuple[Any, ...] = tuple(parts(field))
-            if kind == WRITE:
-                key = (*key[:-1], int(key[-1]))
             cells = tuple(getattr(row, name) for name in names)
-            found.append((key, cells, tuple(getattr(row, name) for name in beside)))
+            found.append((key_of(field), cells, tuple(getattr(row, name) for name in beside)))
         return sorted(found, key=lambda one: one[0])

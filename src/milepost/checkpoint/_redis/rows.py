@@ -20,6 +20,7 @@ to other rows comes first, where a script finds that without the rest:
 from __future__ import annotations
 
 import struct
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from milepost._db.redis.commands import literally
@@ -66,12 +67,32 @@ class Write(NamedTuple):
 Row: TypeAlias = Checkpoint | Blob | Write
 Rows: TypeAlias = list[tuple[Any, ...]]
 """What a query is answered with."""
-_KINDS: Final[dict[bytes, tuple[Any, str]]] = {
-    CHECKPOINT: (Checkpoint, "tittbbb"),
-    BLOB: (Blob, "ttitb"),
-    WRITE: (Write, "ttttb"),
+
+
+class _Kind(NamedTuple):
+    """How rows of one kind are stored, and how statements have them."""
+
+    row: Any
+    """The class."""
+    cells: str
+    """What its cells are: text, numbers, bytes."""
+    key: int
+    """How many parts its key has."""
+    columns: tuple[str, ...]
+    """The cells in the order of the columns that follow the key in a statement."""
+
+
+_KINDS: Final = {
+    CHECKPOINT: _Kind(
+        Checkpoint,
+        "tittbbb",
+        2,
+        ("parent", "complete", "run_id", "frame", "kind", "metadata", "led"),
+    ),
+    BLOB: _Kind(Blob, "ttitb", 3, ("base_channel", "base", "level", "kind", "blob")),
+    WRITE: _Kind(Write, "ttttb", 4, ("channel", "path", "base", "kind", "blob")),
 }
-"""The class of a row, and what its cells are: text, numbers, bytes."""
+_CELLS: Final = {kind: attrgetter(*made.columns) for kind, made in _KINDS.items()}
 
 
 class Keys(NamedTuple):
@@ -108,30 +129,31 @@ def parts(field: bytes) -> list[str]:
     return [part.decode() for part in field.split(b"\0")[1:]]
 
 
-# -- rows as the statements of savers say them, without the thread, which comes first
+# -- rows as statements have them, without the thread, which comes first
 
 
-def checkpoint_row(
-    ns: str, id: str, parent: Any, complete: int, run_id: Any, *cells: Any
-) -> tuple[bytes, Checkpoint]:
-    frame, kind, metadata, led = cells
-    row = Checkpoint(parent, complete, run_id, kind, led, metadata, frame)
-    return field_of(CHECKPOINT, ns, id), row
+def row_given(kind: bytes, *given: Any) -> tuple[bytes, Row]:
+    """The field and the row that the parameters of a statement describe."""
+    row, _, size, columns = _KINDS[kind]
+    cells = dict(zip(columns, given[size:], strict=True))
+    return field_of(kind, *map(str, given[:size])), row(**cells)
 
 
-def blob_row(
-    ns: str, channel: str, version: str, base_channel: Any, base: Any, *rest: Any
-) -> tuple[bytes, Blob]:
-    return field_of(BLOB, ns, channel, version), Blob(base, base_channel, *rest)
+def key_of(field: bytes) -> tuple[Any, ...]:
+    """The key of a row; the place of a write is a number."""
+    key = parts(field)
+    return (*key[:-1], int(key[-1])) if field[:1] == WRITE else tuple(key)
 
 
-def write_row(
-    ns: str, id: str, task: str, place: int, channel: str, path: str, base: Any, *rest: Any
-) -> tuple[bytes, Write]:
-    return field_of(WRITE, ns, id, task, str(place)), Write(base, channel, path, *rest)
+def columns_of(field: bytes, row: Row) -> tuple[Any, ...]:
+    """The key of a row, and its cells."""
+    return key_of(field) + _CELLS[field[:1]](row)
 
 
-def cell(value: object) -> bytes:
+# -- rows as they are stored
+
+
+def packed_cell(value: object) -> bytes:
     """A cell as it is stored; NULL as b"", which no other cell is."""
     if value is None:
         return b""
@@ -141,13 +163,19 @@ def cell(value: object) -> bytes:
     return head + data
 
 
+def cell_number(field: bytes, name: str) -> int:
+    """Where a cell is in a row, from 1."""
+    fields: tuple[str, ...] = _KINDS[field[:1]].row._fields
+    return fields.index(name) + 1
+
+
 def pack(row: Row) -> bytes:
-    return b"".join(cell(value) or b"\0" for value in row)
+    return b"".join(packed_cell(value) or b"\0" for value in row)
 
 
 def unpack(field: bytes, data: bytes) -> Any:
     """The row that `pack` was given. For anything else, a row that cannot be read."""
-    made, kinds = _KINDS[field[:1]]
+    made, kinds, *_ = _KINDS[field[:1]]
     found: list[Any] = []
     at = 0
     try:

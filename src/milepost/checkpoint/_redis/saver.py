@@ -19,26 +19,22 @@ from milepost.checkpoint._contract.thread_admin import thread_id_of
 from milepost.checkpoint._contract.thread_metadata import ThreadOptions
 from milepost.checkpoint._contract.threads import is_wanted, no_such_thread
 from milepost.checkpoint._redis.rows import Keys
-from milepost.checkpoint._redis.server import carry_out, look_at, rewrite
-from milepost.checkpoint._redis.settings import Durability, Settings
+from milepost.checkpoint._redis.server import rewrite
+from milepost.checkpoint._redis.settings import UNSURE, Durability, Settings
 from milepost.checkpoint._redis.statements import REDIS
+from milepost.checkpoint._redis.transaction import transaction
+from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.threads.registry import Registry
 from milepost.checkpoint._sql.threads.retention import SqlThreads
 from milepost.errors import ColourError
 
 if TYPE_CHECKING:
-    from milepost._db.engine import Engine
     from milepost._db.group_commit import Outcome
     from milepost._db.operations import Operation, Work
-    from milepost.checkpoint._contract.thread_admin import Sweeping
+    from milepost._db.redis import commands
     from milepost.checkpoint._contract.threads import ThreadInfo, Wanted
-    from milepost.checkpoint._redis.calls import Calls
-    from milepost.checkpoint._redis.settings import Settings
-    from milepost.checkpoint._sql.cache import ThreadCache
-    from milepost.checkpoint._sql.read.reader import Reader
     from milepost.checkpoint._sql.rows import Prepared
     from milepost.checkpoint._sql.statements import Statements
-    from milepost.checkpoint._sql.write.store import Storer
     from milepost.checkpoint.serde.base import SerializerProtocol
 
 
@@ -46,7 +42,7 @@ R = TypeVar("R")
 
 
 class SaverEngine:
-    """A client, sync or async, and what a saver was told about its server."""
+    """Runs the operations of a saver on a client, sync or async."""
 
     def __init__(self, client: Any, settings: Settings) -> None:
         self.redis = RedisEngine(client, owner=settings.owner, scripts=settings.scripts)
@@ -57,32 +53,14 @@ class SaverEngine:
         """The client of redis-py."""
         return self.redis.client
 
-    def drive(self, calls: Calls[R]) -> R:
-        """Carry out calls."""
-        return self.redis.run(carry_out(self._settings, calls))
-
-    async def adrive(self, calls: Calls[R]) -> R:
-        """`drive`, for use on an event loop; a cancellation waits until it has ended."""
-        return await see_through(self.redis.arun(carry_out(self._settings, calls)))
-
     def run(self, work: Work[R], *, write: bool) -> R:
         """Carry out an operation in one transaction."""
-        return self.drive(self._settings.transaction(work, write=write))
+        return self.redis.run(transaction(self._settings, work, write=write))
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
-        """`run`, for use on an event loop."""
-        calls = self._settings.transaction(work, write=write)
-        if write:
-            return await self.adrive(calls)
-        return await self.redis.arun(carry_out(self._settings, calls))
-
-    def set_up(self) -> None:
-        """Look at the server."""
-        self.redis.run(look_at(self._settings))
-
-    async def aset_up(self) -> None:
-        """`set_up`, for use on an event loop."""
-        await self.redis.arun(look_at(self._settings))
+        """`run`, for use on an event loop; a cancellation waits until a write has ended."""
+        running = self.redis.arun(transaction(self._settings, work, write=write))
+        return await (see_through(running) if write else running)
 
     def vacuum(self) -> None:
         """Have the append-only file written again."""
@@ -133,7 +111,8 @@ class RedisRegistry(Registry):
     def page(self, wanted: Wanted) -> Operation[list[ThreadInfo]]:
         """Threads in the order of their ids."""
         wanted.check()
-        after = max(wanted.after or "", _before(wanted.prefix))
+        # All ids with a prefix come after the prefix without its last letter, and few others.
+        after = max(wanted.after or "", (wanted.prefix or "")[:-1])
         found: list[ThreadInfo] = []
         while len(found) < wanted.limit:
             ids = yield Query("thread_page", (after, _PAGE))
@@ -150,26 +129,14 @@ class RedisRegistry(Registry):
         return [id for (id,) in rows]
 
 
-def _before(prefix: str | None) -> str:
-    """A text that all ids with a prefix come after, and few others."""
-    return prefix[:-1] if prefix else ""
-
-
-class RedisStorage:
-    """Steps and threads in Redis or Valkey, by a sync or an async client. Comes before
-    `SqlSaver`."""
+class RedisStorage(SqlSaver):
+    """Steps and threads in Redis or Valkey, by a sync or an async client."""
 
     dialect = TRAITS
-    registry: ClassVar[type[Registry]] = RedisRegistry
+    registry = RedisRegistry
     steadfast = True
     is_async: ClassVar[bool]
-    engine: Engine
-    server: SaverEngine
-    _cache: ThreadCache
-    _reader: Reader
-    _registry: Registry
-    _storer: Storer
-    _sweeping: Sweeping
+    engine: SaverEngine
 
     def __init__(
         self,
@@ -187,7 +154,7 @@ class RedisStorage:
         scripts: bool = True,
         **threads: Unpack[ThreadOptions],
     ) -> None:
-        super().__init__(serde=serde, **threads)  # type: ignore[call-arg, misc]
+        super().__init__(serde=serde, **threads)
         check_name("checkpoint_prefix", checkpoint_prefix)
         if not checkpoint_prefix or set("{}") & set(checkpoint_prefix):
             raise ValueError(
@@ -216,8 +183,8 @@ class RedisStorage:
         )
         self._owns_client = redis_client is None
         client = self._client(redis_url, connection_args) if self._owns_client else redis_client
-        self.engine = self.server = SaverEngine(client, self.settings)
-        if self.server.redis.is_async is not self.is_async:
+        self.engine = SaverEngine(client, self.settings)
+        if self.engine.redis.is_async is not self.is_async:
             name = type(self).__name__
             raise ColourError(
                 f"{name} needs an async client; a sync one serves {name.removeprefix('Async')}."
@@ -241,7 +208,15 @@ class RedisStorage:
     @property
     def durability(self) -> Durability:
         """What is promised of a step that was acknowledged; known after the first use."""
-        return self.settings.durability
+        fsyncs, replicas = self.settings.fsyncs, self.settings.wait_replicas
+        if not self.settings.is_ready:
+            return Durability(None, replicas, "not known before the first use: setup()")
+        copies = f", and {replicas} replicas have it" if replicas else ""
+        if fsyncs:
+            text = f"an acknowledged step is on the server's disk (WAITAOF){copies}"
+        else:
+            text = f"an acknowledged step is in the server's memory{copies}; {UNSURE}"
+        return Durability(bool(fsyncs), replicas, text)
 
     @property
     def threads(self) -> RedisThreads:
@@ -251,25 +226,25 @@ class RedisStorage:
     # -- a step in one go
 
     def commit(self, steps: Sequence[Prepared]) -> Outcome:
-        return self.server.drive(self._store(steps))
+        return self.engine.redis.run(self._store(steps))
 
     async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
-        return await self.server.adrive(self._store(steps))
+        return await see_through(self.engine.redis.arun(self._store(steps)))
 
-    def _store(self, steps: Sequence[Prepared]) -> Calls[Outcome]:
+    def _store(self, steps: Sequence[Prepared]) -> commands.Program[Outcome]:
         """Thread by thread, and run by run: what is stored together is on one server."""
         outcome: Outcome = []
         for (_, token), some in groupby(steps, lambda step: (step.place.thread_id, step.token)):
             outcome += yield from self._store_some(list(some), token)
         return outcome
 
-    def _store_some(self, steps: Sequence[Prepared], token: str | None) -> Calls[Outcome]:
-        def work() -> Operation[Outcome]:
-            return self._storer.steps(steps)
-
+    def _store_some(
+        self, steps: Sequence[Prepared], token: str | None
+    ) -> commands.Program[Outcome]:
+        work = partial(self._storer.steps, steps)
         outcome: Outcome
         try:
-            outcome = yield from self.settings.transaction(work, write=True, owner=token)
+            outcome = yield from transaction(self.settings, work, write=True, owner=token)
         except Exception as error:
             outcome = [error] * len(steps)
         except BaseException:

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
-from milepost.checkpoint._redis.calls import Known
+from milepost.checkpoint._redis.acknowledged import Acknowledged
 from milepost.checkpoint._redis.rows import Keys
-from milepost.checkpoint._redis.statements import Tables
-from milepost.checkpoint._redis.transaction import transaction
-
-if TYPE_CHECKING:
-    from milepost._db.operations import Work
-    from milepost.checkpoint._redis.calls import Calls
-
-R = TypeVar("R")
 
 UNSURE: Final = "how much of that survives a crash of the server is for its settings to say"
 
@@ -40,7 +32,7 @@ class Durability(NamedTuple):
 
 @dataclass
 class Settings:
-    """What a saver was told about its server."""
+    """What a saver was told about its server, and what it has found out."""
 
     keys: Keys
     owner: str = "RedisSaver"
@@ -52,26 +44,11 @@ class Settings:
     wait_replicas: int = 0
     allow_eviction: bool = False
     scripts: bool = True
+    """Whether scripts may be used; False as soon as the server refuses one."""
     fsyncs: bool | None = None
     """Whether the server can tell when a write is on the disk; None before the first use."""
     is_ready: bool = False
-    known: Known = field(default_factory=Known)
+    """Whether the server was looked at."""
+    acknowledged: Acknowledged = field(default_factory=Acknowledged)
     listed: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def durability(self) -> Durability:
-        """What is promised of a step that was acknowledged."""
-        if not self.is_ready:
-            return Durability(None, self.wait_replicas, "not known before the first use: setup()")
-        copies = f", and {self.wait_replicas} replicas have it" if self.wait_replicas else ""
-        if self.fsyncs:
-            text = f"an acknowledged step is on the server's disk (WAITAOF){copies}"
-        else:
-            text = f"an acknowledged step is in the server's memory{copies}; {UNSURE}"
-        return Durability(bool(self.fsyncs), self.wait_replicas, text)
-
-    def tables(self, owner: str | None) -> Tables:
-        return Tables(self.keys, self.known, self.listed, owner, scripts=self.scripts)
-
-    def transaction(self, work: Work[R], *, write: bool, owner: str | None = None) -> Calls[R]:
-        return transaction(self.tables, work, write=write, owner=owner)
+    """Thread → when this saver has last put it into the index of threads."""

@@ -12,21 +12,19 @@ the run's last commit.
 from __future__ import annotations
 
 import random
-import uuid
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from milepost._db.calls import Pause
-from milepost._db.redis.commands import Argument
 from milepost._internal.generators import GeneratorDriver
-from milepost.checkpoint._redis.calls import Calls, Entries, Listed, Write
-from milepost.checkpoint._redis.view import Changed
+from milepost.checkpoint._redis.server import check_server
+from milepost.checkpoint._redis.statements import Tables
+from milepost.checkpoint._redis.thread_io import Changed, store, unlist, write
 from milepost.errors import DatabaseBusyError
 
 if TYPE_CHECKING:
     from milepost._db.operations import Work
-    from milepost.checkpoint._redis.statements import Tables
-    from milepost.checkpoint._redis.view import ThreadView
+    from milepost._db.redis.commands import Program
+    from milepost.checkpoint._redis.settings import Settings
 
 R = TypeVar("R")
 
@@ -37,14 +35,15 @@ _LONGEST_PAUSE: Final = 0.1
 
 
 def transaction(
-    tables: Callable[[str | None], Tables], work: Work[R], *, write: bool, owner: str | None = None
-) -> Calls[R]:
+    settings: Settings, work: Work[R], *, write: bool, owner: str | None = None
+) -> Program[R]:
     """Carry out an operation; `owner` is the token of the run that it is for."""
+    if not settings.is_ready:
+        yield from check_server(settings)
     pause = _PAUSE
     for _ in range(_ATTEMPTS):
-        attempt = tables(owner)
         try:
-            return (yield from _attempt(attempt, work, write=write))
+            return (yield from _attempt(Tables(settings, owner), work, write=write))
         except Changed:
             yield Pause(pause * random.random())
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -54,7 +53,7 @@ def transaction(
     )
 
 
-def _attempt(tables: Tables, work: Work[R], *, write: bool) -> Calls[R]:
+def _attempt(tables: Tables, work: Work[R], *, write: bool) -> Program[R]:
     operation = work()
     steps = GeneratorDriver(operation)
     for statement in steps:
@@ -66,61 +65,29 @@ def _attempt(tables: Tables, work: Work[R], *, write: bool) -> Calls[R]:
         except Exception as error:
             steps.error = error
     if write:
-        yield from commit(tables)
+        yield from _commit(tables)
     return steps.result
 
 
-def commit(tables: Tables) -> Calls[None]:
+def _commit(tables: Tables) -> Program[None]:
     """Store what a transaction has changed, thread by thread: more than one only in a copy, whose
     source must be as it was."""
+    settings = tables.settings
     for view in tables.views.values():
+        thread_id, entry = view.thread_id, view.entry
         if not view.is_to_be_written():
             if len(tables.views) > 1:
                 yield from view.fetch()
-            continue
-        if view.entry is None:
-            yield from _remove(tables, view)
-            continue
-        is_new = view.is_new()
-        head = view.stored_head()
-        done = yield from store(tables, view.thread_id, view.changes(), is_new=is_new)
-        if not done:
-            raise Changed
-        if head is not None:
-            tables.known.head(view.thread_id, *head)
-
-
-def store(
-    tables: Tables, thread_id: str, changes: Sequence[Argument], *, is_new: bool
-) -> Calls[bool]:
-    """Send changes of a thread. A new thread is listed before and after: before, since a client
-    may be killed; after, since one who has just removed such a thread may take it off the list."""
-    if is_new or tables.is_to_be_listed(thread_id):
-        yield Listed("ZADD", (0, thread_id))
-    done: int = yield Write(thread_id, new_rev(), changes)
-    if done and tables.owner is not None:
-        tables.known.wrote(tables.owner, done)
-    if done and is_new:
-        yield Listed("ZADD", (0, thread_id))
-    return bool(done)
-
-
-def new_rev() -> str:
-    """The name of a state of a thread."""
-    return uuid.uuid4().hex[:20]
-
-
-def _remove(tables: Tables, view: ThreadView) -> Calls[None]:
-    done: int = yield Write(view.thread_id, new_rev(), view.changes())
-    if not done:
-        raise Changed
-    tables.known.forget(view.thread_id)
-    yield from unlist(view.thread_id)
-
-
-def unlist(thread_id: str) -> Calls[None]:
-    """Take a thread off the list that is gone, unless it is back."""
-    yield Listed("ZREM", (thread_id,))
-    [(cells, _)] = yield Entries([thread_id])
-    if cells:
-        yield Listed("ZADD", (0, thread_id))
+        elif entry is None:
+            if not (yield from write(settings, thread_id, view.changes())):
+                raise Changed
+            settings.acknowledged.forget(thread_id)
+            yield from unlist(settings, thread_id)
+        else:
+            changes, is_new = view.changes(), view.is_new()
+            if not (
+                yield from store(settings, thread_id, changes, is_new=is_new, owner=tables.owner)
+            ):
+                raise Changed
+            if (head := view.stored_head()) is not None:
+                settings.acknowledged.head(thread_id, entry.epoch, head)

@@ -5,44 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from milepost._db.redis.commands import Argument
-from milepost.checkpoint._redis.calls import Calls, Read
+from milepost._db.redis.commands import Argument, Program
+from milepost.checkpoint._redis.entry import Entry, entry_changes, entry_in
 from milepost.checkpoint._redis.rows import CHECKPOINT, WRITE, field_of, link, pack, parts, unpack
-from milepost.errors import DamagedRowError
+from milepost.checkpoint._redis.thread_io import Changed, pairs, read
 
 if TYPE_CHECKING:
-    from milepost.checkpoint._redis.calls import Known
     from milepost.checkpoint._redis.rows import Row
+    from milepost.checkpoint._redis.settings import Settings
 
-ROOT: Final = b"c\0\0"
+_ROOT: Final = b"c\0\0"
 """What the fields of the root graph's checkpoints begin with."""
 _ALL: Final = 1 << 40
 
 
-class Changed(Exception):
-    """Another transaction was quicker: this one has to start again."""
-
-
-class Entry(NamedTuple):
-    """What the registry says of a thread."""
-
-    head: str | None
-    token: str | None
-    epoch: int
-    status: str
-    created_at: float
-    updated_at: float
-    owner: str | None = None
-    metadata: str | None = "{}"
-    ttl: str | None = None
-    """Seconds; -1 for ever. None if the saver's default holds."""
-
-
 class Range(NamedTuple):
-    """Fields of the index: see `ThreadView.range`."""
+    """Fields of the index that begin with a kind and names; with `first` and `before`, the next
+    name is not less than the one and less than the other."""
 
     kind: bytes
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
     first: str | None = None
     before: str | None = None
     limit: int | None = None
@@ -86,12 +68,11 @@ def after_one(ns: str, id: str) -> Range:
 class ThreadView:
     """A thread as one transaction sees it: as it was read, and what has changed since."""
 
-    def __init__(self, thread_id: str, known: Known, owner: str | None, *, scripts: bool) -> None:
+    def __init__(self, settings: Settings, thread_id: str, owner: str | None) -> None:
         self.thread_id = thread_id
-        self._known = known
+        self._settings = settings
         self._owner = owner
-        self._expected = known.expected(thread_id, owner)
-        self._scripts = scripts
+        self._expected = settings.acknowledged.expected(thread_id, owner)
         self._rev: bytes | None = None
         self._read = False
         self.entry: Entry | None = None
@@ -101,53 +82,52 @@ class ThreadView:
         """Rows that were fetched; None for one that is not there."""
         self.changed: dict[bytes, Row | None] = {}
         self.is_wiped = False
-        """Whether all rows are to be removed."""
+        """Whether all rows are to be removed, as the last change but that of the entry."""
         self._before: Entry | None = None
-        self._is_whole = False
+        self._has_all_rows = False
         """Whether all rows were fetched."""
         self._ranges: dict[Range, list[bytes]] = {}
         """Those that were fetched with a checkpoint."""
 
     # -- reading
 
-    def fetch(self, *requests: Argument) -> Calls[list[Any]]:
+    def fetch(self, *requests: Argument) -> Program[list[Any]]:
         """The replies to requests, if nothing has changed since the first of them."""
         replies: list[Any]
-        rev, *replies = yield Read(self.thread_id, requests)
+        rev, *replies = yield from read(self._settings, self.thread_id, requests)
         if self._read and rev != self._rev:
             raise Changed
         self._rev, self._read = rev, True
         return replies
 
-    def load(self) -> Calls[Entry | None]:
+    def load(self) -> Program[Entry | None]:
         """The thread's entry."""
         if not self._loaded:
             [(cells, newest)] = yield from self.fetch("E")
-            self.learn(cells, newest)
+            self._learn(cells, newest)
         return self.entry
 
-    def load_one(self, ns: str, id: str | None) -> Calls[Entry | None]:
+    def load_one(self, ns: str, id: str | None) -> Program[Entry | None]:
         """The thread's entry, together with all that a checkpoint, or the latest, is read from."""
-        if self._read or not self._scripts:
+        if self._read or not self._settings.scripts:
             return (yield from self.load())
         [(entry, flat, ranges)] = yield from self.fetch("O", ns, id or "")
-        for field, data in zip(flat[::2], flat[1::2], strict=True):
-            self._keep(field, data)
+        self._keep(pairs(flat))
         for name, writes, after in ranges:
             one = name.decode()
             self._ranges[writes_at(ns, one)] = writes
             self._ranges[after_one(ns, one)] = after
-        self.learn(*entry)
+        self._learn(*entry)
         return self.entry
 
-    def learn(self, cells: Sequence[bytes], newest: Sequence[bytes]) -> None:
+    def _learn(self, cells: Sequence[bytes], newest: Sequence[bytes]) -> None:
         """The entry, as the server has answered."""
         self._loaded = True
         self._newest = parts(newest[0])[1] if newest else None
         found, self.entry = entry_in(self.thread_id, cells)
         self._before = self.entry
         if self.entry is None:
-            self._known.forget(self.thread_id)
+            self._settings.acknowledged.forget(self.thread_id)
             return
         epoch = self.entry.epoch
         head = max(self.entry.head or "", self._newest or "") or None
@@ -155,12 +135,12 @@ class ThreadView:
         writes = int(found.get("seq", 0)) if is_own else None
         loss = self._expected.check(self.thread_id, epoch, head, writes)
         if loss is not None:
-            self._known.forget(self.thread_id)
+            self._settings.acknowledged.forget(self.thread_id)
             raise loss
         if head is not None:
-            self._known.head(self.thread_id, epoch, head)
+            self._settings.acknowledged.head(self.thread_id, epoch, head)
 
-    def head(self) -> Calls[str | None]:
+    def head(self) -> Program[str | None]:
         """The latest checkpoint: while a run goes on, the entry may lag behind."""
         entry = yield from self.load()
         if entry is None or entry.status != "running":
@@ -168,7 +148,7 @@ class ThreadView:
         newest = yield from self.newest("")
         return max(entry.head or "", newest or "") or None
 
-    def newer(self) -> Calls[str | None]:
+    def newer(self) -> Program[str | None]:
         """A checkpoint that should not be after the head."""
         entry = yield from self.load()
         if entry is None or entry.status == "running":
@@ -176,68 +156,56 @@ class ThreadView:
         newest = yield from self.newest("")
         return newest if newest is not None and newest > (entry.head or "") else None
 
-    def newest(self, ns: str) -> Calls[str | None]:
+    def newest(self, ns: str) -> Program[str | None]:
         """The latest checkpoint of a graph."""
         if ns == "" and self._loaded and not any(map(_is_of_root, self.changed)):
-            return None if self.is_wiped else self._newest
-        found = yield from self.range(CHECKPOINT, ns, limit=1, backwards=True)
+            return self._newest
+        found = yield from self.range(Range(CHECKPOINT, (ns,), limit=1, backwards=True))
         return parts(found[0])[1] if found else None
 
-    def range(
-        self,
-        kind: bytes,
-        *names: str,
-        first: str | None = None,
-        before: str | None = None,
-        limit: int | None = None,
-        backwards: bool = False,
-    ) -> Calls[list[bytes]]:
-        """Fields that begin with a kind and names; with `first` and `before`, the next name is
-        not less than the one and less than the other."""
-        wanted = Range(kind, names, first, before, limit, backwards)
+    def range(self, wanted: Range) -> Program[list[bytes]]:
+        """The fields in one range."""
         [found] = yield from self.ranges([wanted])
         return found
 
-    def ranges(self, wanted: Sequence[Range]) -> Calls[list[list[bytes]]]:
+    def ranges(self, wanted: Sequence[Range]) -> Program[list[list[bytes]]]:
         """Several ranges, in one round trip."""
         found: list[list[bytes]] = [[] for _ in wanted]
-        if self._is_whole and not self.is_wiped:
+        if self._has_all_rows:
             found = [one.among(self._rows) for one in wanted]
         elif self._ranges and all(one in self._ranges for one in wanted):
             found = [self._ranges[one] for one in wanted]
-        elif wanted and not self.is_wiped:
+        elif wanted:
             requests = [part for one in wanted for part in one.request(len(self.changed))]
             found = yield from self.fetch(*requests)
         return [one.merged(some, self.changed) for one, some in zip(wanted, found, strict=True)]
 
-    def rows(self, fields: Iterable[bytes]) -> Calls[dict[bytes, Any]]:
+    def rows(self, fields: Iterable[bytes]) -> Program[dict[bytes, Any]]:
         """Those of some rows that there are."""
         fields = list(fields)
         missing = [field for field in fields if not self._has(field)]
         if missing:
             [found] = yield from self.fetch("G", len(missing), *missing)
-            for field, data in zip(missing, found, strict=True):
-                self._keep(field, data)
+            self._keep(zip(missing, found, strict=True))
         return {field: row for field in fields if (row := self._get(field)) is not None}
 
-    def row(self, field: bytes) -> Calls[Any]:
+    def row(self, field: bytes) -> Program[Any]:
         """One row, or None."""
         found = yield from self.rows([field])
         return found.get(field)
 
-    def follow(self, fields: Iterable[bytes], *, parents: bool = False) -> Calls[dict[bytes, Any]]:
+    def follow(
+        self, fields: Iterable[bytes], *, parents: bool = False
+    ) -> Program[dict[bytes, Any]]:
         """Rows, and all that they are differences from; with `parents` all ancestors."""
         found: dict[bytes, Any] = {}
         pending = list(dict.fromkeys(fields))
         while pending:
             missing = [field for field in pending if not self._has(field)]
-            if missing and self._scripts:
+            if missing and self._settings.scripts:
                 [flat] = yield from self.fetch("F", int(parents), len(missing), *missing)
-                for field, data in zip(flat[::2], flat[1::2], strict=True):
-                    if not self._has(field):
-                        self._keep(field, data)
-                for field in missing:
-                    self._rows.setdefault(field, None)
+                self._keep(pairs(flat))
+                self._keep((field, None) for field in missing)
             elif missing:
                 yield from self.rows(missing)
             onward: dict[bytes, None] = {}
@@ -255,44 +223,28 @@ class ThreadView:
             pending = list(onward)
         return found
 
-    def all(self, kind: bytes) -> Calls[dict[bytes, Any]]:
+    def all(self, kind: bytes) -> Program[dict[bytes, Any]]:
         """Every row of a kind, by its field, in their order."""
-        if not self._is_whole and not self.is_wiped:
+        if not self._has_all_rows:
             [flat] = yield from self.fetch("A")
-            for field, data in zip(flat[::2], flat[1::2], strict=True):
-                self._keep(field, data)
-            self._is_whole = True
-        found: dict[bytes, Any] = {}
-        if not self.is_wiped:
-            found = {field: row for field, row in self._rows.items() if field[:1] == kind}
-        for field, row in self.changed.items():
-            if field[:1] == kind:
-                found[field] = row
-        return {field: row for field, row in sorted(found.items()) if row is not None}
+            self._keep(pairs(flat))
+            self._has_all_rows = True
+        rows = (self._rows | self.changed).items()
+        return dict(sorted(one for one in rows if one[0][:1] == kind and one[1] is not None))
 
     def _has(self, field: bytes) -> bool:
-        return self.is_wiped or self._is_whole or field in self.changed or field in self._rows
+        return self._has_all_rows or field in self.changed or field in self._rows
 
     def _get(self, field: bytes) -> Row | None:
-        if field in self.changed or self.is_wiped:
-            return self.changed.get(field)
-        return self._rows.get(field)
+        return self.changed[field] if field in self.changed else self._rows.get(field)
 
-    def _keep(self, field: bytes, data: bytes | None) -> None:
-        self._rows[field] = None if data is None else unpack(field, data)
+    def _keep(self, found: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Rows that were fetched, by their fields; None for one that is not there."""
+        for field, data in found:
+            if field not in self._rows:
+                self._rows[field] = None if data is None else unpack(field, data)
 
     # -- changing
-
-    def set(self, **values: Any) -> None:
-        """Change the entry, which there is."""
-        assert self.entry is not None
-        self.entry = self.entry._replace(**values)
-
-    def wipe(self) -> None:
-        """Remove all rows."""
-        self.is_wiped = True
-        self._ranges.clear()
-        self.changed.clear()
 
     def is_to_be_written(self) -> bool:
         """Whether this transaction has changed anything."""
@@ -313,49 +265,11 @@ class ThreadView:
         """Whether there was no such thread."""
         return self._before is None
 
-    def stored_head(self) -> tuple[int, str] | None:
-        """The epoch, and the latest checkpoint of the root graph, once this is stored."""
-        ids = [parts(field)[1] for field, row in self.changed.items() if _is_of_root(field) and row]
-        return None if self.entry is None or not ids else (self.entry.epoch, max(ids))
+    def stored_head(self) -> str | None:
+        """The latest checkpoint of the root graph that this transaction stores."""
+        ids = (parts(field)[1] for field, row in self.changed.items() if _is_of_root(field) and row)
+        return max(ids, default=None)
 
 
 def _is_of_root(field: bytes) -> bool:
-    return field.startswith(ROOT)
-
-
-def entry_in(thread_id: str, cells: Sequence[bytes]) -> tuple[dict[str, str], Entry | None]:
-    """The entry that a hash holds, and all of that hash; None if there is no such thread."""
-    given = {k.decode(): v.decode() for k, v in zip(cells[::2], cells[1::2], strict=True)}
-    if "epoch" not in given:
-        return given, None
-    try:
-        return given, Entry(
-            given.get("head"),
-            given.get("token"),
-            int(given["epoch"]),
-            given["status"],
-            float(given["created_at"]),
-            float(given["updated_at"]),
-            given.get("owner"),
-            given.get("metadata"),
-            given.get("ttl"),
-        )
-    except (KeyError, ValueError) as error:
-        raise DamagedRowError(
-            f"The entry of thread '{thread_id}' in the registry is damaged: {error!r}. Restore the "
-            "thread's keys from a backup, or delete the thread."
-        ) from error
-
-
-def entry_changes(before: Entry | None, after: Entry) -> list[Argument]:
-    """What makes one entry of another."""
-    found: list[Argument] = []
-    for key, value in after._asdict().items():
-        if before is not None and value == getattr(before, key):
-            continue
-        if value is None:
-            if before is not None:
-                found += ["X", key]
-        else:
-            found += ["E", key, repr(value) if isinstance(value, float) else str(value)]
-    return found
+    return field.startswith(_ROOT)

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from milepost._internal.lazy_imports import on_demand
 from milepost.checkpoint._redis.saver import RedisStorage
+from milepost.checkpoint._redis.server import check_server
 from milepost.checkpoint._redis.settings import Durability
-from milepost.checkpoint._sql.saver import SqlSaver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 
-class RedisSaver(RedisStorage, SqlSaver):  # type: ignore[misc] # what prune returns
+class RedisSaver(RedisStorage):
     """Keeps threads in Redis or Valkey. Nothing has to be set up.
 
     Several threads may share it. `saver.threads.set_ttl` and `saver.threads.pin` decide how long
@@ -108,8 +108,8 @@ class RedisSaver(RedisStorage, SqlSaver):  # type: ignore[misc] # what prune ret
     def __exit__(self, *error: object) -> None:
         self.stop_sweeper()
         if self._owns_client:
-            self.server.redis.close()
+            self.engine.redis.close()
 
     def setup(self) -> None:
         """Look at the server now. Not needed: the first use does it."""
-        self.server.set_up()
+        self.engine.redis.run(check_server(self.settings))

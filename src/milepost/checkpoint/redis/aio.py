@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from milepost.checkpoint._redis.saver import RedisStorage
-from milepost.checkpoint._sql.saver import SqlSaver
+from milepost.checkpoint._redis.server import check_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncRedisSaver"]
 
 
-class AsyncRedisSaver(RedisStorage, SqlSaver):  # type: ignore[misc] # what prune returns
+class AsyncRedisSaver(RedisStorage):
     """Keeps threads in Redis or Valkey. Nothing has to be set up.
 
     The sync methods work from threads other than the loop's, while it runs.
@@ -68,12 +68,12 @@ class AsyncRedisSaver(RedisStorage, SqlSaver):  # type: ignore[misc] # what prun
 
     async def __aexit__(self, *error: object) -> None:
         self.stop_sweeper()
-        await self.server.redis.close_nodes()
+        await self.engine.redis.close_nodes()
         if self._owns_client:
-            await self.server.redis.aclose()
+            await self.engine.redis.aclose()
 
     async def setup(self) -> None:
         """Look at the server now. Not needed: the first use does it."""
-        await self.server.aset_up()
+        await self.engine.redis.arun(check_server(self.settings))
 
     asetup = setup

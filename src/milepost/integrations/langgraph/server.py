@@ -94,12 +94,12 @@ def _serializer() -> SerializerProtocol | None:
 
 
 def _pool_size() -> int:
-    said = os.environ.get("MILEPOST_POOL_SIZE", "10")
-    if not said.isdecimal() or int(said) < 1:
+    size = os.environ.get("MILEPOST_POOL_SIZE", "10")
+    if not size.isdecimal() or int(size) < 1:
         raise ServerSettingsError(
-            f"MILEPOST_POOL_SIZE is {said!r}: set it to a number of connections from 1 up."
+            f"MILEPOST_POOL_SIZE is {size!r}: set it to a number of connections from 1 up."
         )
-    return int(said)
+    return int(size)
 
 
 def _types() -> list[Any]:

@@ -28,71 +28,55 @@ _named: ContextVar[tuple[str, str]] = ContextVar("milepost_named_checkpoint", de
 """The thread and the id of the checkpoint that was last read by its id in this context."""
 
 
-class HeadFence:
-    """Stores checkpoints of the root graph by compare and swap on the head of their thread."""
+def note_read(config: RunnableConfig, found: CheckpointTuple | None) -> None:
+    """A checkpoint was read: the run that does so may begin there."""
+    thread_id, ns, named = place_of(config)
+    if ns:
+        return
+    if named is not None:
+        _named.set((thread_id, named))
+    elif found is not None and _named.get() == (thread_id, found.checkpoint["id"]):
+        # The checkpoint is the latest all the same: a run that builds on it does not mean to fork.
+        _named.set(_NONE)
 
-    def __init__(self, saver: StepSaver[Any]) -> None:
-        self._saver = saver
 
-    @staticmethod
-    def read(config: RunnableConfig, found: CheckpointTuple | None) -> None:
-        """A checkpoint was read: the run that does so may begin there."""
-        thread_id, ns, named = place_of(config)
-        if ns:
-            return
-        if named is not None:
-            _named.set((thread_id, named))
-        elif found is not None and _named.get() == (thread_id, found.checkpoint["id"]):
-            # It is the latest all the same: whoever builds on it does not mean to fork.
-            _named.set(_NONE)
+def is_compared(config: RunnableConfig) -> bool:
+    """Whether a put is compared: an inner graph is, with the next step of the root graph."""
+    return not place_of(config).checkpoint_ns
 
-    @staticmethod
-    def guards(config: RunnableConfig) -> bool:
-        """Whether a put is compared: an inner graph is, with the next step of the root graph."""
-        return not place_of(config).checkpoint_ns
 
-    def prepared(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: Mapping[str, Any],
-    ) -> Any:
-        """The step that `commit` stores if the head is the parent, or the run began in the past."""
-        thread_id, ns, parent = place_of(config)
-        values = checkpoint["channel_values"]
-        kept: Checkpoint = {
-            **checkpoint,
-            "channel_versions": {**checkpoint["channel_versions"], **new_versions},
-        }
-        changed = {channel: values.get(channel, MISSING) for channel in new_versions}
-        is_fork = _named.get() == (thread_id, parent)
-        return self._saver.prepare(
-            StepCommit(
-                thread_id,
-                ns,
-                parent,
-                (),
-                NewCheckpoint(kept, metadata, changed, values.copy),
-                Fence(parent, forced=is_fork),
-                status_left(changed),
-            )
+def prepared(
+    saver: StepSaver[Any],
+    config: RunnableConfig,
+    checkpoint: Checkpoint,
+    metadata: CheckpointMetadata,
+    new_versions: Mapping[str, Any],
+) -> Any:
+    """The step that `commit` stores if the head is the parent, or the run began in the past."""
+    thread_id, ns, parent = place_of(config)
+    values = checkpoint["channel_values"]
+    kept: Checkpoint = {
+        **checkpoint,
+        "channel_versions": {**checkpoint["channel_versions"], **new_versions},
+    }
+    changed = {channel: values.get(channel, MISSING) for channel in new_versions}
+    is_fork = _named.get() == (thread_id, parent)
+    return saver.prepare(
+        StepCommit(
+            thread_id,
+            ns,
+            parent,
+            (),
+            NewCheckpoint(kept, metadata, changed, values.copy),
+            Fence(parent, forced=is_fork),
+            status_left(changed),
         )
+    )
 
-    @staticmethod
-    def stored(config: RunnableConfig, id: str, outcome: Sequence[Exception | None]) -> Any:
-        """The config of a checkpoint that was stored; raises ThreadConflict if it was not."""
-        for error in outcome:
-            if error is not None:
-                raise error
-        return place_of(config)._replace(checkpoint_id=id).config()
 
-    def put(self, config: RunnableConfig, checkpoint: Checkpoint, *rest: Any) -> Any:
-        """`put`, compared with the head."""
-        step = self.prepared(config, checkpoint, *rest)
-        return self.stored(config, checkpoint["id"], self._saver.commit([step]))
-
-    async def aput(self, config: RunnableConfig, checkpoint: Checkpoint, *rest: Any) -> Any:
-        """`put`, for use on an event loop."""
-        step = self.prepared(config, checkpoint, *rest)
-        return self.stored(config, checkpoint["id"], await self._saver.acommit([step]))
+def stored(config: RunnableConfig, id: str, outcome: Sequence[Exception | None]) -> Any:
+    """The config of a checkpoint that was stored; raises ThreadConflict if it was not."""
+    for error in outcome:
+        if error is not None:
+            raise error
+    return place_of(config)._replace(checkpoint_id=id).config()

@@ -5,14 +5,12 @@ run then writes has our names already; only the checkpoints of an inner graph th
 go on in the namespace that LangGraph gave it.
 
 A question from an inner graph is in the enclosing graph's checkpoint, too, and only the inner
-graph's checkpoint has its name. So reading is a generator: it yields the configs of inner graphs,
-and is sent their latest checkpoints.
+graph's checkpoint has its name. So what reads a checkpoint reads those of inner graphs as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from milepost.checkpoint._contract.records import (
     CheckpointMetadata,
@@ -21,25 +19,25 @@ from milepost.checkpoint._contract.records import (
     place_of,
 )
 from milepost.constants import INTERRUPT
+from milepost.integrations.langgraph._adapters.saver_adapter import Call, Calls
 from milepost.integrations.langgraph._formats.names import Names
+from milepost.integrations.langgraph._formats.records import tuple_to_ours
 
 if TYPE_CHECKING:
     from milepost.types import RunnableConfig
-
-Reading: TypeAlias = "Generator[RunnableConfig, CheckpointTuple | None, CheckpointTuple]"
 
 _MOST_THREADS: Final = 10_000
 """Of so many threads it is remembered which inner graphs are called otherwise."""
 
 
-class Adoption:
+class NameTranslation:
     """What is known of the threads that were read."""
 
     def __init__(self) -> None:
         self._spaces: dict[str, dict[str, str]] = {}
         """Thread → the namespaces that LangGraph made there, and ours for them."""
 
-    def adopted(self, found: CheckpointTuple) -> Reading:
+    def translated(self, found: CheckpointTuple) -> Calls[CheckpointTuple]:
         """A checkpoint under our names."""
         place = place_of(found.config)
         spaces = self._spaces.get(place.thread_id, {})
@@ -73,23 +71,24 @@ class Adoption:
         return _with_space(config, there)
 
 
-class NoAdoption(Adoption):
+class NoTranslation(NameTranslation):
     """For a move, which gives things LangGraph's names and wants to see them."""
 
-    def adopted(self, found: CheckpointTuple) -> Reading:
+    def translated(self, found: CheckpointTuple) -> Calls[CheckpointTuple]:
         yield from ()
         return found
 
 
-def _look_inside(names: Names, found: CheckpointTuple) -> Generator[RunnableConfig, Any, None]:
+def _look_inside(names: Names, found: CheckpointTuple) -> Calls[None]:
     """Learn the names of questions that come from inner graphs."""
     place = place_of(found.config)
     for task_id, channel, value in found.pending_writes or ():
         if channel != INTERRUPT or task_id not in names.tasks or names.knows_all(value):
             continue
         (ns,) = names.inside(place.checkpoint_ns, task_id)
-        inner: CheckpointTuple | None = yield Place(place.thread_id, ns, None).config()
-        if inner is not None:
+        found_inside = yield Call("get_tuple", Place(place.thread_id, ns, None).config())
+        if found_inside is not None:
+            inner = tuple_to_ours(found_inside)
             names.learn(inner, {})
             yield from _look_inside(names, inner)
 

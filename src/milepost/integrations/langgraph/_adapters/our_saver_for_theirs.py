@@ -20,8 +20,14 @@ from milepost._internal.asyncio_tools import in_thread
 from milepost.checkpoint._contract.step_saver import StepSaver
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.constants import ERROR, INTERRUPT
-from milepost.integrations.langgraph._adapters.head_fence import HeadFence
-from milepost.integrations.langgraph._adapters.thread_methods import Upkeep
+from milepost.integrations.langgraph._adapters import head_fence
+from milepost.integrations.langgraph._adapters.saver_adapter import (
+    Call,
+    Calls,
+    SaverAdapter,
+    awaitable,
+    blocking,
+)
 from milepost.integrations.langgraph._formats.allowed_types import (
     AllowedTypes,
     calling_module,
@@ -74,10 +80,8 @@ def as_langgraph(
     return AdaptedSaver(saver, [*calling_module(2), *types], fence=fence)
 
 
-class AdaptedSaver(Upkeep, TheirSaver[Any]):
+class AdaptedSaver(SaverAdapter, TheirSaver[Any]):
     """A milepost saver with LangGraph's base class. Made by `as_langgraph`."""
-
-    _saver: BaseCheckpointSaver[Any]
 
     def __init__(
         self, saver: BaseCheckpointSaver[Any], allowed: Sequence[Any] = (), *, fence: bool = False
@@ -85,10 +89,9 @@ class AdaptedSaver(Upkeep, TheirSaver[Any]):
         self._given = saver
         self._allowed = allowed
         serde = reading_theirs(saver.serde, AllowedTypes(allowed))
-        self._saver = saver if serde is saver.serde else saver.with_serde(serde)
-        self._fence = (
-            HeadFence(self._saver) if fence and isinstance(self._saver, StepSaver) else None
-        )
+        # Any: the two libraries' configs and checkpoints are the same dicts with other names.
+        self._saver: Any = saver if serde is saver.serde else saver.with_serde(serde)
+        self._fence = fence
         super().__init__(serde=self._saver.serde)
 
     def __repr__(self) -> str:
@@ -96,29 +99,30 @@ class AdaptedSaver(Upkeep, TheirSaver[Any]):
 
     @property
     def config_specs(self) -> builtins.list[Any]:
-        return self._saver.config_specs
+        return self._given.config_specs
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> AdaptedSaver:
         """This saver, with more types allowed."""
         allowed = [*self._allowed, *classes_named(extra_allowlist)]
-        return AdaptedSaver(self._given, allowed, fence=self._fence is not None)
+        return AdaptedSaver(self._given, allowed, fence=self._fence)
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         return self._saver.get_next_version(current, channel)
 
+    async def _acall(self, wanted: Call) -> Any:
+        if is_sync_only(self._saver):
+            return await in_thread(self._call, wanted)
+        return await getattr(self._saver, f"a{wanted.method}")(*wanted.arguments, **wanted.named)
+
     # -- reading
 
-    def get_tuple(self, config: RunnableConfig) -> TheirTuple | None:
-        found = self._saver.get_tuple(cast("Any", config))
-        if self._fence is not None:
-            self._fence.read(cast("Any", config), found)
+    def _get_tuple(self, config: RunnableConfig) -> Calls[TheirTuple | None]:
+        found = yield Call("get_tuple", config)
+        if self._fence:
+            head_fence.note_read(cast("Any", config), found)
         return None if found is None else _theirs(found)
 
-    async def aget_tuple(self, config: RunnableConfig) -> TheirTuple | None:
-        found = await self._wait("get_tuple", config)
-        if self._fence is not None:
-            self._fence.read(cast("Any", config), found)
-        return None if found is None else _theirs(found)
+    get_tuple, aget_tuple = blocking(_get_tuple), awaitable(_get_tuple)
 
     def list(
         self,
@@ -128,10 +132,7 @@ class AdaptedSaver(Upkeep, TheirSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[TheirTuple]:
-        found = self._saver.list(
-            cast("Any", config), filter=filter, before=cast("Any", before), limit=limit
-        )
-        return map(_theirs, found)
+        return map(_theirs, self._saver.list(config, filter=filter, before=before, limit=limit))
 
     async def alist(
         self,
@@ -142,78 +143,46 @@ class AdaptedSaver(Upkeep, TheirSaver[Any]):
         limit: int | None = None,
     ) -> AsyncIterator[TheirTuple]:
         if is_sync_only(self._saver):
-            listing = self.list(config, filter=filter, before=before, limit=limit)
-            whole: builtins.list[TheirTuple] = await in_thread(builtins.list, listing)
-            for known in whole:
-                yield known
+            known = self.list(config, filter=filter, before=before, limit=limit)
+            for one in await in_thread(lambda: [*known]):
+                yield one
             return
-        async for found in self._saver.alist(
-            cast("Any", config), filter=filter, before=cast("Any", before), limit=limit
-        ):
+        listing = self._saver.alist(config, filter=filter, before=before, limit=limit)
+        async for found in listing:
             yield _theirs(found)
 
     # -- writing
 
-    def put(
+    def _put(
         self,
         config: RunnableConfig,
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        described = cast("Any", get_checkpoint_metadata(config, metadata))
-        put = self._saver.put if (fence := self._guard(config)) is None else fence.put
-        stored = put(cast("Any", config), cast("Any", checkpoint), described, new_versions)
-        return cast("RunnableConfig", stored)
-
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        described = cast("Any", get_checkpoint_metadata(config, metadata))
-        if (fence := self._guard(config)) is None:
-            stored = await self._wait("put", config, checkpoint, described, new_versions)
-        elif is_sync_only(self._saver):
-            stored = await in_thread(fence.put, config, checkpoint, described, new_versions)
+    ) -> Calls[RunnableConfig]:
+        given: Any = (config, checkpoint, get_checkpoint_metadata(config, metadata), new_versions)
+        stored: RunnableConfig
+        if self._fence and head_fence.is_compared(cast("Any", config)):
+            outcome = yield Call("commit", [head_fence.prepared(self._saver, *given)])
+            stored = head_fence.stored(cast("Any", config), checkpoint["id"], outcome)
         else:
-            stored = await fence.aput(
-                cast("Any", config), cast("Any", checkpoint), described, new_versions
-            )
-        return cast("RunnableConfig", stored)
+            stored = yield Call("put", *given)
+        return stored
 
-    def _guard(self, config: RunnableConfig) -> HeadFence | None:
-        fence = self._fence
-        return fence if fence is not None and fence.guards(cast("Any", config)) else None
-
-    def put_writes(
+    def _put_writes(
         self,
         config: RunnableConfig,
         writes: Sequence[tuple[str, Any]],
         task_id: str,
         task_path: str = "",
-    ) -> None:
-        self._saver.put_writes(cast("Any", config), _storable(writes), task_id, task_path)
+    ) -> Calls[None]:
+        yield Call("put_writes", config, _storable(writes), task_id, task_path)
 
-    async def aput_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
-    ) -> None:
-        await self._wait("put_writes", config, _storable(writes), task_id, task_path)
+    put, aput = blocking(_put), awaitable(_put)
+    put_writes, aput_writes = blocking(_put_writes), awaitable(_put_writes)
 
     # `get_delta_channel_history` is inherited: LangGraph stores the writes of an update in another
     # way than we do, so its own walk over the ancestors is the one that reads them rightly.
-
-    async def _wait(self, method: str, *arguments: Any, **named: Any) -> Any:
-        """Call the saver from an event loop, whether it is sync, async or both."""
-        if is_sync_only(self._saver):
-            return await in_thread(getattr(self._saver, method), *arguments, **named)
-        return await getattr(self._saver, f"a{method}")(*arguments, **named)
 
 
 def _theirs(found: CheckpointTuple) -> TheirTuple:

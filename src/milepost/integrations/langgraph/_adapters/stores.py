@@ -70,10 +70,10 @@ class AdaptedStore(theirs.BaseStore):
         self.ttl_config = cast("Any", store.ttl_config)
 
     def batch(self, ops: Iterable[theirs.Op]) -> list[theirs.Result]:
-        return [_their_result(found) for found in self._store.batch(map(_our_op, ops))]
+        return _results(self._store.batch(map(_our_op, ops)), ours, theirs)
 
     async def abatch(self, ops: Iterable[theirs.Op]) -> list[theirs.Result]:
-        return [_their_result(found) for found in await self._store.abatch(map(_our_op, ops))]
+        return _results(await self._store.abatch(map(_our_op, ops)), ours, theirs)
 
 
 class ForeignStore(ours.BaseStore):
@@ -85,7 +85,7 @@ class ForeignStore(ours.BaseStore):
         self.ttl_config = cast("Any", store.ttl_config)
 
     def batch(self, ops: Iterable[ours.Op]) -> list[ours.Result]:
-        return [_our_result(found) for found in self._store.batch([_their_op(op) for op in ops])]
+        return _results(self._store.batch([_their_op(op) for op in ops]), theirs, ours)
 
     async def abatch(self, ops: Iterable[ours.Op]) -> list[ours.Result]:
         wanted = [_their_op(op) for op in ops]
@@ -93,7 +93,7 @@ class ForeignStore(ours.BaseStore):
             found = await self._store.abatch(wanted)
         except NotImplementedError:
             found = await in_thread(self._store.batch, wanted)
-        return [_our_result(one) for one in found]
+        return _results(found, theirs, ours)
 
 
 def _our_op(op: theirs.Op) -> ours.Op:
@@ -135,55 +135,26 @@ def _beyond(option: str) -> NotImplementedError:
     )
 
 
-def _their_result(found: ours.Result) -> theirs.Result:
-    if isinstance(found, list):
-        return cast("theirs.Result", [_their_item(one) for one in found])
-    return cast("theirs.Result", _their_item(found))
+def _results(found: Iterable[Any], source: Any, target: Any) -> list[Any]:
+    """What one library's store has answered, with the other's items. A library is its module."""
 
+    def turned(one: Any) -> Any:
+        if isinstance(one, list):
+            return [turned(member) for member in one]
+        if not isinstance(one, source.Item):
+            return one
+        fields = {
+            "namespace": one.namespace,
+            "key": one.key,
+            "value": one.value,
+            "created_at": _aware(one.created_at),
+            "updated_at": _aware(one.updated_at),
+        }
+        if isinstance(one, source.SearchItem):
+            return target.SearchItem(**fields, score=one.score)
+        return target.Item(**fields)
 
-def _their_item(item: Any) -> Any:
-    match item:
-        case ours.SearchItem():
-            return theirs.SearchItem(
-                item.namespace, item.key, item.value, item.created_at, item.updated_at, item.score
-            )
-        case ours.Item():
-            return theirs.Item(
-                value=item.value,
-                key=item.key,
-                namespace=item.namespace,
-                created_at=item.created_at,
-                updated_at=item.updated_at,
-            )
-    return item
-
-
-def _our_result(found: theirs.Result) -> ours.Result:
-    if isinstance(found, list):
-        return cast("ours.Result", [_our_item(one) for one in found])
-    return cast("ours.Result", _our_item(found))
-
-
-def _our_item(item: Any) -> Any:
-    match item:
-        case theirs.SearchItem():
-            return ours.SearchItem(
-                namespace=item.namespace,
-                key=item.key,
-                value=item.value,
-                created_at=_aware(item.created_at),
-                updated_at=_aware(item.updated_at),
-                score=item.score,
-            )
-        case theirs.Item():
-            return ours.Item(
-                value=item.value,
-                key=item.key,
-                namespace=item.namespace,
-                created_at=_aware(item.created_at),
-                updated_at=_aware(item.updated_at),
-            )
-    return item
+    return [turned(one) for one in found]
 
 
 def _aware(moment: datetime) -> datetime:

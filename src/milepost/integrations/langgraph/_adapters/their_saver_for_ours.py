@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import AsyncIterable, AsyncIterator, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from langgraph.checkpoint.base import BaseCheckpointSaver as TheirSaver
-from langgraph.checkpoint.base import CheckpointTuple as TheirTuple
 
 from milepost._internal.asyncio_tools import in_thread
-from milepost._internal.generators import adrive, drive
+from milepost._internal.generators import GeneratorDriver, adrive, drive
 from milepost.checkpoint._contract.records import (
     ChannelVersions,
     Checkpoint,
@@ -19,12 +18,21 @@ from milepost.checkpoint._contract.records import (
     place_of,
 )
 from milepost.checkpoint.base import BaseCheckpointSaver
-from milepost.integrations.langgraph._adapters.open_steps import Adoption
-from milepost.integrations.langgraph._adapters.thread_methods import Upkeep
-from milepost.integrations.langgraph._formats.records import to_ours, to_theirs
+from milepost.integrations.langgraph._adapters.open_steps import NameTranslation
+from milepost.integrations.langgraph._adapters.saver_adapter import (
+    Call,
+    Calls,
+    SaverAdapter,
+    awaitable,
+    blocking,
+)
+from milepost.integrations.langgraph._formats.records import to_theirs, tuple_to_ours
 
 if TYPE_CHECKING:
     from milepost.types import RunnableConfig
+
+_PAGE: Final = 64
+"""Checkpoints that are listed at once."""
 
 
 def from_langgraph(saver: TheirSaver[Any]) -> BaseCheckpointSaver[Any]:
@@ -53,14 +61,14 @@ def from_langgraph(saver: TheirSaver[Any]) -> BaseCheckpointSaver[Any]:
     return ForeignSaver(saver)
 
 
-class ForeignSaver(Upkeep, BaseCheckpointSaver[Any]):
+class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
     """A LangGraph saver behind milepost's contract. Made by `from_langgraph`."""
 
-    def __init__(self, saver: TheirSaver[Any], adoption: Adoption | None = None) -> None:
+    def __init__(self, saver: TheirSaver[Any], translation: NameTranslation | None = None) -> None:
         super().__init__()
         # Any: the two libraries' configs and checkpoints are the same dicts with other names.
         self._saver: Any = saver
-        self._adoption = Adoption() if adoption is None else adoption
+        self._names = NameTranslation() if translation is None else translation
 
     def __repr__(self) -> str:
         return f"from_langgraph({self._saver!r})"
@@ -68,15 +76,24 @@ class ForeignSaver(Upkeep, BaseCheckpointSaver[Any]):
     def get_next_version(self, current: Any, channel: None) -> Any:
         return self._saver.get_next_version(current, channel)
 
+    async def _acall(self, wanted: Call) -> Any:
+        """LangGraph's sync savers have the async methods too, and say NotImplementedError: those
+        are called in a thread."""
+        try:
+            answer = getattr(self._saver, f"a{wanted.method}")(*wanted.arguments, **wanted.named)
+            if isinstance(answer, AsyncIterable):
+                return [one async for one in answer]
+            return await answer
+        except NotImplementedError:
+            return await in_thread(self._call, wanted)
+
     # -- reading
 
-    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        found = self._saver.get_tuple(self._adoption.theirs(config))
-        return None if found is None else self._ours(found)
+    def _get_tuple(self, config: RunnableConfig) -> Calls[CheckpointTuple | None]:
+        found = yield Call("get_tuple", self._names.theirs(config))
+        return None if found is None else (yield from self._names.translated(tuple_to_ours(found)))
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        found = await self._wait("get_tuple", self._adoption.theirs(config))
-        return None if found is None else await self._aours(found)
+    get_tuple, aget_tuple = blocking(_get_tuple), awaitable(_get_tuple)
 
     def list(
         self,
@@ -86,12 +103,11 @@ class ForeignSaver(Upkeep, BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        pages = _Pages(self._adoption, config, filter, before, limit)
-        while not pages.done:
-            # Not as they come: LangGraph's SQLite saver is locked until its listing has ended, and
-            # the caller may want to read something in between.
-            found = builtins.list(self._saver.list(pages.config, **pages.wanted))
-            yield from pages.turn([self._ours(one) for one in found])
+        there = config and self._names.theirs(config)
+        pages = GeneratorDriver(_pages(config, filter, before, limit))
+        for wanted in pages:
+            pages.answer = found = drive(self._page(there, wanted), self._call)
+            yield from found
 
     async def alist(
         self,
@@ -101,144 +117,70 @@ class ForeignSaver(Upkeep, BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        pages = _Pages(self._adoption, config, filter, before, limit)
-        while not pages.done:
-            for known in pages.turn(await self._page(pages.config, pages.wanted)):
-                yield known
+        there = config and self._names.theirs(config)
+        pages = GeneratorDriver(_pages(config, filter, before, limit))
+        for wanted in pages:
+            pages.answer = found = await adrive(self._page(there, wanted), self._acall)
+            for one in found:
+                yield one
 
-    async def _page(self, config: Any, wanted: dict[str, Any]) -> Sequence[CheckpointTuple]:
-        try:
-            found = [one async for one in self._saver.alist(config, **wanted)]
-        except NotImplementedError:
-            found = await in_thread(lambda: [*self._saver.list(config, **wanted)])
-        return [await self._aours(one) for one in found]
-
-    def _ours(self, found: TheirTuple) -> CheckpointTuple:
-        def read(wanted: RunnableConfig) -> CheckpointTuple | None:
-            return _ours_or_none(self._saver.get_tuple(wanted))
-
-        return drive(self._adoption.adopted(_ours(found)), read)
-
-    async def _aours(self, found: TheirTuple) -> CheckpointTuple:
-        async def read(wanted: RunnableConfig) -> CheckpointTuple | None:
-            return _ours_or_none(await self._wait("get_tuple", wanted))
-
-        return await adrive(self._adoption.adopted(_ours(found)), read)
+    def _page(
+        self, config: RunnableConfig | None, wanted: dict[str, Any]
+    ) -> Calls[Sequence[CheckpointTuple]]:
+        # Not as they come: LangGraph's SQLite saver is locked until its listing has ended, and the
+        # caller may want to read something in between.
+        listed = yield Call("list", config, **wanted)
+        found = []
+        for one in listed:
+            found.append((yield from self._names.translated(tuple_to_ours(one))))
+        return found
 
     # -- writing
 
-    def put(
+    def _put(
         self,
         config: RunnableConfig,
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        there = self._adoption.theirs(config)
-        self._saver.put(there, _with_theirs(checkpoint), metadata, new_versions)
-        return _stored(config, checkpoint)
+    ) -> Calls[RunnableConfig]:
+        theirs = {**checkpoint, "channel_values": to_theirs(checkpoint["channel_values"])}
+        yield Call("put", self._names.theirs(config), theirs, metadata, new_versions)
+        return place_of(config)._replace(checkpoint_id=checkpoint["id"]).config()
 
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        there = self._adoption.theirs(config)
-        await self._wait("put", there, _with_theirs(checkpoint), metadata, new_versions)
-        return _stored(config, checkpoint)
-
-    def put_writes(
+    def _put_writes(
         self,
         config: RunnableConfig,
         writes: Sequence[tuple[str, Any]],
         task_id: str,
         task_path: str = "",
-    ) -> None:
-        there = self._adoption.theirs(config)
-        self._saver.put_writes(there, to_theirs(builtins.list(writes)), task_id, task_path)
+    ) -> Calls[None]:
+        there, theirs = self._names.theirs(config), to_theirs(builtins.list(writes))
+        yield Call("put_writes", there, theirs, task_id, task_path)
 
-    async def aput_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
-    ) -> None:
-        there, theirs = self._adoption.theirs(config), to_theirs(builtins.list(writes))
-        await self._wait("put_writes", there, theirs, task_id, task_path)
-
-    async def _wait(self, method: str, *arguments: Any, **named: Any) -> Any:
-        """Call the saver from an event loop.
-
-        LangGraph's sync savers have the async methods too, and say NotImplementedError: those are
-        called in a thread.
-        """
-        try:
-            return await getattr(self._saver, f"a{method}")(*arguments, **named)
-        except NotImplementedError:
-            return await in_thread(getattr(self._saver, method), *arguments, **named)
+    put, aput = blocking(_put), awaitable(_put)
+    put_writes, aput_writes = blocking(_put_writes), awaitable(_put_writes)
 
 
-class _Pages:
-    """A long listing in parts, so that a thread's history need not fit into memory."""
+def _pages(
+    config: RunnableConfig | None,
+    filter: dict[str, Any] | None,
+    before: RunnableConfig | None,
+    limit: int | None,
+) -> Generator[dict[str, Any], Sequence[CheckpointTuple], None]:
+    """A long listing in parts, so that a thread's history need not fit into memory.
 
-    SIZE = 64
-
-    def __init__(
-        self,
-        adoption: Adoption,
-        config: RunnableConfig | None,
-        filter: dict[str, Any] | None,
-        before: RunnableConfig | None,
-        limit: int | None,
-    ) -> None:
-        self.config = config and adoption.theirs(config)
-        configurable = (config or {}).get("configurable") or {}
-        # Only within one graph of one thread is the order the same in all of LangGraph's savers.
-        self._in_parts = "thread_id" in configurable and "checkpoint_ns" in configurable
-        self._left = limit
-        self.wanted: dict[str, Any] = {"filter": filter, "before": before, "limit": self._next()}
-        self.done = limit is not None and limit <= 0
-
-    def _next(self) -> int | None:
-        if not self._in_parts:
-            return self._left
-        return self.SIZE if self._left is None else min(self.SIZE, self._left)
-
-    def turn(self, found: Sequence[CheckpointTuple]) -> Sequence[CheckpointTuple]:
-        """Take a page, and get ready for the next."""
-        if self._left is not None:
-            self._left -= len(found)
-        full = self._in_parts and len(found) == self.wanted["limit"]
-        self.done = not full or self._left == 0
-        if not self.done:
-            self.wanted |= {"before": found[-1].config, "limit": self._next()}
-        return found
-
-
-def _stored(config: RunnableConfig, checkpoint: Checkpoint) -> RunnableConfig:
-    """The config of a checkpoint that was put."""
-    return place_of(config)._replace(checkpoint_id=checkpoint["id"]).config()
-
-
-def _ours(found: TheirTuple) -> CheckpointTuple:
-    checkpoint = cast("Checkpoint", found.checkpoint)
-    values = to_ours(checkpoint["channel_values"])
-    return CheckpointTuple(
-        cast("RunnableConfig", found.config),
-        {**checkpoint, "channel_values": values},
-        cast("CheckpointMetadata", found.metadata),
-        cast("RunnableConfig | None", found.parent_config),
-        # Some savers give tuples, others lists.
-        [(task, channel, to_ours(value)) for task, channel, value in found.pending_writes or ()],
-    )
-
-
-def _ours_or_none(found: TheirTuple | None) -> CheckpointTuple | None:
-    return None if found is None else _ours(found)
-
-
-def _with_theirs(checkpoint: Checkpoint) -> Checkpoint:
-    return {**checkpoint, "channel_values": to_theirs(checkpoint["channel_values"])}
+    Yields what to ask for, and is sent the checkpoints.
+    """
+    configurable = (config or {}).get("configurable") or {}
+    # Only within one graph of one thread is the order the same in all of LangGraph's savers.
+    in_parts = "thread_id" in configurable and "checkpoint_ns" in configurable
+    while limit is None or limit > 0:
+        size = limit
+        if in_parts:
+            size = _PAGE if limit is None else min(_PAGE, limit)
+        found = yield {"filter": filter, "before": before, "limit": size}
+        if not in_parts or len(found) != size:
+            return
+        before = found[-1].config
+        limit = None if limit is None else limit - len(found)

@@ -106,8 +106,9 @@ def _lacking(module: str) -> ModuleNotFoundError:
     )
 
 
-class _Finder(MetaPathFinder):
-    """Finds aliases. It is the first finder, so that an installed LangGraph is not found."""
+class _Finder(MetaPathFinder, Loader):
+    """Finds and makes aliases. It is the first finder, so that an installed LangGraph is not
+    found."""
 
     def __init__(self, original: Sequence[str] = ()) -> None:
         self._original = [f"{_ROOT}.{name}" for name in original]
@@ -129,15 +130,10 @@ class _Finder(MetaPathFinder):
         ours = _counterpart(fullname)
         if ours is None:
             raise _lacking(fullname)
-        return ModuleSpec(fullname, _Aliasing(ours), is_package=True)
-
-
-class _Aliasing(Loader):
-    def __init__(self, ours: str) -> None:
-        self._ours = ours
+        return ModuleSpec(fullname, self, loader_state=ours, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _Alias(spec.name, import_module(self._ours))
+        return _Alias(spec.name, import_module(spec.loader_state))
 
     def exec_module(self, module: ModuleType) -> None:
         """Nothing to execute: the counterpart has been imported."""
@@ -173,9 +169,9 @@ class _Alias(ModuleType):
 
 def _public(module: ModuleType) -> list[str]:
     """The names that a module offers: what it says, or what it defines."""
-    said: Sequence[str] | None = getattr(module, "__all__", None)
-    if said is not None:
-        return sorted(said)
+    declared: Sequence[str] | None = getattr(module, "__all__", None)
+    if declared is not None:
+        return sorted(declared)
     return sorted(
         name
         for name, value in vars(module).items()

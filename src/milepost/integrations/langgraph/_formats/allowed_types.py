@@ -9,22 +9,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from langgraph.checkpoint.serde.types import _DeltaSnapshot as TheirDeltaSnapshot
-from langgraph.types import Command as TheirCommand
-from langgraph.types import Interrupt as TheirInterrupt
 from langgraph.types import Overwrite as TheirOverwrite
-from langgraph.types import Send as TheirSend
-from langgraph.types import TimeoutPolicy as TheirTimeoutPolicy
 
-from milepost import types
 from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._types import records
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry, Writer, default_registry
 from milepost.errors import UnregisteredTypeError
+from milepost.integrations.langgraph._formats.records import SHARED
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -35,51 +30,25 @@ if TYPE_CHECKING:
 
 _Fields = dict[str, Any]
 
-
-def _fields(*names: str) -> Callable[[Any], _Fields]:
-    return lambda record: {name: getattr(record, name) for name in names}
-
-
-def _send_fields(send: TheirSend) -> _Fields:
-    fields = {"node": send.node, "arg": send.arg}
-    return fields if send.timeout is None else {**fields, "timeout": send.timeout}
+_OPTIONAL: Final = ("timeout", "response_schema")
+"""Fields that are left out where they are None, as before there were such fields."""
 
 
-def _interrupt_fields(interrupt: TheirInterrupt[Any]) -> _Fields:
-    fields = {"value": interrupt.value, "id": interrupt.id}
-    schema = interrupt.response_schema
-    return fields if schema is None else {**fields, "response_schema": schema}
+def _stored_as(
+    theirs: Any, names: Iterable[str]
+) -> tuple[Callable[[Any], _Fields], Callable[[_Fields], Any]]:
+    """How a record of LangGraph's becomes the fields of ours, and back."""
+    if theirs is TheirOverwrite:
+        return (
+            lambda overwrite: {"value": overwrite.value, "type": "__overwrite__"},
+            lambda fields: theirs(fields["value"]),
+        )
 
+    def encode(record: Any) -> _Fields:
+        fields = {name: getattr(record, name) for name in names}
+        return {k: v for k, v in fields.items() if v is not None or k not in _OPTIONAL}
 
-_SHARED: tuple[tuple[type, type, Callable[[Any], _Fields], Callable[[_Fields], Any]], ...] = (
-    (types.Send, TheirSend, _send_fields, lambda f: TheirSend(**f)),
-    (types.Interrupt, TheirInterrupt, _interrupt_fields, lambda f: TheirInterrupt(**f)),
-    (
-        types.Command,
-        TheirCommand,
-        _fields("graph", "update", "resume", "goto"),
-        lambda f: TheirCommand(**f),
-    ),
-    (
-        types.Overwrite,
-        TheirOverwrite,
-        lambda o: {"value": o.value, "type": "__overwrite__"},
-        lambda f: TheirOverwrite(f["value"]),
-    ),
-    (
-        types.TimeoutPolicy,
-        TheirTimeoutPolicy,
-        _fields("run_timeout", "idle_timeout", "refresh_on"),
-        lambda f: TheirTimeoutPolicy(**f),
-    ),
-    (
-        types._DeltaSnapshot,
-        TheirDeltaSnapshot,
-        _fields("value"),
-        lambda f: TheirDeltaSnapshot(**f),
-    ),
-)
-"""Our record, theirs, and how theirs becomes the fields of ours and back."""
+    return encode, lambda fields: theirs(**fields)
 
 
 class AllowedTypes(TypeRegistry):
@@ -90,22 +59,14 @@ class AllowedTypes(TypeRegistry):
 
     def __init__(self, allowed: Iterable[Any] = ()) -> None:
         super().__init__()
-        for ours, theirs, encode, decode in _SHARED:
-            self._give_name(ours, theirs, encode, decode)
+        for ours, theirs, names in SHARED:
+            for name in [name for name, record in self.types.items() if record.cls is ours]:
+                del self.types[name]
+            self.writers.pop(ours, None)
+            name = f"milepost:{ours.__name__.lstrip('_')}"
+            encode, decode = _stored_as(theirs, names)
+            self.register(theirs, name=name, encode=encode, decode=decode)
         self.register_data_types(*allowed)
-
-    def _give_name(
-        self,
-        ours: type,
-        theirs: type,
-        encode: Callable[[Any], _Fields],
-        decode: Callable[[_Fields], Any],
-    ) -> None:
-        for name in [name for name, record in self.types.items() if record.cls is ours]:
-            del self.types[name]
-        self.writers.pop(ours, None)
-        name = f"milepost:{ours.__name__.lstrip('_')}"
-        self.register(theirs, name=name, encode=encode, decode=decode)
 
     def find_writer(self, cls: type) -> Writer:
         try:

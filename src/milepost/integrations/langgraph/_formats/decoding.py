@@ -36,10 +36,11 @@ def _late(module: str, name: str) -> _Build:
 def _collected(make: _Build) -> _Build:
     """A container of what was stored as a list. Other things could be iterated over for ever: an IP
     network is a short text, and has up to 2**128 members."""
-    return lambda members=(), *more: make(_list(members), *more)
+    return lambda members=(), *more: make(as_list(members), *more)
 
 
-def _list(stored: Any) -> Any:
+def as_list(stored: Any) -> Any:
+    """What was stored, if that is a list."""
     if type(stored) not in (list, tuple):
         raise TypeError(f"a {type(stored).__name__} where a list was stored")
     return stored
@@ -95,20 +96,20 @@ class StrictSerializer:
 
     def __init__(self, registry: TypeRegistry | None = None) -> None:
         self._registry = default_registry if registry is None else registry
-        self._held: dict[bytes, Any] = {}
+        self._kept: dict[bytes, Any] = {}
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """Nothing is stored: LangGraph's savers pass on to themselves what they have put together
         from older rows, and read it at once."""
         key = str(id(obj)).encode()
-        self._held[key] = obj
-        return _HELD, key
+        self._kept[key] = obj
+        return _KEPT, key
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """The value; DeserializationError says which type was refused, or what is broken."""
         kind, body = data
-        if kind == _HELD:
-            return self._held.pop(bytes(body))
+        if kind == _KEPT:
+            return self._kept.pop(bytes(body))
         if kind in ("null", "empty"):
             return None
         if kind == "bytes":
@@ -159,15 +160,15 @@ class StrictSerializer:
         if code == _DELTA_SNAPSHOT:
             return types._DeltaSnapshot(inside)
         if code == _NUMPY:
-            return _array(*_list(inside))
-        module, name, content, *method = _list(inside)
+            return _array(*as_list(inside))
+        module, name, content, *method = as_list(inside)
         if code == _METHOD:
             return self._builder(f"{module}.{name}.{method[0]}", module, name)(content)
         build = self._builder(f"{module}.{name}", module, name)
         if code == _ONE:
             return build(content)
         if code == _SEVERAL:
-            return build(*_list(content))
+            return build(*as_list(content))
         if code == _MODEL_2:
             return _model(build, content)
         if code in (_NAMED, _MODEL_1):
@@ -207,11 +208,11 @@ class UnsealingCipher:
 
     def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
         """Not sealed: see `StrictSerializer.dumps_typed`."""
-        return _HELD, plaintext
+        return _KEPT, plaintext
 
     def decrypt(self, name: str, ciphertext: bytes) -> bytes:
         """The plaintext."""
-        if name == _HELD:
+        if name == _KEPT:
             return ciphertext
         if name != "aes":
             raise DecryptionError(
@@ -228,7 +229,8 @@ class UnsealingCipher:
         return opened
 
 
-_HELD: Final = "held"
+_KEPT: Final = "held"
+"""The kind of a value that was not stored: see `StrictSerializer.dumps_typed`."""
 _KEYS: Final = ormsgpack.OPT_NON_STR_KEYS
 _ONE, _SEVERAL, _NAMED, _METHOD, _MODEL_1, _MODEL_2, _NUMPY, _DELTA_SNAPSHOT = range(8)
 """LangGraph's extension codes: how the stored arguments are handed to what is named."""
@@ -250,4 +252,4 @@ def _array(dtype: str, shape: Any, order: str, data: bytes) -> Any:
     if numpy.dtype(dtype).hasobject:
         raise DeserializationError("the stored array holds Python objects")
     flat: Any = numpy.frombuffer(data, dtype=numpy.dtype(dtype))
-    return flat.reshape(tuple(_list(shape)), order=order)
+    return flat.reshape(tuple(as_list(shape)), order=order)

@@ -39,7 +39,7 @@ class _Base(NamedTuple):
     their_ns: str
 
 
-class _Spot(NamedTuple):
+class _Position(NamedTuple):
     """The position of a task, in the words of one library."""
 
     name: str
@@ -49,11 +49,11 @@ class _Spot(NamedTuple):
     """Of what runs inside the task."""
 
 
-class _Twins(NamedTuple):
+class _TaskPair(NamedTuple):
     """A task, in the words of both."""
 
-    ours: _Spot
-    theirs: _Spot
+    ours: _Position
+    theirs: _Position
 
 
 @dataclass
@@ -84,9 +84,9 @@ class Names:
             found.checkpoint["id"], str(found.metadata.get("step", -2) + 1), spaces[0], spaces[1]
         )
         wrote = {task_id for task_id, _, _ in found.pending_writes or ()}
-        known: dict[str, list[_Twins]] = {}
-        for twins in _planned(base, found, stored.values()):
-            known.setdefault(self._note(twins, wrote), []).append(twins)
+        known: dict[str, list[_TaskPair]] = {}
+        for pair in _planned(base, found, stored.values()):
+            known.setdefault(self._note(pair, wrote), []).append(pair)
         for task_id, path in sorted(stored.items(), key=lambda task: len(task[1])):
             caller, at = self._call(path)
             if task_id not in self.tasks and caller in known:
@@ -95,28 +95,28 @@ class Names:
                     known.setdefault(self._note(called, wrote), []).append(called)
 
     def _find_call(
-        self, task_id: str, base: _Base, callers: Sequence[_Twins], at: int
-    ) -> _Twins | None:
+        self, task_id: str, base: _Base, callers: Sequence[_TaskPair], at: int
+    ) -> _TaskPair | None:
         for name in self.called:
             for caller in reversed(callers):
-                twins = _called(base, caller, name, at)
-                if task_id == (twins.ours.id if self.to_langgraph else twins.theirs.id):
+                pair = _called(base, caller, name, at)
+                if task_id == (pair.ours.id if self.to_langgraph else pair.theirs.id):
                     # It is likely to be met again.
                     self.called = [name, *(other for other in self.called if other != name)]
-                    return twins
+                    return pair
         return None
 
-    def _note(self, twins: _Twins, wrote: Collection[str]) -> str:
+    def _note(self, pair: _TaskPair, wrote: Collection[str]) -> str:
         """Remember a task; returns its path on this side."""
-        ours, theirs = twins
+        ours, theirs = pair
         old, new = (ours, theirs) if self.to_langgraph else (theirs, ours)
         self.tasks[old.id] = new.id
         self.paths[new.id] = new.path
         self.nodes[old.id] = old.name
         self.spaces[old.ns] = new.ns
         for at in range(_MOST_ANSWERS if old.id in wrote else 0):
-            pair = interrupt_id(ours.ns, at), _their_interrupt(theirs.ns, at)
-            old_id, new_id = pair if self.to_langgraph else pair[::-1]
+            ids = interrupt_id(ours.ns, at), _their_interrupt(theirs.ns, at)
+            old_id, new_id = ids if self.to_langgraph else ids[::-1]
             self.interrupts[old_id] = new_id
         return old.path
 
@@ -180,17 +180,17 @@ def _their_interrupt(ns: str, answered: int) -> str:
     return _digest(text.encode())
 
 
-def _ours(base: _Base, ns: str, name: str, path: str) -> _Spot:
+def _ours(base: _Base, ns: str, name: str, path: str) -> _Position:
     id = digest_id(base.checkpoint_id, ns, base.step, name, path)
-    return _Spot(name, path, id, _inside(ns, name, id))
+    return _Position(name, path, id, _inside(ns, name, id))
 
 
-def _theirs(base: _Base, ns: str, name: str, path: str, triggers: Sequence[str]) -> _Spot:
+def _theirs(base: _Base, ns: str, name: str, path: str, triggers: Sequence[str]) -> _Position:
     space = f"{ns}{NS_SEP}{name}" if ns else name
     start = bytes.fromhex(base.checkpoint_id.replace("-", ""))
     text = _digest(start + "".join([space, base.step, name, *triggers]).encode())
     id = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-    return _Spot(name, path, id, _inside(ns, name, id))
+    return _Position(name, path, id, _inside(ns, name, id))
 
 
 _IS_CALL: Final = f", {1:010d}"
@@ -198,18 +198,18 @@ _IS_SEND: Final = f", {0:010d}"
 """How LangGraph ends the path of a task that was called, and of one that was sent."""
 
 
-def _called(base: _Base, caller: _Twins, name: str, at: int) -> _Twins:
+def _called(base: _Base, caller: _TaskPair, name: str, at: int) -> _TaskPair:
     """A task that a running one has called."""
     ours, theirs = caller
-    our_path, their_path = (f"~{PUSH}, {spot.path}, {at:010d}" for spot in caller)
+    our_path, their_path = (f"~{PUSH}, {position.path}, {at:010d}" for position in caller)
     triggers = (PUSH, theirs.path, str(at))
-    return _Twins(
+    return _TaskPair(
         _ours(base, ours.ns, name, our_path),
         _theirs(base, theirs.ns, name, f"{their_path}{_IS_CALL}", triggers),
     )
 
 
-def _planned(base: _Base, found: CheckpointTuple, paths: Iterable[str]) -> Iterator[_Twins]:
+def _planned(base: _Base, found: CheckpointTuple, paths: Iterable[str]) -> Iterator[_TaskPair]:
     """Tasks that may start from a checkpoint.
 
     The graph itself is not at hand, so they are read off its channels. LangGraph's digest has the
@@ -219,7 +219,7 @@ def _planned(base: _Base, found: CheckpointTuple, paths: Iterable[str]) -> Itera
     for at, send in enumerate(checkpoint["channel_values"].get(TASKS) or ()):
         if isinstance(send, Send):
             name, place = send.node, f"~{PUSH}, {at:010d}"
-            yield _Twins(
+            yield _TaskPair(
                 _ours(base, base.our_ns, name, path_text((PUSH, at, False))),
                 _theirs(base, base.their_ns, name, f"{place}{_IS_SEND}", (PUSH, str(at))),
             )
@@ -236,4 +236,4 @@ def _planned(base: _Base, found: CheckpointTuple, paths: Iterable[str]) -> Itera
         path = path_text((PULL, name))
         for group in dict.fromkeys(groups if channels else reversed(groups)):
             ours = _ours(base, base.our_ns, name, path)
-            yield _Twins(ours, _theirs(base, base.their_ns, name, path, (PULL, *group)))
+            yield _TaskPair(ours, _theirs(base, base.their_ns, name, path, (PULL, *group)))

@@ -7,8 +7,8 @@ the same object.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot as TheirDeltaSnapshot
 from langgraph.types import Command as TheirCommand
@@ -17,6 +17,7 @@ from langgraph.types import Overwrite as TheirOverwrite
 from langgraph.types import Send as TheirSend
 from langgraph.types import TimeoutPolicy as TheirTimeoutPolicy
 
+from milepost.checkpoint._contract.records import Checkpoint, CheckpointMetadata, CheckpointTuple
 from milepost.types import (
     Command,
     Interrupt,
@@ -27,8 +28,23 @@ from milepost.types import (
     _DeltaSnapshot,
 )
 
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import CheckpointTuple as TheirTuple
+
+    from milepost.types import RunnableConfig
+
 _Turn = Callable[[Any], Any]
 _Table = dict[type, Callable[[Any, _Turn], Any]]
+
+SHARED: Final[tuple[tuple[type, type, tuple[str, ...]], ...]] = (
+    (Send, TheirSend, ("node", "arg", "timeout")),
+    (Interrupt, TheirInterrupt, ("value", "id", "response_schema")),
+    (Command, TheirCommand, ("graph", "update", "resume", "goto")),
+    (Overwrite, TheirOverwrite, ("value",)),
+    (TimeoutPolicy, TheirTimeoutPolicy, ("run_timeout", "idle_timeout", "refresh_on")),
+    (_DeltaSnapshot, TheirDeltaSnapshot, ("value",)),
+)
+"""Our record, theirs, and the fields of both."""
 
 _ANSWERED: Final = "milepost:answered"
 """Marks an interrupt that was answered, which LangGraph has no record for."""
@@ -42,6 +58,19 @@ def to_theirs(value: Any) -> Any:
 def to_ours(value: Any) -> Any:
     """`value` with our records in place of LangGraph's."""
     return _turned(value, _TO_OURS, to_ours)
+
+
+def tuple_to_ours(found: TheirTuple) -> CheckpointTuple:
+    """A checkpoint of LangGraph's with our records."""
+    checkpoint = cast("Checkpoint", found.checkpoint)
+    return CheckpointTuple(
+        cast("RunnableConfig", found.config),
+        {**checkpoint, "channel_values": to_ours(checkpoint["channel_values"])},
+        cast("CheckpointMetadata", found.metadata),
+        cast("RunnableConfig | None", found.parent_config),
+        # Some savers give tuples, others lists.
+        [(task, channel, to_ours(value)) for task, channel, value in found.pending_writes or ()],
+    )
 
 
 def _turned(value: Any, table: _Table, turn: _Turn) -> Any:
@@ -60,53 +89,12 @@ def _turned(value: Any, table: _Table, turn: _Turn) -> Any:
     return value
 
 
-def _send(cls: Any) -> Callable[[Any, _Turn], Any]:
-    return lambda send, turn: cls(send.node, turn(send.arg), timeout=turn(send.timeout))
-
-
-def _interrupt(cls: Any) -> Callable[[Any, _Turn], Any]:
-    return lambda interrupt, turn: cls(
-        value=turn(interrupt.value),
-        id=interrupt.id,
-        response_schema=interrupt.response_schema,
-    )
-
-
-def _command(cls: Any) -> Callable[[Any, _Turn], Any]:
-    return lambda command, turn: cls(
-        graph=command.graph,
-        update=turn(command.update),
-        resume=turn(command.resume),
-        goto=turn(command.goto),
-    )
-
-
-def _value(cls: Any) -> Callable[[Any, _Turn], Any]:
-    return lambda record, turn: cls(turn(record.value))
-
-
-def _timeout(cls: Any) -> Callable[[Any, _Turn], Any]:
-    return lambda policy, _: cls(
-        run_timeout=policy.run_timeout,
-        idle_timeout=policy.idle_timeout,
-        refresh_on=policy.refresh_on,
-    )
+def _to(cls: Any, names: Iterable[str]) -> Callable[[Any, _Turn], Any]:
+    return lambda record, turn: cls(**{name: turn(getattr(record, name)) for name in names})
 
 
 _TO_THEIRS: Final[_Table] = {
-    Send: _send(TheirSend),
-    Interrupt: _interrupt(TheirInterrupt),
-    Command: _command(TheirCommand),
-    Overwrite: _value(TheirOverwrite),
-    _DeltaSnapshot: _value(TheirDeltaSnapshot),
-    TimeoutPolicy: _timeout(TheirTimeoutPolicy),
+    **{ours: _to(theirs, names) for ours, theirs, names in SHARED},
     _Answered: lambda answered, turn: {_ANSWERED: turn(answered.interrupt)},
 }
-_TO_OURS: Final[_Table] = {
-    TheirSend: _send(Send),
-    TheirInterrupt: _interrupt(Interrupt),
-    TheirCommand: _command(Command),
-    TheirOverwrite: _value(Overwrite),
-    TheirDeltaSnapshot: _value(_DeltaSnapshot),
-    TheirTimeoutPolicy: _timeout(TimeoutPolicy),
-}
+_TO_OURS: Final[_Table] = {theirs: _to(ours, names) for ours, theirs, names in SHARED}

@@ -17,7 +17,7 @@ from typing import Any
 from milepost.checkpoint.serde._types import old_json
 from milepost.constants import INTERRUPT
 from milepost.errors import DeserializationError
-from milepost.integrations.langgraph._formats.decoding import StrictSerializer
+from milepost.integrations.langgraph._formats.decoding import StrictSerializer, as_list
 from milepost.types import Interrupt, Send, _DeltaSnapshot
 
 
@@ -69,10 +69,7 @@ class RedisValues:
 
 def _set(members: Any = (), *, __set_items__: Any = None) -> set[Any]:
     """The later versions store a set's members as its argument, the earlier under a name."""
-    found = members if __set_items__ is None else __set_items__
-    if type(found) not in (list, tuple):
-        raise TypeError(f"a {type(found).__name__} where a list was stored")
-    return set(found)
+    return set(as_list(members if __set_items__ is None else __set_items__))
 
 
 def _marked(members: dict[str, Any]) -> Any:

@@ -36,8 +36,8 @@ def _parsed(file: str) -> ast.Module:
 
 
 def _names_of(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        yield node.name
-    elif isinstance(node, ast.keyword) and node.arg == "name":
-        said = node.value.value if isinstance(node.value, ast.Constant) else None
-        yield from [said] if isinstance(said, str) else []
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            yield node.name
+        case ast.keyword(arg="name", value=ast.Constant(value=str(name))):
+            yield name

@@ -15,28 +15,27 @@ from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.errors import MilepostError, MissingDependencyError
 from milepost.integrations.langgraph._formats.decoding import StrictSerializer, UnsealingCipher
+from milepost.integrations.langgraph._moving import redis_database
 from milepost.integrations.langgraph._moving.items import (
     Execute,
     ItemDatabase,
-    ItemSource,
-    ItemTarget,
     LangGraphPostgresItems,
     LangGraphSqliteItems,
     MilepostItems,
 )
-from milepost.integrations.langgraph._moving.sources import TheirDatabase
-from milepost.integrations.langgraph._moving.threads import Source
+from milepost.integrations.langgraph._moving.redis_items import OurRedisItems, RedisItems
+from milepost.integrations.langgraph._moving.sources import (
+    BadAddressError,
+    Source,
+    TheirDatabase,
+)
 from milepost.integrations.langgraph._requirement import needed
 
 _DRIVERS: Final = ("psycopg", "redis")
 
 
-class BadAddressError(MilepostError, ValueError):
-    """An address that names no database that we can open."""
-
-
 @contextmanager
-def told_plainly() -> Iterator[None]:
+def plain_errors() -> Iterator[None]:
     """Errors of LangGraph's databases as errors of ours, which a command shows in one line."""
     try:
         yield
@@ -98,8 +97,6 @@ def open_theirs(
                 )
             yield TheirDatabase(saver, execute, "checkpoint_writes")
     elif is_redis(address):
-        from milepost.integrations.langgraph._moving import redis_database
-
         with redis_database.their_threads(address, strict, serde) as threads:
             yield threads
     else:
@@ -178,44 +175,24 @@ def our_saver(address: str, *, encrypted: bool = False) -> Iterator[BaseCheckpoi
             postgres.setup()
             yield postgres
     elif is_redis(address):
-        from milepost.integrations.langgraph._moving import redis_database
+        from milepost.checkpoint.redis import RedisSaver
 
-        with redis_database.our_threads(address, serde) as redis:
+        with RedisSaver.from_conn_string(address, serde=serde) as redis:
+            redis.setup()
             yield redis
     else:
         raise bad_address(address)
 
 
 @contextmanager
-def source_items(address: str) -> Iterator[ItemSource | None]:
-    """The store in LangGraph's database, for reading only; None if there is none."""
+def their_items(
+    address: str, *, writing: bool = False
+) -> Iterator[ItemDatabase | RedisItems | None]:
+    """The store in LangGraph's database; None if there is none and none is to be made."""
     if is_redis(address):
-        from milepost.integrations.langgraph._moving import redis_database
-
         with redis_database.their_items(address) as items:
             yield items
-    else:
-        with their_items(address) as database:
-            yield database
-
-
-@contextmanager
-def target_items(address: str, *, writing: bool = True) -> Iterator[ItemTarget]:
-    """The store in milepost's database, for items that come from LangGraph's."""
-    if is_redis(address):
-        from milepost.integrations.langgraph._moving import redis_database
-
-        with redis_database.our_items(address) as items:
-            yield items
-    else:
-        with our_items(address, writing=writing) as database:
-            assert database is not None
-            yield database
-
-
-@contextmanager
-def their_items(address: str, *, writing: bool = False) -> Iterator[ItemDatabase | None]:
-    """The store in LangGraph's database; None if there is none and none is to be made."""
+        return
     file = sqlite_file(address)
     module = needed(f"langgraph.store.{'postgres' if file is None else 'sqlite'}")
     with ExitStack() as stack:
@@ -239,14 +216,21 @@ def their_items(address: str, *, writing: bool = False) -> Iterator[ItemDatabase
             store.setup()
         from milepost.integrations.langgraph._adapters.stores import from_langgraph_store
 
-        items = LangGraphPostgresItems if file is None else LangGraphSqliteItems
-        yield items(from_langgraph_store(store), execute)
+        database = LangGraphPostgresItems if file is None else LangGraphSqliteItems
+        yield database(from_langgraph_store(store), execute)
 
 
 @contextmanager
-def our_items(address: str, *, writing: bool = False) -> Iterator[ItemDatabase | None]:
+def our_items(
+    address: str, *, writing: bool = False
+) -> Iterator[ItemDatabase | OurRedisItems | None]:
     """The store in milepost's database; None if there is none and none is to be made."""
-    if not writing and not _has_items(address):
+    if is_redis(address):
+        from milepost.store.redis import RedisStore
+
+        with RedisStore.from_conn_string(address) as redis:
+            yield OurRedisItems(redis)
+    elif not writing and not _has_items(address):
         yield None
     elif (file := sqlite_file(address)) is not None:
         from milepost.store.sqlite import SqliteStore

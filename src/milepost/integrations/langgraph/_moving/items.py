@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from milepost.errors import MilepostError
 from milepost.store._core.namespaces import from_text, to_text
@@ -19,6 +19,7 @@ from milepost.store._core.records import PutOp
 
 if TYPE_CHECKING:
     from milepost._internal.progress import Progress
+    from milepost.integrations.langgraph._moving.redis_items import OurRedisItems, RedisItems
     from milepost.integrations.langgraph._moving.threads import Report
     from milepost.store.base import BaseStore
 
@@ -33,7 +34,7 @@ _MINUTE: Final = 60_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Kept(NamedTuple):
+class StoredItem(NamedTuple):
     """An item with all that is stored of it. Times are in microseconds."""
 
     namespace: tuple[str, ...]
@@ -54,24 +55,6 @@ Places = Iterable[tuple[tuple[str, ...], str]]
 """Items by namespace and key."""
 
 
-class ItemSource(Protocol):
-    """Where items come from."""
-
-    def pages(self, refuse: Refuse | None = None) -> Iterator[list[Kept]]: ...
-
-
-class ItemTarget(Protocol):
-    """Where items go."""
-
-    def find(self, places: Places) -> dict[Any, Kept]: ...
-
-    def ages(self, places: Places) -> dict[Any, int]: ...
-
-    def put(self, kept: Kept) -> None: ...
-
-    def fitted(self, kept: Kept) -> Kept: ...
-
-
 class ItemDatabase(ABC):
     """The items in one database."""
 
@@ -87,26 +70,26 @@ class ItemDatabase(ABC):
         self._store = store
         self._execute = execute
 
-    def pages(self, refuse: Refuse | None = None) -> Iterator[list[Kept]]:
+    def pages(self, refuse: Refuse | None = None) -> Iterator[list[StoredItem]]:
         """All items, in the order of their keys.
 
         `refuse` is told about each that cannot be read; without it, the first one ends the work.
         """
         after: tuple[Any, ...] = ("", "")
         while places := self._places(after):
-            yield list(self._kept_at(places, refuse))
+            yield list(self._items_at(places, refuse))
             after = places[-1]
 
-    def find(self, places: Places) -> dict[Any, Kept]:
+    def find(self, places: Places) -> dict[Any, StoredItem]:
         """Those of these items that are there, by namespace and key."""
         pairs = [part for ns, key in places for part in (self._text(ns), key)]
         if not pairs:
             return {}
         marks = ", ".join(["(?, ?)"] * (len(pairs) // 2))
         rows = self._select(f"({self.space}, key) IN (VALUES {marks})", pairs)
-        return {kept.place: kept for kept in (self._kept(*row) for row in rows)}
+        return {kept.place: kept for kept in (self._item(*row) for row in rows)}
 
-    def ages(self, places: Places) -> dict[Any, int]:
+    def change_times(self, places: Places) -> dict[Any, int]:
         """When those of these items that are there were last changed, by namespace and key."""
         wanted = {(self._text(ns), key): (ns, key) for ns, key in places}
         if not wanted:
@@ -119,7 +102,7 @@ class ItemDatabase(ABC):
         )
         return {wanted[row[0], row[1]]: _micros(row[2]) for row in rows}
 
-    def put(self, kept: Kept) -> None:
+    def put(self, kept: StoredItem) -> None:
         """Store an item with its times."""
         minutes = None if kept.ttl is None else kept.ttl / _MINUTE
         self._store.batch([PutOp(kept.namespace, kept.key, kept.value, None, minutes)])
@@ -128,7 +111,7 @@ class ItemDatabase(ABC):
             (*self._stamps(kept), self._text(kept.namespace), kept.key),
         )
 
-    def fitted(self, kept: Kept) -> Kept:
+    def fitted(self, kept: StoredItem) -> StoredItem:
         """The item as this database can keep it."""
         return kept
 
@@ -145,7 +128,9 @@ class ItemDatabase(ABC):
             after,
         )
 
-    def _kept_at(self, places: list[tuple[Any, ...]], refuse: Refuse | None) -> Iterator[Kept]:
+    def _items_at(
+        self, places: list[tuple[Any, ...]], refuse: Refuse | None
+    ) -> Iterator[StoredItem]:
         """The items that are at these places, which follow one another."""
         found: dict[Any, tuple[Any, ...]] | None = None
         try:
@@ -160,7 +145,7 @@ class ItemDatabase(ABC):
             try:
                 row = self._one(place) if found is None else found.get(place)
                 if row is not None:
-                    yield self._kept(*row)
+                    yield self._item(*row)
             except Exception as error:
                 if refuse is None:
                     raise
@@ -177,10 +162,10 @@ class ItemDatabase(ABC):
     def _text(self, namespace: tuple[str, ...]) -> str: ...
 
     @abstractmethod
-    def _kept(self, *row: Any) -> Kept: ...
+    def _item(self, *row: Any) -> StoredItem: ...
 
     @abstractmethod
-    def _stamps(self, kept: Kept) -> tuple[Any, ...]: ...
+    def _stamps(self, kept: StoredItem) -> tuple[Any, ...]: ...
 
 
 class MilepostItems(ItemDatabase):
@@ -195,13 +180,13 @@ class MilepostItems(ItemDatabase):
     def _text(self, namespace: tuple[str, ...]) -> str:
         return to_text(namespace)
 
-    def _kept(self, *row: Any) -> Kept:
+    def _item(self, *row: Any) -> StoredItem:
         namespace = from_text(row[0])
         # The value may be sealed; the store knows how to open it.
         item = self._store.get(namespace, row[1], refresh_ttl=False)
-        return Kept(namespace, row[1], {} if item is None else item.value, *row[2:])
+        return StoredItem(namespace, row[1], {} if item is None else item.value, *row[2:])
 
-    def _stamps(self, kept: Kept) -> tuple[Any, ...]:
+    def _stamps(self, kept: StoredItem) -> tuple[Any, ...]:
         return kept[3:]
 
 
@@ -214,16 +199,16 @@ class LangGraphPostgresItems(ItemDatabase):
     times = "created_at = ?, updated_at = ?, ttl_minutes = ?, expires_at = ?"
     changed = "updated_at"
 
-    def fitted(self, kept: Kept) -> Kept:
+    def fitted(self, kept: StoredItem) -> StoredItem:
         # Whole minutes.
         return kept if kept.ttl is None else kept._replace(ttl=-(-kept.ttl // _MINUTE) * _MINUTE)
 
     def _text(self, namespace: tuple[str, ...]) -> str:
         return ".".join(namespace)
 
-    def _kept(self, *row: Any) -> Kept:
+    def _item(self, *row: Any) -> StoredItem:
         prefix, key, value, created, updated, minutes, expires = row
-        return Kept(
+        return StoredItem(
             tuple(prefix.split(".")),
             key,
             json.loads(value) if isinstance(value, (str, bytes)) else value,
@@ -233,7 +218,7 @@ class LangGraphPostgresItems(ItemDatabase):
             None if expires is None else _micros(expires),
         )
 
-    def _stamps(self, kept: Kept) -> tuple[Any, ...]:
+    def _stamps(self, kept: StoredItem) -> tuple[Any, ...]:
         minutes = None if kept.ttl is None else kept.ttl / _MINUTE
         expires = None if kept.expires is None else _moment(kept.expires)
         return _moment(kept.created), _moment(kept.updated), minutes, expires
@@ -242,10 +227,10 @@ class LangGraphPostgresItems(ItemDatabase):
 class LangGraphSqliteItems(LangGraphPostgresItems):
     """A LangGraph store on SQLite, which keeps times as text, and fractions of minutes."""
 
-    def fitted(self, kept: Kept) -> Kept:
+    def fitted(self, kept: StoredItem) -> StoredItem:
         return kept
 
-    def _stamps(self, kept: Kept) -> tuple[Any, ...]:
+    def _stamps(self, kept: StoredItem) -> tuple[Any, ...]:
         return tuple(
             one.replace(tzinfo=None).isoformat(" ") if isinstance(one, datetime) else one
             for one in super()._stamps(kept)
@@ -253,9 +238,9 @@ class LangGraphSqliteItems(LangGraphPostgresItems):
 
 
 def move_items(
-    source: ItemSource,
-    target: ItemTarget,
-    reader: ItemTarget,
+    source: ItemDatabase | RedisItems,
+    target: ItemDatabase | OurRedisItems,
+    reader: ItemDatabase | OurRedisItems,
     report: Report,
     progress: Progress = lambda _done, _total: None,
 ) -> None:
@@ -269,7 +254,7 @@ def move_items(
     now = int(time.time() * 1_000_000)
     for page in source.pages(report.unreadable.append):
         alive = [target.fitted(k) for k in page if k.expires is None or k.expires > now]
-        there = target.ages(kept.place for kept in alive)
+        there = target.change_times(kept.place for kept in alive)
         for kept in alive:
             if (known := there.get(kept.place)) is not None and known >= kept.updated:
                 continue
@@ -287,7 +272,7 @@ def move_items(
         progress(seen, None)
 
 
-def _name(kept: Kept) -> str:
+def _name(kept: StoredItem) -> str:
     return f"item '{kept.key}' in {'.'.join(kept.namespace)}"
 
 

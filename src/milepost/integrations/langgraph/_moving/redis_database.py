@@ -1,4 +1,4 @@
-"""Databases on Redis by their addresses: langgraph-checkpoint-redis' for reading, ours for writing.
+"""The databases of langgraph-checkpoint-redis by their addresses, for reading only.
 
 An address may say under which prefixes a program has kept its keys, if they are not the usual
 ones: `?checkpoint_prefix=…&checkpoint_write_prefix=…&store_prefix=…`.
@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from milepost._db.redis.client import make_client
-from milepost.checkpoint.redis import RedisSaver
+from milepost._db.redis.client import make_client, without_parameters
 from milepost.integrations.langgraph._formats.decoding import StrictSerializer
 from milepost.integrations.langgraph._formats.redis_json import RedisValues
-from milepost.integrations.langgraph._moving.addresses import BadAddressError
 from milepost.integrations.langgraph._moving.redis_documents import Documents
-from milepost.integrations.langgraph._moving.redis_items import OurRedisItems, RedisItems
+from milepost.integrations.langgraph._moving.redis_items import RedisItems
 from milepost.integrations.langgraph._moving.redis_threads import RedisThreads
-from milepost.store.redis import RedisStore
+from milepost.integrations.langgraph._moving.sources import BadAddressError
 
 _PREFIXES: Final = {
     "checkpoint_prefix": "checkpoint",
@@ -31,7 +28,8 @@ _PREFIXES: Final = {
 @contextmanager
 def their_threads(address: str, strict: StrictSerializer, serde: Any) -> Iterator[RedisThreads]:
     """The threads that langgraph-checkpoint-redis has stored."""
-    url, prefixes = _split(address)
+    url, given = without_parameters(address, _PREFIXES)
+    prefixes = _PREFIXES | given
     with closing(_client(url)) as client:
         documents = Documents(client)
         checkpoints, writes = prefixes["checkpoint_prefix"], prefixes["checkpoint_write_prefix"]
@@ -51,7 +49,8 @@ def their_threads(address: str, strict: StrictSerializer, serde: Any) -> Iterato
 @contextmanager
 def their_items(address: str) -> Iterator[RedisItems | None]:
     """The items that its store has kept; None if there are none."""
-    url, prefixes = _split(address)
+    url, given = without_parameters(address, _PREFIXES)
+    prefixes = _PREFIXES | given
     strict = StrictSerializer()
     with closing(_client(url)) as client:
         values = RedisValues(strict, strict)
@@ -59,35 +58,6 @@ def their_items(address: str) -> Iterator[RedisItems | None]:
         yield items or None
 
 
-@contextmanager
-def our_threads(address: str, serde: Any) -> Iterator[RedisSaver]:
-    """milepost's saver."""
-    with (
-        closing(make_client(address, is_async=False)) as client,
-        RedisSaver(redis_client=client, serde=serde) as saver,
-    ):
-        saver.setup()
-        yield saver
-
-
-@contextmanager
-def our_items(address: str) -> Iterator[OurRedisItems]:
-    """milepost's store."""
-    with RedisStore.from_conn_string(address) as store:
-        yield OurRedisItems(store)
-
-
 def _client(url: str) -> Any:
     # With the older protocol JSON.GET answers the same whatever the module's version is.
     return make_client(url, is_async=False, protocol=2)
-
-
-def _split(address: str) -> tuple[str, dict[str, str]]:
-    """The address without the prefixes in it, and the prefixes."""
-    parts = urlsplit(address)
-    query = parse_qsl(parts.query, keep_blank_values=True)
-    rest = urlencode([pair for pair in query if pair[0] not in _PREFIXES])
-    url = urlunsplit((parts.scheme, parts.netloc, parts.path, rest, ""))
-    if parts.scheme == "unix":  # an empty host is written out
-        url = f"unix://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}"
-    return url, _PREFIXES | {name: value for name, value in query if name in _PREFIXES}

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from milepost._db.redis.commands import literally
 from milepost._db.redis.errors import named
-from milepost.integrations.langgraph._moving.addresses import BadAddressError
+from milepost.integrations.langgraph._moving.sources import BadAddressError
 
 _PAGE: Final = 200
 """Documents that are asked for at once."""
@@ -56,8 +56,8 @@ class Documents:
                 if (found := _found(key, paths, reply)) is not None:
                     yield found
 
-    def whole(self, keys: Iterable[str]) -> Iterator[Found]:
-        """Whole documents: each is in `fields` under its path, `$`."""
+    def read(self, keys: Iterable[str]) -> Iterator[Found]:
+        """Complete documents: each is in `fields` under its path, `$`."""
         yield from self.fields(keys, "$")
 
     def milliseconds_left(self, keys: list[str]) -> Mapping[str, int]:

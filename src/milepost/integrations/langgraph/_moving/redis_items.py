@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.integrations.langgraph._formats.redis_json import RedisValues
-from milepost.integrations.langgraph._moving.items import Kept, Places, Refuse
+from milepost.integrations.langgraph._moving.items import Places, Refuse, StoredItem
 from milepost.integrations.langgraph._moving.redis_documents import Documents, Found
 from milepost.store._redis.layout import Head, Keys, member, parsed
 
@@ -36,31 +36,29 @@ class RedisItems:
     def __bool__(self) -> bool:
         return bool(self._keys)
 
-    def pages(self, refuse: Refuse | None = None) -> Iterator[list[Kept]]:
-        """All items. `refuse` is told about each that cannot be read."""
+    def pages(self, refuse: Refuse) -> Iterator[list[StoredItem]]:
+        """All items. `refuse` is called for each that cannot be read."""
         todo = iter(self._keys)
         while keys := list(islice(todo, _PAGE)):
             left = self._documents.milliseconds_left(keys)
             now = int(time.time() * _SECOND)
-            page: list[Kept] = []
-            for found in self._documents.whole(keys):
+            page: list[StoredItem] = []
+            for found in self._documents.read(keys):
                 ends = None if found.key not in left else now + left[found.key] * 1000
                 try:
-                    page.append(self._kept(found, ends))
+                    page.append(self._item(found, ends))
                 except Exception as error:
-                    if refuse is None:
-                        raise
                     # Whatever is wrong, it is wrong with this item alone.
                     reason = found.damage or f"{type(error).__name__}: {error}"
                     refuse(f"item at key '{found.key}': it cannot be read ({reason})")
             yield page
 
-    def _kept(self, found: Found, ends: int | None) -> Kept:
+    def _item(self, found: Found, ends: int | None) -> StoredItem:
         document = found.fields["$"]
         created, updated = int(document["created_at"]), int(document["updated_at"])
         # The server counts whole seconds from the last change, or from the last use.
         ttl = None if ends is None else max(1, round((ends - updated) / _SECOND)) * _SECOND
-        return Kept(
+        return StoredItem(
             tuple(re.sub(r"\\(.)", r"\1", document["prefix"]).split(".")),
             document["key"],
             self._value(document["value"]),
@@ -94,27 +92,27 @@ class OurRedisItems:
         self._store = store
         self._keys = Keys(_PREFIX)
 
-    def fitted(self, kept: Kept) -> Kept:
+    def fitted(self, kept: StoredItem) -> StoredItem:
         """The item as this database can keep it."""
         return kept
 
-    def ages(self, places: Places) -> dict[Any, int]:
+    def change_times(self, places: Places) -> dict[Any, int]:
         """When those of these items that are there were last changed, by namespace and key."""
         heads = {place: self._head(place) for place in places}
         return {place: head.updated for place, head in heads.items() if head is not None}
 
-    def find(self, places: Places) -> dict[Any, Kept]:
+    def find(self, places: Places) -> dict[Any, StoredItem]:
         """Those of these items that are there, by namespace and key."""
-        found: dict[Any, Kept] = {}
+        found: dict[Any, StoredItem] = {}
         for namespace, key in places:
             head = self._head((namespace, key))
             item = self._store.get(namespace, key, refresh_ttl=False)
             if head is not None and item is not None:
                 times = (head.created, head.updated, head.ttl, head.expires)
-                found[namespace, key] = Kept(namespace, key, item.value, *times)
+                found[namespace, key] = StoredItem(namespace, key, item.value, *times)
         return found
 
-    def put(self, kept: Kept) -> None:
+    def put(self, kept: StoredItem) -> None:
         """Store an item with its times."""
         minutes = None if kept.ttl is None else kept.ttl / _MINUTE
         self._store.put(kept.namespace, kept.key, kept.value, index=None, ttl=minutes)

@@ -20,9 +20,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from milepost.checkpoint._contract.records import CheckpointTuple, Place
-from milepost.errors import CheckpointError, MilepostError
+from milepost.errors import CheckpointError
 from milepost.integrations.langgraph._formats.redis_json import RedisValues
 from milepost.integrations.langgraph._moving.redis_documents import Documents, Found
+from milepost.integrations.langgraph._moving.sources import Source, naming
 
 _EMPTY: Final = "__empty__"
 _NO_ID: Final = "00000000-0000-0000-0000-000000000000"
@@ -40,7 +41,7 @@ class _Head(NamedTuple):
     parent: str | None
 
 
-class RedisThreads:
+class RedisThreads(Source):
     """All that the database holds of threads: the places at once, values when they are asked for.
 
     `prefixes` are those of checkpoints and of writes, which a program may have chosen.
@@ -90,11 +91,9 @@ class RedisThreads:
     # -- a source
 
     def threads(self) -> Iterable[str]:
-        """All threads."""
         return sorted(self._places)
 
     def size(self) -> int | None:
-        """How many checkpoints there are."""
         return len(self._heads)
 
     def damaged(self) -> Sequence[str]:
@@ -102,30 +101,20 @@ class RedisThreads:
         return self._damaged
 
     def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
-        """Namespace and id of every checkpoint, oldest first."""
         return sorted(self._places.get(thread_id, ()), key=lambda place: place[1])
 
     def paths(self, place: Place) -> Mapping[str, str]:
-        """The paths of the tasks that wrote after a checkpoint."""
         if place not in self._paths:
             self._pending(place)
         return self._paths[place]
 
     def read(self, place: Place) -> CheckpointTuple | None:
-        """A checkpoint with its writes."""
         head = self._heads.get(place)
-        found = next(self._documents.whole([head.key]), None) if head else None
+        found = next(self._documents.read([head.key]), None) if head else None
         if head is None or found is None:
             return None
-        try:
+        with naming(place):
             return self._tuple(place, head, self._document(found))
-        except MilepostError:
-            raise
-        except Exception as error:
-            # Whatever is missing in a document, or of another type than it was.
-            raise CheckpointError(
-                f"its checkpoint '{place.checkpoint_id}' cannot be read: {error!r}"
-            ) from error
 
     # -- documents
 
@@ -162,7 +151,7 @@ class RedisThreads:
             for key in self._keys_of_blob(place, channel, version)
             if key in self._blob_keys
         }
-        for found in self._documents.whole(keys):
+        for found in self._documents.read(keys):
             document = self._document(found)
             if document["type"] != "empty":
                 yield (
@@ -176,7 +165,7 @@ class RedisThreads:
 
     def _pending(self, place: Place) -> list[tuple[str, str, Any]]:
         """Writes after a checkpoint, task by task, in the order in which each wrote."""
-        found = [self._document(one) for one in self._documents.whole(self._writes.get(place, ()))]
+        found = [self._document(one) for one in self._documents.read(self._writes.get(place, ()))]
         found.sort(key=lambda write: (write["task_id"], write["idx"]))
         self._paths[place] = {
             write["task_id"]: write["task_path"] for write in found if write.get("task_path")

@@ -1,23 +1,68 @@
-"""Databases of either library as sources of threads: see `moving.Source`."""
+"""Databases of either library as sources of threads."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from milepost._db.dialect import Dialect
 from milepost._db.operations import rows_of
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
-from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.errors import CheckpointError, MilepostError
 
 if TYPE_CHECKING:
-    from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.integrations.langgraph._moving.items import Execute
 
 
-class TheirDatabase:
-    """A database of LangGraph's, read under our rules."""
+class BadAddressError(MilepostError, ValueError):
+    """An address that names no database that we can open."""
+
+
+class Source(ABC):
+    """Where threads come from."""
+
+    @abstractmethod
+    def threads(self) -> Iterable[str]:
+        """All threads."""
+
+    @abstractmethod
+    def size(self) -> int | None:
+        """How many checkpoints there are, if that is easy to say."""
+
+    @abstractmethod
+    def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
+        """Namespace and id of every checkpoint, oldest first."""
+
+    @abstractmethod
+    def paths(self, place: Place) -> Mapping[str, str]:
+        """The paths of the tasks that wrote after a checkpoint, as far as they are stored."""
+
+    @abstractmethod
+    def read(self, place: Place) -> CheckpointTuple | None:
+        """A checkpoint with its writes."""
+
+    def damaged(self) -> Sequence[str]:
+        """What is there and cannot be told to belong to a thread, and why."""
+        return ()
+
+
+@contextmanager
+def naming(place: Place) -> Iterator[None]:
+    """Whatever a broken row or document makes a reader raise, as an error that names the
+    checkpoint."""
+    try:
+        yield
+    except MilepostError:
+        raise
+    except Exception as error:
+        raise CheckpointError(
+            f"its checkpoint '{place.checkpoint_id}' cannot be read: {error!r}"
+        ) from error
+
+
+class SqlSource(Source):
+    """Threads in tables that both libraries have."""
 
     def __init__(self, saver: Any, execute: Execute, writes: str) -> None:
         self._saver = saver
@@ -25,31 +70,11 @@ class TheirDatabase:
         self._writes = writes
         """The table with the writes of tasks."""
 
-    def threads(self) -> Iterable[str]:
-        """All threads."""
-        rows = self._execute("SELECT DISTINCT thread_id FROM checkpoints ORDER BY thread_id", ())
-        return [row[0] for row in rows]
-
     def size(self) -> int | None:
-        """How many checkpoints there are."""
         count: int = self._execute("SELECT count(*) FROM checkpoints", ())[0][0]
         return count
 
-    def damaged(self) -> Sequence[str]:
-        """Nothing: a row says which thread it belongs to."""
-        return ()
-
-    def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
-        """Namespace and id of every checkpoint, oldest first."""
-        rows = self._execute(
-            "SELECT checkpoint_ns, checkpoint_id FROM checkpoints"
-            " WHERE thread_id = ? ORDER BY checkpoint_id",
-            (thread_id,),
-        )
-        return [(row[0], row[1]) for row in rows]
-
     def paths(self, place: Place) -> Mapping[str, str]:
-        """The paths of the tasks that wrote after a checkpoint."""
         rows = self._execute(
             f"SELECT DISTINCT task_id, task_path FROM {self._writes}"
             " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
@@ -57,74 +82,55 @@ class TheirDatabase:
         )
         return {row[0]: row[1] for row in rows if row[1]}
 
+
+class TheirDatabase(SqlSource):
+    """A database of LangGraph's, read under our rules."""
+
+    def threads(self) -> Iterable[str]:
+        rows = self._execute("SELECT DISTINCT thread_id FROM checkpoints ORDER BY thread_id", ())
+        return [row[0] for row in rows]
+
+    def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
+        rows = self._execute(
+            "SELECT checkpoint_ns, checkpoint_id FROM checkpoints"
+            " WHERE thread_id = ? ORDER BY checkpoint_id",
+            (thread_id,),
+        )
+        return [(row[0], row[1]) for row in rows]
+
     def read(self, place: Place) -> CheckpointTuple | None:
-        """A checkpoint with its writes."""
-        try:
+        with naming(place):
             found = self._saver.get_tuple(place.config())
-        except MilepostError:
-            raise
-        except Exception as error:
-            # Whatever a broken row makes LangGraph's saver raise.
-            raise CheckpointError(
-                f"its checkpoint '{place.checkpoint_id}' cannot be read: {error!r}"
-            ) from error
         return None if found is None else CheckpointTuple(*found)
 
 
-class OurDatabase:
-    """A saver of ours."""
+class OurDatabase(SqlSource):
+    """A saver of ours on SQLite or PostgreSQL."""
 
-    def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
-        self._saver = saver
+    def __init__(self, saver: Any) -> None:
+        def execute(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+            query = saver.dialect.sql(sql)
+            rows: list[tuple[Any, ...]] = saver.engine.run(
+                lambda: rows_of(query, values), write=False
+            )
+            return rows
+
+        super().__init__(saver, execute, "checkpoint_writes")
 
     def threads(self) -> Iterable[str]:
-        """All threads."""
-        if isinstance(self._saver, SqlSaver):
-            return self._registered(self._saver)
-        return sorted({place_of(found.config).thread_id for found in self._saver.list(None)})
-
-    @staticmethod
-    def _registered(saver: SqlSaver) -> Iterator[str]:
-        """From the registry, which reads no values."""
+        # From the registry, which reads no values.
         last: str | None = None
-        while page := saver.list_threads(after=last):
+        while page := self._saver.list_threads(after=last):
             for thread in page:
                 yield thread.thread_id
             last = page[-1].thread_id
 
-    def size(self) -> int | None:
-        """How many checkpoints there are; None where counting them would read them all."""
-        if not isinstance(self._saver, SqlSaver) or not isinstance(self._saver.dialect, Dialect):
-            return None
-        query = self._saver.dialect.sql("SELECT count(*) FROM checkpoints")
-        count: int = self._saver.engine.run(lambda: rows_of(query), write=False)[0][0]
-        return count
-
-    def damaged(self) -> Sequence[str]:
-        """Nothing: a row says which thread it belongs to."""
-        return ()
-
     def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
-        """Namespace and id of every checkpoint, oldest first."""
         listing = self._saver.list({"configurable": {"thread_id": thread_id}})
         found = [place_of(one.config) for one in listing]
         pairs = [(place.checkpoint_ns, place.checkpoint_id or "") for place in found]
         return sorted(pairs, key=lambda pair: pair[1])
 
-    def paths(self, place: Place) -> Mapping[str, str]:
-        """The paths of the tasks that wrote after a checkpoint."""
-        if not isinstance(self._saver, SqlSaver) or not isinstance(self._saver.dialect, Dialect):
-            return {}
-        query = self._saver.dialect.sql(_PATHS)
-        rows = self._saver.engine.run(lambda: rows_of(query, tuple(place)), write=False)
-        return {row[0]: row[1] for row in rows if row[1]}
-
     def read(self, place: Place) -> CheckpointTuple | None:
-        """A checkpoint with its writes."""
-        return self._saver.get_tuple(place.config())
-
-
-_PATHS = (
-    "SELECT DISTINCT task_id, task_path FROM checkpoint_writes"
-    " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
-)
+        found: CheckpointTuple | None = self._saver.get_tuple(place.config())
+        return found

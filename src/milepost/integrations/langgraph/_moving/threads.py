@@ -7,10 +7,10 @@ is missing is added. At the end the copy is read back and compared, part by part
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint._contract.records import (
     CheckpointMetadata,
@@ -32,33 +32,10 @@ from milepost.integrations.langgraph._moving.fingerprints import (
 if TYPE_CHECKING:
     from milepost._internal.progress import Progress
     from milepost.checkpoint.base import BaseCheckpointSaver
+    from milepost.integrations.langgraph._moving.sources import Source
 
 _OFTEN: Final = 50
 """Progress is told after so many checkpoints of a thread."""
-
-
-class Source(Protocol):
-    """Where threads come from."""
-
-    def threads(self) -> Iterable[str]: ...
-
-    def size(self) -> int | None:
-        """How many checkpoints there are, if that is easy to say."""
-        ...
-
-    def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
-        """Namespace and id of every checkpoint, oldest first."""
-        ...
-
-    def damaged(self) -> Sequence[str]:
-        """What is there and cannot be told to belong to a thread, and why."""
-        ...
-
-    def read(self, place: Place) -> CheckpointTuple | None: ...
-
-    def paths(self, place: Place) -> Mapping[str, str]:
-        """The paths of the tasks that wrote after a checkpoint, as far as they are stored."""
-        ...
 
 
 @dataclass
@@ -149,7 +126,7 @@ class _Move:
         if not self.places:
             raise CheckpointError("there is no such thread in the source")
         for place in self.places:
-            self._look_at(place)
+            self._examine(place)
         there = self._there()
         if there is None:
             self.report.ahead.append(self.thread_id)
@@ -177,10 +154,11 @@ class _Move:
 
     def _read(self, place: Place) -> CheckpointTuple:
         """A checkpoint in today's layout."""
-        found = self._original(place)
-        return found._replace(
-            checkpoint=upgraded(found.checkpoint, self.edges, lambda: self._above(found))
-        )
+        return self._upgraded(self._original(place))
+
+    def _upgraded(self, found: CheckpointTuple) -> CheckpointTuple:
+        checkpoint = upgraded(found.checkpoint, self.edges, lambda: self._above(found))
+        return found._replace(checkpoint=checkpoint)
 
     def _above(self, found: CheckpointTuple) -> Sequence[PendingWrite]:
         if found.parent_config is None:
@@ -188,15 +166,13 @@ class _Move:
         parent = self.source.read(place_of(found.parent_config))
         return (parent.pending_writes or ()) if parent is not None else ()
 
-    def _look_at(self, place: Place) -> None:
+    def _examine(self, place: Place) -> None:
         """Recognise tasks, and note who made what out of which checkpoint."""
         original = self._original(place)
         self.edges.learn(original.checkpoint)
         if place == self.places[-1] and (original.pending_writes or _stopped(original)):
             self._check_successors(original)
-        found = original._replace(
-            checkpoint=upgraded(original.checkpoint, self.edges, lambda: self._above(original))
-        )
+        found = self._upgraded(original)
         self.names.learn(found, self.source.paths(place))
         if found.parent_config is None:
             return
