@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from milepost._db.batched_reads import Readers
 from milepost._db.calls import amake_calls
 from milepost._db.loops import from_outside, on_another_loop, running_loop
 from milepost._db.operations import BatchableRead, Work
-from milepost._db.postgres.engine import IN_CHILD, Begin, Settings, is_idle
+from milepost._db.postgres.engine import IN_CHILD, Begin, Settings
 from milepost._db.postgres.source import PostgresSource
+from milepost._db.postgres.wire import WAIT_INTERVAL
 from milepost._internal import fork_guard
 from milepost._internal.generators import GeneratorDriver
 from milepost.errors import ForkedProcessError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-
-    from psycopg.abc import PQGen
 
     from milepost._db.group_commit import Committer, Outcome, Transactions, Waiting
     from milepost._db.migrations import TableSetup
@@ -174,14 +174,21 @@ class AsyncPostgresEngine(PostgresSource):
     def _lock(self) -> Any:
         return self._connection_lock.on_loop(asyncio.get_running_loop())
 
-    async def _wait(self, connection: Any, steps: PQGen[Any]) -> Any:
-        async with connection.lock:
-            try:
-                return await connection.wait(steps)
-            except BaseException:
-                if not self._forked and not is_idle(connection):
-                    await connection.close()  # broken off in the middle: unusable
-                raise
+    async def _wait(self, socket: int, writing: bool) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        wake = partial(_set, ready)
+        timer = loop.call_later(WAIT_INTERVAL, wake)
+        loop.add_reader(socket, wake)
+        if writing:
+            loop.add_writer(socket, wake)
+        try:
+            await ready
+        finally:
+            timer.cancel()
+            loop.remove_reader(socket)
+            if writing:
+                loop.remove_writer(socket)
 
     def _check(self) -> None:
         """Stay with the loop of the first call: a connection cannot be used on another one."""
@@ -219,3 +226,8 @@ class AsyncPostgresEngine(PostgresSource):
             with suppress(asyncio.CancelledError):  # of the pool's tasks, which this waits for
                 await self._pool.close()
             self._pool, self._is_open = self._repool(), False
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -34,8 +34,6 @@ from milepost._internal import fork_guard
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from psycopg.abc import PQGen
-
     from milepost._db.migrations import TableSetup
     from milepost._db.operations import Work
 
@@ -100,8 +98,8 @@ class PostgresSource(ABC):
         """The lock of the connection."""
 
     @abstractmethod
-    def _wait(self, connection: Any, steps: PQGen[Any]) -> Any:
-        """Let psycopg carry out a transaction; close the connection if that is broken off."""
+    def _wait(self, socket: int, writing: bool) -> Any:
+        """A `SocketWait`."""
 
     def _opened(self) -> None:  # noqa: B027 - the sync engine has nothing to do then
         """A pool was opened by its first use."""
@@ -154,11 +152,7 @@ class PostgresSource(ABC):
                             self._reconnect and (connection is None or connection.closed)
                         ):
                             connection = yield from self._reconnected()
-                        if not is_idle(connection):
-                            yield from _settled(connection)
-                        steps = transaction(connection, work, begin, prepare=prepare)
-                        found: R = yield partial(self._wait, connection, steps)
-                        return found
+                        return (yield from self._carry_out(connection, work, begin, prepare))
                     finally:
                         lock.release()
                 if not self._is_open:
@@ -168,10 +162,7 @@ class PostgresSource(ABC):
                 connection = yield entering(manager)
                 ending = leaving(manager)
                 try:
-                    if not is_idle(connection):
-                        yield from _settled(connection)
-                    steps = transaction(connection, work, begin, prepare=prepare)
-                    result: R = yield partial(self._wait, connection, steps)
+                    result = yield from self._carry_out(connection, work, begin, prepare)
                 except BaseException as error:
                     yield partial(ending, error)
                     raise
@@ -181,6 +172,24 @@ class PostgresSource(ABC):
                 retries = retries or Retries(self.settings, self._is_replaceable())
                 pause = retries.pause(error, connection)
             yield Pause(pause)
+
+    def _carry_out(self, connection: Any, work: Work[R], begin: Begin, prepare: bool) -> Steps[R]:
+        """One transaction; a connection on which it is broken off is closed."""
+        if not is_idle(connection):
+            yield from _settled(connection)
+        # The program may use the connection in other threads and tasks: psycopg's cursors wait for
+        # this lock. psycopg does not document it, so its version is bounded in pyproject.toml.
+        yield connection.lock.acquire
+        try:
+            return (
+                yield from transaction(connection, work, begin, prepare=prepare, wait=self._wait)
+            )
+        except BaseException:
+            if not self._forked and not is_idle(connection):
+                yield connection.close
+            raise
+        finally:
+            connection.lock.release()
 
     def _is_replaceable(self) -> bool:
         """Whether there is another connection, should one die. A pool that was closed has none."""

@@ -25,6 +25,7 @@ from milepost._db.operations import (
 from milepost._db.postgres.wire import (
     Ask,
     Rows,
+    SocketWait,
     TransactionStatus,
     asks_of,
     exchange,
@@ -39,9 +40,9 @@ from milepost.errors import OutcomeUnknownError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from psycopg.abc import PQGen
     from psycopg.pq.abc import PGresult
 
+    from milepost._db.calls import Steps
     from milepost._db.postgres.engine import Begin
 
 R = TypeVar("R")
@@ -53,53 +54,56 @@ _ROLLBACK: Ask = ("ROLLBACK", ())
 _OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 
-def transaction(connection: Any, work: Work[R], begin: Begin, *, prepare: bool) -> PQGen[R]:
+def transaction(
+    connection: Any, work: Work[R], begin: Begin, *, prepare: bool, wait: SocketWait
+) -> Steps[R]:
     """Carry out an operation: everything that it does, or nothing."""
-    return _Transaction(connection, begin, prepare).drive(work())
+    return _Transaction(connection, begin, prepare, wait).drive(work())
 
 
 class _Transaction:
-    def __init__(self, connection: Any, begin: Begin, prepare: bool) -> None:
+    def __init__(self, connection: Any, begin: Begin, prepare: bool, wait: SocketWait) -> None:
         self._connection = connection
         self._begin = begin
         self._begun = False
         self._prepare = prepare
+        self._wait = wait
 
-    def drive(self, operation: Operation[R]) -> PQGen[R]:
+    def drive(self, operation: Operation[R]) -> Steps[R]:
         steps = GeneratorDriver(operation)
         try:
             for statement in steps:
                 run: Any = _RUN[type(statement)]
                 steps.answer = yield from run(self, statement)
             if self._begun:
-                yield from exchange(self._connection, [_COMMIT], prepare=False)
+                yield from self._exchange([_COMMIT], prepare=False)
             return steps.result
         except BaseException as error:
             open_still = self._connection.pgconn.transaction_status in _OPEN
             # A caller that abandons a generator does not wait for an answer any more.
             if open_still and not isinstance(error, GeneratorExit):
-                yield from exchange(self._connection, [_ROLLBACK], prepare=False)
+                yield from self._exchange([_ROLLBACK], prepare=False)
             raise
         finally:
             operation.close()
 
-    def _query(self, query: Query) -> PQGen[Rows]:
+    def _query(self, query: Query) -> Steps[Rows]:
         [result] = yield from self._ask([(query.sql, query.parameters)], last=query.last)
         return rows_of(self._connection, result)
 
-    def _queries(self, queries: Queries) -> PQGen[list[Rows]]:
+    def _queries(self, queries: Queries) -> Steps[list[Rows]]:
         results = yield from self._ask(_asks(queries.queries), last=queries.last)
         return [rows_of(self._connection, result) for result in results]
 
-    def _execute(self, statement: Execute) -> PQGen[int]:
+    def _execute(self, statement: Execute) -> Steps[int]:
         [result] = yield from self._send([(statement.sql, statement.parameters)], last=False)
         return result.command_tuples or 0
 
-    def _execute_many(self, statement: ExecuteMany) -> PQGen[None]:
+    def _execute_many(self, statement: ExecuteMany) -> Steps[None]:
         if statement.rows:
             yield from self._send(_asks((statement,)), last=False)
 
-    def _batch(self, batch: Batch) -> PQGen[None]:
+    def _batch(self, batch: Batch) -> Steps[None]:
         asks = _asks(batch.statements)
         if not asks:
             return
@@ -115,34 +119,34 @@ class _Transaction:
                 ) from error
             raise
 
-    def _ask(self, asks: list[Ask], *, last: bool) -> PQGen[list[PGresult]]:
+    def _ask(self, asks: list[Ask], *, last: bool) -> Steps[list[PGresult]]:
         """The results of queries. Several need one snapshot for all of them."""
         if last and not self._begun and len(asks) == 1:
             return self._bare(asks)
         return self._send(asks, last=last)
 
-    def _bare(self, asks: list[Ask]) -> PQGen[list[PGresult]]:
+    def _bare(self, asks: list[Ask]) -> Steps[list[PGresult]]:
         """The results of `asks`, which are all of the transaction: it needs no words of its own,
         unless there is more to set than that it begins."""
         if len(self._begin) < 2:
-            return exchange(self._connection, asks, prepare=self._prepare)
+            return self._exchange(asks, prepare=self._prepare)
         return self._send(asks, last=True)
 
-    def _send(self, asks: list[Ask], *, last: bool) -> PQGen[list[PGresult]]:
+    def _send(self, asks: list[Ask], *, last: bool) -> Steps[list[PGresult]]:
         """The results of `asks`, within the transaction."""
         count = len(asks)
         before: list[Ask] = [] if self._begun else [(begin, ()) for begin in self._begin]
         if last and (self._begun or before):
             asks = [*asks, _COMMIT]
         self._begun = (self._begun or bool(before)) and not last
-        results = yield from exchange(
-            self._connection,
-            [*before, *asks] if before else asks,
-            prepare=self._prepare,
-        )
+        asks = [*before, *asks] if before else asks
+        results = yield from self._exchange(asks, prepare=self._prepare)
         return results[len(before) : len(before) + count]
 
-    def _guarded(self, guarded: GuardedBatch) -> PQGen[bool]:
+    def _exchange(self, asks: list[Ask], *, prepare: bool) -> Steps[list[PGresult]]:
+        return exchange(self._connection, asks, prepare=prepare, wait=self._wait)
+
+    def _guarded(self, guarded: GuardedBatch) -> Steps[bool]:
         asks: list[Ask] = [
             (_guard(guard.sql, len(some)), [value for row in some for value in row])
             for guard in guarded.guards
@@ -156,7 +160,7 @@ class _Transaction:
             return False
         return True
 
-    def _conditional_insert(self, statement: ConditionalInsert) -> PQGen[bool]:
+    def _conditional_insert(self, statement: ConditionalInsert) -> Steps[bool]:
         try:
             results = yield from self._bare([statement])
         except psycopg.errors.UniqueViolation:  # an earlier attempt has stored the row
@@ -164,10 +168,10 @@ class _Transaction:
             return False
         return results[0].command_tuples == 1
 
-    def _undo(self) -> PQGen[None]:
+    def _undo(self) -> Steps[None]:
         """Roll back a failed transaction, if it was begun with BEGIN."""
         if self._connection.pgconn.transaction_status in _OPEN:
-            yield from exchange(self._connection, [_ROLLBACK], prepare=False)
+            yield from self._exchange([_ROLLBACK], prepare=False)
 
 
 _RUN: Final = {

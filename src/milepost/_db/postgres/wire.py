@@ -1,41 +1,50 @@
 """Sends statements to PostgreSQL in one round trip.
 
 These functions do without psycopg's cursors and use its wrapper of libpq (`psycopg.pq`): a cursor
-takes about 50 µs of the client's time for each statement, these functions about 7. Their
-generators yield what psycopg's own yield, so that `connection.wait` runs them in sync and in async
-code, and cancels on the server what is broken off.
-
-Of psycopg they use what its documentation does not name: `psycopg.generators`, `Connection.wait`,
-`Connection.lock`, `errors.error_from_result` and the methods of `adapt.Transformer`. So the
-version of psycopg has an upper bound in pyproject.toml.
+takes about 50 µs of the client's time for each statement, these functions about 7. They are
+generators of calls (`_db/calls.py`): a call waits for the socket, or cancels on the server what is
+broken off.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import math
 import re
-from functools import lru_cache
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 import psycopg
-from psycopg.adapt import PyFormat, Transformer
-from psycopg.generators import fetch, send
-from psycopg.pq import ConnStatus, ExecStatus, Format, PipelineStatus, TransactionStatus
+from psycopg.adapt import PyFormat
+from psycopg.pq import (
+    ConnStatus,
+    DiagnosticField,
+    ExecStatus,
+    Format,
+    PipelineStatus,
+    TransactionStatus,
+)
 
 from milepost._db.operations import Raw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from psycopg.abc import PQGen
     from psycopg.pq.abc import PGconn, PGresult
+
+    from milepost._db.calls import Steps
 
 __all__ = [
     "Ask",
     "PipelineStatus",
     "Rows",
+    "SocketWait",
     "TransactionStatus",
     "asks_of",
     "exchange",
@@ -49,6 +58,9 @@ __all__ = [
 Rows: TypeAlias = list[tuple[Any, ...]]
 Ask: TypeAlias = "tuple[str, Sequence[Any]]"
 """A statement with `%s` in it, and its parameters."""
+SocketWait: TypeAlias = Callable[[int, bool], Any]
+"""Waits until a socket can be read from or, if the second argument is true, written to; for
+`WAIT_INTERVAL` seconds at most. Awaited on an event loop."""
 _Key: TypeAlias = "tuple[str, tuple[int, ...]]"
 _Sent: TypeAlias = "tuple[_Key, list[bytes | None], list[int]]"
 """An ask in the form in which it is sent: what it is prepared as, values, formats."""
@@ -58,17 +70,25 @@ _BY_CONTEXT: Final = 0
 """Text and NULL take the type that the statement has in their place."""
 _MOST: Final = 128
 """Statements that are prepared on one connection; others are parsed each time."""
+WAIT_INTERVAL: Final = 0.1
+"""Seconds after which a wait sees that its connection was closed by another thread or task."""
+_CANCEL_TIMEOUT: Final = 5.0
+"""Seconds for the server to end what is cancelled, before its connection is given up."""
+_INTERRUPTED: Final = (KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 _SIZES: Final = (64, 16, 4, 1)
 """Rows that one INSERT takes. Few sizes, so that each of them is soon prepared."""
 
 # An attribute of an enum takes three times as long.
 _OFF, _BINARY = PipelineStatus.OFF, Format.BINARY
+_UNFINISHED: Final = (TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN)
 
 _prepared: WeakKeyDictionary[Any, dict[_Key, bytes]] = WeakKeyDictionary()
 _numbers = itertools.count()
 
 
-def exchange(connection: Any, asks: Sequence[Ask], *, prepare: bool) -> PQGen[list[PGresult]]:
+def exchange(
+    connection: Any, asks: Sequence[Ask], *, prepare: bool, wait: SocketWait
+) -> Steps[list[PGresult]]:
     """Send all, then wait for all. The first that failed is raised, and none has had an effect.
 
     A pipeline without BEGIN is a transaction by itself, up to where it is synchronised.
@@ -103,10 +123,16 @@ def exchange(connection: Any, asks: Sequence[Ask], *, prepare: bool) -> PQGen[li
             pgconn.send_query_prepared(name, values, formats, _BINARY)
         place += 1
     pgconn.pipeline_sync()
-    yield from send(pgconn)
-    results = yield from _results(pgconn)
-    if not within:
-        pgconn.exit_pipeline_mode()
+    try:
+        results = yield from _results(pgconn, wait)
+    except OSError as error:
+        raise psycopg.OperationalError("connection socket closed") from error
+    except _INTERRUPTED:
+        yield from _cancel(connection, wait)
+        raise
+    finally:
+        if not within and pgconn.transaction_status not in _UNFINISHED:
+            pgconn.exit_pipeline_mode()
     found: list[PGresult] = []
     failed: PGresult | None = None
     for at, result in enumerate(results):
@@ -118,33 +144,90 @@ def exchange(connection: Any, asks: Sequence[Ask], *, prepare: bool) -> PQGen[li
             key, name = new[at]
             known[key] = name
     if failed is not None:
-        raise psycopg.errors.error_from_result(failed, encoding)
+        raise _error(pgconn, failed, encoding)
     return found
 
 
-def _results(pgconn: PGconn) -> PQGen[list[PGresult]]:
-    """Everything up to the synchronisation: one result for each statement."""
+def _results(pgconn: PGconn, wait: SocketWait, until: float = math.inf) -> Steps[list[PGresult]]:
+    """Send what is still to be sent, and read everything up to the synchronisation."""
+    while pgconn.flush():
+        # Also for reading: the server may read no more until its answers are read.
+        yield from _ready(pgconn, wait, True, until)
     found: list[PGresult] = []
     while True:
-        result = yield from fetch(pgconn)
+        while pgconn.is_busy():
+            yield from _ready(pgconn, wait, False, until)
+        result = pgconn.get_result()
         if result is None:  # ends the results of one statement
             if pgconn.status == ConnStatus.BAD:
                 if any(one.status == ExecStatus.FATAL_ERROR for one in found):
                     return found
                 raise psycopg.OperationalError("the server closed the connection")
         elif result.status == ExecStatus.PIPELINE_SYNC:
+            _pass_on_notifies(pgconn)
             return found
         else:
             found.append(result)
 
 
+def _ready(pgconn: PGconn, wait: SocketWait, writing: bool, until: float) -> Steps[None]:
+    if time.monotonic() > until:
+        raise TimeoutError
+    yield partial(wait, pgconn.socket, writing)
+    pgconn.consume_input()
+
+
+def _pass_on_notifies(pgconn: PGconn) -> None:
+    """Give the program the notifications that came with the results."""
+    while notify := pgconn.notifies():
+        if pgconn.notify_handler:
+            pgconn.notify_handler(notify)
+
+
+def _cancel(connection: Any, wait: SocketWait) -> Steps[None]:
+    """Cancel on the server what was sent, and read its results."""
+    with suppress(Exception):  # a connection with results that were not read is closed
+        yield partial(connection.cancel_safe, timeout=_CANCEL_TIMEOUT)
+        yield from _results(connection.pgconn, wait, time.monotonic() + _CANCEL_TIMEOUT)
+
+
+def _error(pgconn: PGconn, result: PGresult, encoding: str) -> psycopg.Error:
+    """What a failed statement raises."""
+    state = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
+    text = result.get_error_message(encoding)
+    try:
+        return psycopg.errors.lookup(state)(text)
+    except KeyError:  # a class that psycopg does not know
+        is_lost = pgconn.status == ConnStatus.BAD
+        return psycopg.OperationalError(text) if is_lost else psycopg.DatabaseError(text)
+
+
 def rows_of(connection: Any, result: PGresult) -> Rows:
     """The rows of a result, in Python's types."""
-    if not result.ntuples:
+    count = result.ntuples
+    if not count:
         return []
-    reader = Transformer(connection)
-    reader.set_pgresult(result)
-    return reader.load_rows(0, result.ntuples, tuple)
+    oids = [result.ftype(column) for column in range(result.nfields)]
+    loaders = {oid: _loader(connection, oid) for oid in set(oids)}
+    columns = [(column, loaders[oid]) for column, oid in enumerate(oids)]
+    value = result.get_value
+    return [
+        tuple(
+            [
+                None if (data := value(row, column)) is None else load(data)
+                for column, load in columns
+            ]
+        )
+        for row in range(count)
+    ]
+
+
+def _loader(connection: Any, oid: int) -> Callable[[bytes], Any]:
+    """Decodes values of a type of the server. One that psycopg does not know stays bytes."""
+    adapters = connection.adapters
+    loader = adapters.get_loader(oid, _BINARY) or adapters.get_loader(_BY_CONTEXT, _BINARY)
+    load: Callable[[bytes], Any] = loader(oid, connection).load
+    return load
 
 
 def forget_prepared(connection: Any) -> bool:
@@ -217,7 +300,9 @@ def _dumped(connection: Any, value: Any) -> tuple[bytes | None, int, int]:
         return repr(value).encode(), 0, _FLOAT8
     if kind is bool:
         return b"t" if value else b"f", 0, _BOOL
-    dumper = Transformer(connection).get_dumper(value, PyFormat.AUTO)
+    dumper = connection.adapters.get_dumper(kind, PyFormat.AUTO)(kind, connection)
+    if dumper.get_key(value, PyFormat.AUTO) is not kind:  # as a list, by its elements
+        dumper = dumper.upgrade(value, PyFormat.AUTO)
     dumped = dumper.dump(value)
     return None if dumped is None else bytes(dumped), dumper.format, dumper.oid
 
