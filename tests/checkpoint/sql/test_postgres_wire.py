@@ -19,7 +19,7 @@ from milepost._db.operations import (
     Query,
 )
 from milepost._db.postgres import transaction as pg_transaction
-from milepost._db.postgres.wire import asks_of
+from milepost._db.postgres.inserts import asks_of
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
 from milepost.errors import SaverError, ThreadConflict

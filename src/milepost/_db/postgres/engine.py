@@ -13,9 +13,12 @@ import time
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import psycopg
+from psycopg.pq import PipelineStatus, TransactionStatus
+
 from milepost._db.connections import OpenConnections
 from milepost._db.operations import Execute, Operation, Query, Work
-from milepost._db.postgres.wire import PipelineStatus, TransactionStatus, forget_prepared, psycopg
+from milepost._db.postgres.wire import forget_prepared
 from milepost._internal import fork_guard, log
 from milepost.errors import (
     CheckpointError,

@@ -11,6 +11,9 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import psycopg
+from psycopg.pq import TransactionStatus
+
 from milepost._db.operations import (
     Batch,
     ConditionalInsert,
@@ -22,18 +25,8 @@ from milepost._db.operations import (
     Query,
     Work,
 )
-from milepost._db.postgres.wire import (
-    Ask,
-    Rows,
-    SocketWait,
-    TransactionStatus,
-    asks_of,
-    exchange,
-    portions,
-    psycopg,
-    repeated,
-    rows_of,
-)
+from milepost._db.postgres.inserts import asks_of, portions, repeated
+from milepost._db.postgres.wire import Ask, Rows, SocketWait, exchange, rows_of
 from milepost._internal.generators import GeneratorDriver
 from milepost.errors import OutcomeUnknownError
 

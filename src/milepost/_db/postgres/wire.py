@@ -16,12 +16,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache, partial
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 import psycopg
-from psycopg.adapt import PyFormat
 from psycopg.pq import (
     ConnStatus,
     DiagnosticField,
@@ -31,29 +29,14 @@ from psycopg.pq import (
     TransactionStatus,
 )
 
-from milepost._db.operations import Raw
+from milepost._db.postgres.parameters import UNKNOWN, PrepareKey, encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from psycopg.pq.abc import PGconn, PGresult
 
     from milepost._db.calls import Steps
-
-__all__ = [
-    "Ask",
-    "PipelineStatus",
-    "Rows",
-    "SocketWait",
-    "TransactionStatus",
-    "asks_of",
-    "exchange",
-    "forget_prepared",
-    "portions",
-    "psycopg",
-    "rows_of",
-]
-"""With what the files above need of psycopg: only here is it said how to install it."""
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 Ask: TypeAlias = "tuple[str, Sequence[Any]]"
@@ -61,13 +44,7 @@ Ask: TypeAlias = "tuple[str, Sequence[Any]]"
 SocketWait: TypeAlias = Callable[[int, bool], Any]
 """Waits until a socket can be read from or, if the second argument is true, written to; for
 `WAIT_INTERVAL` seconds at most. Awaited on an event loop."""
-_Key: TypeAlias = "tuple[str, tuple[int, ...]]"
-_Sent: TypeAlias = "tuple[_Key, list[bytes | None], list[int]]"
-"""An ask in the form in which it is sent: what it is prepared as, values, formats."""
 
-_BOOL, _BYTES, _INT8, _INT4, _FLOAT8 = 16, 17, 20, 23, 701
-_BY_CONTEXT: Final = 0
-"""Text and NULL take the type that the statement has in their place."""
 _MOST: Final = 128
 """Statements that are prepared on one connection; others are parsed each time."""
 WAIT_INTERVAL: Final = 0.1
@@ -75,14 +52,12 @@ WAIT_INTERVAL: Final = 0.1
 _CANCEL_TIMEOUT: Final = 5.0
 """Seconds for the server to end what is cancelled, before its connection is given up."""
 _INTERRUPTED: Final = (KeyboardInterrupt, SystemExit, asyncio.CancelledError)
-_SIZES: Final = (64, 16, 4, 1)
-"""Rows that one INSERT takes. Few sizes, so that each of them is soon prepared."""
 
 # An attribute of an enum takes three times as long.
 _OFF, _BINARY = PipelineStatus.OFF, Format.BINARY
 _UNFINISHED: Final = (TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN)
 
-_prepared: WeakKeyDictionary[Any, dict[_Key, bytes]] = WeakKeyDictionary()
+_prepared: WeakKeyDictionary[Any, dict[PrepareKey, bytes]] = WeakKeyDictionary()
 _numbers = itertools.count()
 
 
@@ -94,18 +69,18 @@ def exchange(
     A pipeline without BEGIN is a transaction by itself, up to where it is synchronised.
     """
     pgconn: PGconn = connection.pgconn
-    known: dict[_Key, bytes] | None = None
+    known: dict[PrepareKey, bytes] | None = None
     if prepare and connection.prepare_threshold is not None:
         known = _prepared.get(connection)
         if known is None:
             known = _prepared[connection] = {}
     encoding: str = connection.info.encoding
     # Before anything is sent: what cannot be encoded must not leave half a pipeline behind.
-    ready = [_encoded(connection, encoding, ask) for ask in asks]
+    ready = [encoded(connection, encoding, *ask) for ask in asks]
     within = pgconn.pipeline_status != _OFF
     if not within:
         pgconn.enter_pipeline_mode()
-    new: dict[int, tuple[_Key, bytes]] = {}
+    new: dict[int, tuple[PrepareKey, bytes]] = {}
     place = 0
     for key, values, formats in ready:
         name = None if known is None else known.get(key)
@@ -225,7 +200,7 @@ def rows_of(connection: Any, result: PGresult) -> Rows:
 def _loader(connection: Any, oid: int) -> Callable[[bytes], Any]:
     """Decodes values of a type of the server. One that psycopg does not know stays bytes."""
     adapters = connection.adapters
-    loader = adapters.get_loader(oid, _BINARY) or adapters.get_loader(_BY_CONTEXT, _BINARY)
+    loader = adapters.get_loader(oid, _BINARY) or adapters.get_loader(UNKNOWN, _BINARY)
     load: Callable[[bytes], Any] = loader(oid, connection).load
     return load
 
@@ -233,78 +208,6 @@ def _loader(connection: Any, oid: int) -> Callable[[bytes], Any]:
 def forget_prepared(connection: Any) -> bool:
     """Forget the prepared statements of this connection. False if there were none."""
     return _prepared.pop(connection, None) is not None
-
-
-# -- parameters
-
-
-def _encoded(connection: Any, encoding: str, ask: Ask) -> _Sent:
-    sql, parameters = ask
-    texts, numbers, others, formats, types = _shape(tuple([type(value) for value in parameters]))
-    values: list[Any] = [*parameters]
-    try:
-        for at in texts:
-            text = values[at]
-            if "\0" in text:  # libpq would take what is before it for the whole
-                raise psycopg.DataError("text cannot contain a NUL character")
-            values[at] = text.encode(encoding)
-    except UnicodeEncodeError as error:
-        raise psycopg.DataError(
-            f"text cannot be sent over a connection whose client_encoding is {encoding}: {error}"
-        ) from error
-    if numbers:
-        types = [*types]
-        for at in numbers:
-            number = values[at]
-            if -(2**63) <= number < 2**63:
-                values[at] = b"%d" % number
-                if not -(2**31) <= number < 2**31:
-                    types[at] = _INT8
-            else:
-                others = [*others, at]
-    if others:
-        formats, types = [*formats], [*types]
-        for at in others:
-            values[at], formats[at], types[at] = _dumped(connection, values[at])
-    return (sql, tuple(types)), values, formats
-
-
-class _Shape(NamedTuple):
-    """What is known of parameters from their Python types."""
-
-    texts: list[int]
-    """The places of text."""
-    numbers: list[int]
-    """The places of integers."""
-    others: list[int]
-    """The places of what psycopg has to look at."""
-    formats: list[int]
-    types: list[int]
-
-
-@lru_cache(1024)
-def _shape(kinds: tuple[type, ...]) -> _Shape:
-    return _Shape(
-        [at for at, kind in enumerate(kinds) if kind is str],
-        [at for at, kind in enumerate(kinds) if kind is int],
-        [at for at, kind in enumerate(kinds) if kind not in (str, int, bytes, Raw, type(None))],
-        [1 if kind in (bytes, Raw) else 0 for kind in kinds],
-        [_BYTES if kind is bytes else _INT4 if kind is int else _BY_CONTEXT for kind in kinds],
-    )
-
-
-def _dumped(connection: Any, value: Any) -> tuple[bytes | None, int, int]:
-    """A parameter as it is sent, its format and its type."""
-    kind = type(value)
-    if kind is float:
-        return repr(value).encode(), 0, _FLOAT8
-    if kind is bool:
-        return b"t" if value else b"f", 0, _BOOL
-    dumper = connection.adapters.get_dumper(kind, PyFormat.AUTO)(kind, connection)
-    if dumper.get_key(value, PyFormat.AUTO) is not kind:  # as a list, by its elements
-        dumper = dumper.upgrade(value, PyFormat.AUTO)
-    dumped = dumper.dump(value)
-    return None if dumped is None else bytes(dumped), dumper.format, dumper.oid
 
 
 @lru_cache(1024)
@@ -319,66 +222,3 @@ def _numbered(sql: str) -> bytes:
         else:
             parts[at] = "%"
     return "".join(parts).encode()
-
-
-# -- many rows
-
-
-class _Insert(NamedTuple):
-    """An INSERT that can take several rows at once."""
-
-    before: str
-    row: str
-    after: str
-    key: Callable[[Sequence[Any]], Any] | None
-    """What must not occur twice in one statement, if it replaces rows."""
-
-
-_INSERT = re.compile(
-    r"(\s*INSERT INTO \w+\s*\(([\w\s,]+)\)\s*VALUES\s*)(\((?:%s(?:,\s*)?)+\))(.*)", re.DOTALL
-)
-_REPLACES = re.compile(r"ON CONFLICT \(([\w\s,]+)\)\s*DO UPDATE")
-
-
-@lru_cache(256)
-def _insert(sql: str) -> _Insert | None:
-    found = _INSERT.fullmatch(sql)
-    if found is None:
-        return None
-    before, columns, row, after = found.groups()
-    names = [name.strip() for name in columns.split(",")]
-    replaces = _REPLACES.search(after)
-    key = None
-    if replaces is not None:
-        key = itemgetter(*(names.index(name.strip()) for name in replaces[1].split(",")))
-    return _Insert(before, row, after, key)
-
-
-@lru_cache(256)
-def repeated(sql: str, times: int) -> str:
-    if times == 1:
-        return sql
-    insert = _insert(sql)
-    assert insert is not None
-    return f"{insert.before}{', '.join([insert.row] * times)}{insert.after}"
-
-
-def portions(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Sequence[Any]]]:
-    """The rows, in portions of few different sizes: each has a prepared statement of its own."""
-    at = 0
-    for size in _SIZES:
-        while len(rows) - at >= size:
-            yield rows[at : at + size]
-            at += size
-
-
-def asks_of(sql: str, rows: Sequence[Sequence[Any]]) -> Iterator[Ask]:
-    """As few statements as will do for all the rows."""
-    insert = _insert(sql) if len(rows) > 1 else None
-    key = insert.key if insert is not None else None
-    if insert is None or (key is not None and len({key(row) for row in rows}) < len(rows)):
-        for row in rows:
-            yield sql, row
-        return
-    for some in portions(rows):
-        yield repeated(sql, len(some)), [value for row in some for value in row]
