@@ -11,7 +11,7 @@ from milepost._db.batched_reads import Readers
 from milepost._db.calls import amake_calls
 from milepost._db.loops import from_outside, on_another_loop, running_loop
 from milepost._db.operations import BatchableRead, Work
-from milepost._db.postgres.engine import IN_CHILD, Begin, Settings
+from milepost._db.postgres.engine import IN_CHILD, Begin
 from milepost._db.postgres.source import PostgresSource
 from milepost._db.postgres.wire import WAIT_INTERVAL
 from milepost._internal import fork_guard
@@ -42,19 +42,16 @@ class _Sleeper(NamedTuple):
 class AsyncPostgresEngine(PostgresSource):
     """One PostgreSQL database, reached from one event loop."""
 
-    def __init__(
-        self,
-        source: Any,
-        settings: Settings,
-        reconnect: Callable[[], Any] | None = None,
-        repool: Callable[[], Any] | None = None,
-    ) -> None:
-        super().__init__(source, settings, reconnect, repool)
+    _closing: asyncio.Future[None] | None = None
+
+    def _made(self) -> None:
         # Or that of the first use: a saver may be made where no loop runs yet.
-        self._loop = running_loop()
+        self._use_loop(running_loop())
+
+    def _use_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._loop = loop
         self._sleepers: list[_Sleeper] = []
         self._writer: asyncio.Task[None] | None = None
-        self._closing: asyncio.Future[None] | None = None
         self._readers = Readers(self._read)
 
     def renew(self) -> None:
@@ -62,9 +59,7 @@ class AsyncPostgresEngine(PostgresSource):
         fork_guard.keep_for_ever(
             self._loop, self._writer, self._sleepers, self._readers, self._closing
         )
-        self._loop = None
-        self._sleepers, self._writer = [], None
-        self._readers = Readers(self._read)
+        self._use_loop(None)
         super().renew()
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
@@ -199,9 +194,7 @@ class AsyncPostgresEngine(PostgresSource):
             raise ForkedProcessError(IN_CHILD)
         if self._loop is not None and not self._loop.is_closed() and self._loop.is_running():
             raise on_another_loop(_OWNER)
-        self._loop = loop
-        self._sleepers, self._writer = [], None
-        self._readers = Readers(self._read)
+        self._use_loop(loop)
 
     def _from_outside(self, call: Callable[[], Coroutine[Any, Any, R]]) -> R:
         if self._forked:

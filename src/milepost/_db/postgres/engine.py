@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import psycopg
-from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg.pq import TransactionStatus
 
 from milepost._db.connections import OpenConnections
 from milepost._db.operations import Execute, Operation, Query, Work
@@ -183,17 +183,6 @@ def connecting() -> Iterator[None]:
         ) from error
 
 
-def check_idle(connection: Any) -> None:
-    """Refuse a connection that is in the middle of something of the user's."""
-    status = connection.pgconn.transaction_status
-    if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-        raise ConnectionUnusableError(
-            "The psycopg connection has an open transaction that is not the saver's. Commit it or "
-            "roll it back first, or open the connection with autocommit=True and leave it to the "
-            "saver."
-        )
-
-
 def is_idle(connection: Any) -> bool:
     """Whether nothing is under way on a connection."""
     return bool(connection.pgconn.transaction_status == _IDLE)
@@ -209,15 +198,6 @@ def counted(source: Any) -> OpenConnections:
         return OpenConnections("postgresql", 0, 0)
     idle = int(is_idle(source))
     return OpenConnections("postgresql", 1 - idle, idle)
-
-
-def is_piping(connection: Any) -> bool:
-    """Whether a pipeline of the user's has statements on their way."""
-    pgconn = connection.pgconn
-    return bool(
-        pgconn.pipeline_status != PipelineStatus.OFF
-        and pgconn.transaction_status == TransactionStatus.ACTIVE
-    )
 
 
 class Retries:

@@ -18,7 +18,7 @@ PrepareKey: TypeAlias = "tuple[str, tuple[int, ...]]"
 EncodedStatement: TypeAlias = "tuple[PrepareKey, list[bytes | None], list[int]]"
 """What is prepared, the parameters' values, and their formats."""
 
-_BOOL, _BYTES, _INT8, _INT4, _FLOAT8 = 16, 17, 20, 23, 701
+_BYTES, _INT8, _INT4 = 17, 20, 23
 UNKNOWN: Final = 0
 """The type of text and NULL: the server takes the one that the statement has in their place."""
 
@@ -83,10 +83,6 @@ def _shape(kinds: tuple[type, ...]) -> _Shape:
 def _dumped(connection: Any, value: Any) -> tuple[bytes | None, int, int]:
     """A parameter as it is sent, its format and its type."""
     kind = type(value)
-    if kind is float:
-        return repr(value).encode(), 0, _FLOAT8
-    if kind is bool:
-        return b"t" if value else b"f", 0, _BOOL
     dumper = connection.adapters.get_dumper(kind, PyFormat.AUTO)(kind, connection)
     if dumper.get_key(value, PyFormat.AUTO) is not kind:  # as a list, by its elements
         dumper = dumper.upgrade(value, PyFormat.AUTO)

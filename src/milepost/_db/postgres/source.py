@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
+from psycopg.pq import PipelineStatus, TransactionStatus
 
 from milepost._db.calls import Pause, Steps, entering, leaving
 from milepost._db.connection_lock import ConnectionLock, lock_of
@@ -19,17 +20,16 @@ from milepost._db.postgres.engine import (
     Begin,
     Retries,
     Settings,
-    check_idle,
     counted,
     has_ended,
     is_idle,
-    is_piping,
     leave_to_parent,
     setting_up,
 )
 from milepost._db.postgres.transaction import transaction
 from milepost._db.postgres.vacuum import vacuuming
 from milepost._internal import fork_guard
+from milepost.errors import ConnectionUnusableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +63,7 @@ class PostgresSource(ABC):
         """Whether the connection or pool is that of a parent process, and not the engine's own."""
         self._connection_lock = lock_of(source)
         self.settings = settings
+        self._made()
         fork_guard.renewed_in_child(self)
         HOLDERS.add(self)
 
@@ -101,7 +102,10 @@ class PostgresSource(ABC):
     def _wait(self, socket: int, writing: bool) -> Any:
         """A `SocketWait`."""
 
-    def _opened(self) -> None:  # noqa: B027 - the sync engine has nothing to do then
+    def _made(self) -> None:  # noqa: B027 - the sync engine has nothing to do then
+        """The engine was made."""
+
+    def _opened(self) -> None:  # noqa: B027 - nor then
         """A pool was opened by its first use."""
 
     # -- what they carry out
@@ -176,7 +180,7 @@ class PostgresSource(ABC):
     def _carry_out(self, connection: Any, work: Work[R], begin: Begin, prepare: bool) -> Steps[R]:
         """One transaction; a connection on which it is broken off is closed."""
         if not is_idle(connection):
-            yield from _settled(connection)
+            yield from _settle(connection)
         # The program may use the connection in other threads and tasks: psycopg's cursors wait for
         # this lock. psycopg does not document it, so its version is bounded in pyproject.toml.
         yield connection.lock.acquire
@@ -208,10 +212,17 @@ class PostgresSource(ABC):
         return self._connection
 
 
-def _settled(connection: Any) -> Steps[None]:
-    """Wait for what the user has sent on a connection, and see that nothing of it is open."""
-    if is_piping(connection):
+def _settle(connection: Any) -> Steps[None]:
+    """Wait for what the program has sent in a pipeline; refuse a transaction that is still open."""
+    pgconn = connection.pgconn
+    is_active = pgconn.transaction_status == TransactionStatus.ACTIVE
+    if is_active and pgconn.pipeline_status != PipelineStatus.OFF:
         pipeline = connection.pipeline()
         yield entering(pipeline)
         yield leaving(pipeline)
-    check_idle(connection)
+    if pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+        raise ConnectionUnusableError(
+            "The psycopg connection has an open transaction that is not the saver's. Commit it or "
+            "roll it back first, or open the connection with autocommit=True and leave it to the "
+            "saver."
+        )

@@ -71,9 +71,7 @@ def exchange(
     pgconn: PGconn = connection.pgconn
     known: dict[PrepareKey, bytes] | None = None
     if prepare and connection.prepare_threshold is not None:
-        known = _prepared.get(connection)
-        if known is None:
-            known = _prepared[connection] = {}
+        known = _prepared.setdefault(connection, {})
     encoding: str = connection.info.encoding
     # Before anything is sent: what cannot be encoded must not leave half a pipeline behind.
     ready = [encoded(connection, encoding, *ask) for ask in asks]
