@@ -19,7 +19,7 @@ EncodedStatement: TypeAlias = "tuple[PrepareKey, list[bytes | None], list[int]]"
 """What is prepared, the parameters' values, and their formats."""
 
 _BYTES, _INT8, _INT4 = 17, 20, 23
-UNKNOWN: Final = 0
+_UNKNOWN: Final = 0
 """The type of text and NULL: the server takes the one that the statement has in their place."""
 
 
@@ -76,7 +76,7 @@ def _shape(kinds: tuple[type, ...]) -> _Shape:
         [at for at, kind in enumerate(kinds) if kind is int],
         [at for at, kind in enumerate(kinds) if kind not in (str, int, bytes, Raw, type(None))],
         [1 if kind in (bytes, Raw) else 0 for kind in kinds],
-        [_BYTES if kind is bytes else _INT4 if kind is int else UNKNOWN for kind in kinds],
+        [_BYTES if kind is bytes else _INT4 if kind is int else _UNKNOWN for kind in kinds],
     )
 
 

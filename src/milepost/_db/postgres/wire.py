@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 import psycopg
+from psycopg.adapt import Transformer
 from psycopg.pq import (
     ConnStatus,
     DiagnosticField,
@@ -29,7 +30,7 @@ from psycopg.pq import (
     TransactionStatus,
 )
 
-from milepost._db.postgres.parameters import UNKNOWN, PrepareKey, encoded
+from milepost._db.postgres.parameters import PrepareKey, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -177,30 +178,13 @@ def _error(pgconn: PGconn, result: PGresult, encoding: str) -> psycopg.Error:
 
 def rows_of(connection: Any, result: PGresult) -> Rows:
     """The rows of a result, in Python's types."""
-    count = result.ntuples
-    if not count:
+    if not result.ntuples:
         return []
-    oids = [result.ftype(column) for column in range(result.nfields)]
-    loaders = {oid: _loader(connection, oid) for oid in set(oids)}
-    columns = [(column, loaders[oid]) for column, oid in enumerate(oids)]
-    value = result.get_value
-    return [
-        tuple(
-            [
-                None if (data := value(row, column)) is None else load(data)
-                for column, load in columns
-            ]
-        )
-        for row in range(count)
-    ]
-
-
-def _loader(connection: Any, oid: int) -> Callable[[bytes], Any]:
-    """Decodes values of a type of the server. One that psycopg does not know stays bytes."""
-    adapters = connection.adapters
-    loader = adapters.get_loader(oid, _BINARY) or adapters.get_loader(UNKNOWN, _BINARY)
-    load: Callable[[bytes], Any] = loader(oid, connection).load
-    return load
+    # These methods are not documented, so the version of psycopg is bounded in pyproject.toml. With
+    # the documented ones, which give one value at a time, a listing takes a fifth more.
+    reader = Transformer(connection)
+    reader.set_pgresult(result)
+    return reader.load_rows(0, result.ntuples, tuple)
 
 
 def forget_prepared(connection: Any) -> bool:
