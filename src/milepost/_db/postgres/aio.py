@@ -30,8 +30,8 @@ S = TypeVar("S")
 _OWNER: Final = "AsyncPostgresSaver or AsyncPostgresStore"
 
 
-class _Sleeper(NamedTuple):
-    """One who waits until its steps are stored."""
+class _Waiter(NamedTuple):
+    """A caller that waits until its steps are stored."""
 
     committer: Committer[Any]
     """The queue that its steps are in."""
@@ -50,14 +50,14 @@ class AsyncPostgresEngine(PostgresSource):
 
     def _use_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
         self._loop = loop
-        self._sleepers: list[_Sleeper] = []
+        self._waiters: list[_Waiter] = []
         self._writer: asyncio.Task[None] | None = None
         self._readers = Readers(self._read)
 
     def renew(self) -> None:
         """In a forked child: leave the parent's loop, tasks and connections alone."""
         fork_guard.keep_for_ever(
-            self._loop, self._writer, self._sleepers, self._readers, self._closing
+            self._loop, self._writer, self._waiters, self._readers, self._closing
         )
         self._use_loop(None)
         super().renew()
@@ -78,7 +78,7 @@ class AsyncPostgresEngine(PostgresSource):
 
     async def aset_up(self, tables: TableSetup) -> None:
         """Make the tables, if that is not done."""
-        await amake_calls(self.making(tables))
+        await amake_calls(self.setting_up_tables(tables))
 
     def set_up(self, tables: TableSetup) -> None:
         """`aset_up`, from a thread that is not the loop's."""
@@ -90,7 +90,7 @@ class AsyncPostgresEngine(PostgresSource):
         cancelled: asyncio.CancelledError | None = None
         while waiting.outcome is None:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._sleepers.append(_Sleeper(committer, waiting, future))
+            self._waiters.append(_Waiter(committer, waiting, future))
             if self._writer is None or self._writer.done():
                 self._writer = asyncio.ensure_future(self._write())
             try:
@@ -112,25 +112,25 @@ class AsyncPostgresEngine(PostgresSource):
         queue each, and take turns.
         """
         try:
-            while self._sleepers:
-                for committer in dict.fromkeys(sleeper.committer for sleeper in self._sleepers):
+            while self._waiters:
+                for committer in dict.fromkeys(waiter.committer for waiter in self._waiters):
                     await self._drain(committer.transactions())
                 self._wake()
         except BaseException:  # the loop is being ended
             # In the last moment: a caller that is woken must find that the writer is done.
             self._wake()
-            for sleeper in self._sleepers:
-                sleeper.future.cancel()
-            self._sleepers.clear()
+            for waiter in self._waiters:
+                waiter.future.cancel()
+            self._waiters.clear()
             raise
 
     def _wake(self) -> None:
-        sleepers, self._sleepers = self._sleepers, []
-        for sleeper in sleepers:
-            if sleeper.waiting.outcome is None:
-                self._sleepers.append(sleeper)
-            elif not sleeper.future.done():  # or the waiting caller was cancelled
-                sleeper.future.set_result(None)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if waiter.waiting.outcome is None:
+                self._waiters.append(waiter)
+            elif not waiter.future.done():  # or the waiting caller was cancelled
+                waiter.future.set_result(None)
 
     async def _drain(self, transactions: Transactions) -> None:
         begin = self.settings.begin_write

@@ -90,7 +90,7 @@ class Settings:
         """The statements that start a transaction."""
         return self.begin_write if write else self.begin_read
 
-    def first(self, make: Work[None]) -> Operation[None]:
+    def setup_work(self, make: Work[None]) -> Operation[None]:
         """Before tables are made: only one at a time, and the schema must exist."""
         key = f"milepost {self.schema or ''}"
         [(former,)] = yield Query("SELECT current_setting('lock_timeout')")
@@ -120,7 +120,7 @@ def setting_up() -> Iterator[None]:
         ) from error.__cause__
 
 
-def has_ended() -> ConnectionUnusableError:
+def ended_error() -> ConnectionUnusableError:
     """The engine's own connection was closed by its owner, and must not be replaced."""
     return ConnectionUnusableError(
         "The `with` block of from_conn_string has ended, and its connection with it. Use what it "
@@ -188,7 +188,7 @@ def is_idle(connection: Any) -> bool:
     return bool(connection.pgconn.transaction_status == _IDLE)
 
 
-def counted(source: Any) -> OpenConnections:
+def open_connections_of(source: Any) -> OpenConnections:
     """What is open of a connection or pool; nothing is known of pools other than psycopg's."""
     if (stats := getattr(source, "get_stats", None)) is not None:
         known = stats()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from milepost._db.postgres.wire import Ask
+    from milepost._db.postgres.wire import BoundStatement
 
 _SIZES: Final = (64, 16, 4, 1)
 """Rows that one INSERT takes. Few sizes, so that each of them is soon prepared."""
@@ -64,7 +64,7 @@ def portions(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Sequence[Any]]]
             at += size
 
 
-def asks_of(sql: str, rows: Sequence[Sequence[Any]]) -> Iterator[Ask]:
+def insert_statements(sql: str, rows: Sequence[Sequence[Any]]) -> Iterator[BoundStatement]:
     """As few statements as will do for all the rows."""
     insert = _insert(sql) if len(rows) > 1 else None
     key = insert.key if insert is not None else None

@@ -20,10 +20,10 @@ from milepost._db.postgres.engine import (
     Begin,
     Retries,
     Settings,
-    counted,
-    has_ended,
+    ended_error,
     is_idle,
     leave_to_parent,
+    open_connections_of,
     setting_up,
 )
 from milepost._db.postgres.transaction import transaction
@@ -73,7 +73,7 @@ class PostgresSource(ABC):
 
     def open_connections(self) -> OpenConnections:
         """What is open of it, unless that is another process's."""
-        return counted(None if self._forked else self.source())
+        return open_connections_of(None if self._forked else self.source())
 
     def renew(self) -> None:
         """In a forked child: leave the parent's connections alone."""
@@ -113,7 +113,7 @@ class PostgresSource(ABC):
     def opening(self) -> Steps[None]:
         """Open a pool that is the engine's own. A connection is open already."""
         if self._ended:
-            raise has_ended()
+            raise ended_error()
         if self._pool is not None:
             yield self._pool.open
             self._is_open = True
@@ -126,11 +126,11 @@ class PostgresSource(ABC):
         if self._repool is not None:
             yield self._pool.close
 
-    def making(self, tables: TableSetup) -> Steps[None]:
+    def setting_up_tables(self, tables: TableSetup) -> Steps[None]:
         """Make the tables, if that is not done."""
         if not (yield from self.attempts(tables.is_done, self.settings.begin_read, prepare=False)):
             with setting_up():
-                make = partial(self.settings.first, tables.make)
+                make = partial(self.settings.setup_work, tables.make)
                 yield from self.attempts(make, ("BEGIN",), prepare=False)
 
     def vacuuming(self) -> Steps[None]:
@@ -204,7 +204,7 @@ class PostgresSource(ABC):
     def _reconnected(self) -> Steps[Any]:
         """A new connection in place of one that has died."""
         if self._ended:
-            raise has_ended()
+            raise ended_error()
         if self._connection is not None:
             yield self._connection.close  # also where it broke
         assert self._reconnect is not None

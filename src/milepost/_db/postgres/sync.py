@@ -49,7 +49,7 @@ class PostgresEngine(PostgresSource):
 
     def set_up(self, tables: TableSetup) -> None:
         """Make the tables, if that is not done."""
-        make_calls(self.making(tables))
+        make_calls(self.setting_up_tables(tables))
 
     async def aset_up(self, tables: TableSetup) -> None:
         """`set_up`, for use on an event loop."""

@@ -25,8 +25,8 @@ from milepost._db.operations import (
     Query,
     Work,
 )
-from milepost._db.postgres.inserts import asks_of, portions, repeated
-from milepost._db.postgres.wire import Ask, Rows, SocketWait, exchange, rows_of
+from milepost._db.postgres.inserts import insert_statements, portions, repeated
+from milepost._db.postgres.wire import BoundStatement, Rows, SocketWait, exchange, rows_of
 from milepost._internal.generators import GeneratorDriver
 from milepost.errors import OutcomeUnknownError
 
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_COMMIT: Ask = ("COMMIT", ())
-_ROLLBACK: Ask = ("ROLLBACK", ())
+_COMMIT: BoundStatement = ("COMMIT", ())
+_ROLLBACK: BoundStatement = ("ROLLBACK", ())
 
 
 _OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
@@ -72,20 +72,19 @@ class _Transaction:
                 yield from self._exchange([_COMMIT], prepare=False)
             return steps.result
         except BaseException as error:
-            open_still = self._connection.pgconn.transaction_status in _OPEN
             # A caller that abandons a generator does not wait for an answer any more.
-            if open_still and not isinstance(error, GeneratorExit):
-                yield from self._exchange([_ROLLBACK], prepare=False)
+            if not isinstance(error, GeneratorExit):
+                yield from self._undo()
             raise
         finally:
             operation.close()
 
     def _query(self, query: Query) -> Steps[Rows]:
-        [result] = yield from self._ask([(query.sql, query.parameters)], last=query.last)
+        [result] = yield from self._read([(query.sql, query.parameters)], last=query.last)
         return rows_of(self._connection, result)
 
     def _queries(self, queries: Queries) -> Steps[list[Rows]]:
-        results = yield from self._ask(_asks(queries.queries), last=queries.last)
+        results = yield from self._read(_bound(queries.queries), last=queries.last)
         return [rows_of(self._connection, result) for result in results]
 
     def _execute(self, statement: Execute) -> Steps[int]:
@@ -94,15 +93,17 @@ class _Transaction:
 
     def _execute_many(self, statement: ExecuteMany) -> Steps[None]:
         if statement.rows:
-            yield from self._send(_asks((statement,)), last=False)
+            yield from self._send(_bound((statement,)), last=False)
 
     def _batch(self, batch: Batch) -> Steps[None]:
-        asks = _asks(batch.statements)
-        if not asks:
+        statements = _bound(batch.statements)
+        if not statements:
             return
-        is_all = batch.last and not self._begun
         try:
-            yield from (self._bare(asks) if is_all else self._send(asks, last=batch.last))
+            if batch.last and not self._begun:
+                yield from self._one_trip(statements)
+            else:
+                yield from self._send(statements, last=batch.last)
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             if batch.once and self._connection.closed:
                 raise OutcomeUnknownError(
@@ -112,42 +113,44 @@ class _Transaction:
                 ) from error
             raise
 
-    def _ask(self, asks: list[Ask], *, last: bool) -> Steps[list[PGresult]]:
+    def _read(self, statements: list[BoundStatement], *, last: bool) -> Steps[list[PGresult]]:
         """The results of queries. Several need one snapshot for all of them."""
-        if last and not self._begun and len(asks) == 1:
-            return self._bare(asks)
-        return self._send(asks, last=last)
+        if last and not self._begun and len(statements) == 1:
+            return self._one_trip(statements)
+        return self._send(statements, last=last)
 
-    def _bare(self, asks: list[Ask]) -> Steps[list[PGresult]]:
-        """The results of `asks`, which are all of the transaction: it needs no words of its own,
-        unless there is more to set than that it begins."""
+    def _one_trip(self, statements: list[BoundStatement]) -> Steps[list[PGresult]]:
+        """The results of a whole transaction. A pipeline is a transaction by itself: BEGIN and
+        COMMIT are sent only if there is more to set."""
         if len(self._begin) < 2:
-            return self._exchange(asks, prepare=self._prepare)
-        return self._send(asks, last=True)
+            return self._exchange(statements, prepare=self._prepare)
+        return self._send(statements, last=True)
 
-    def _send(self, asks: list[Ask], *, last: bool) -> Steps[list[PGresult]]:
-        """The results of `asks`, within the transaction."""
-        count = len(asks)
-        before: list[Ask] = [] if self._begun else [(begin, ()) for begin in self._begin]
+    def _send(self, statements: list[BoundStatement], *, last: bool) -> Steps[list[PGresult]]:
+        """The results of statements within the transaction."""
+        count = len(statements)
+        before: list[BoundStatement] = [] if self._begun else [(begin, ()) for begin in self._begin]
         if last and (self._begun or before):
-            asks = [*asks, _COMMIT]
+            statements = [*statements, _COMMIT]
         self._begun = (self._begun or bool(before)) and not last
-        asks = [*before, *asks] if before else asks
-        results = yield from self._exchange(asks, prepare=self._prepare)
+        statements = [*before, *statements] if before else statements
+        results = yield from self._exchange(statements, prepare=self._prepare)
         return results[len(before) : len(before) + count]
 
-    def _exchange(self, asks: list[Ask], *, prepare: bool) -> Steps[list[PGresult]]:
-        return exchange(self._connection, asks, prepare=prepare, wait=self._wait)
+    def _exchange(
+        self, statements: list[BoundStatement], *, prepare: bool
+    ) -> Steps[list[PGresult]]:
+        return exchange(self._connection, statements, prepare=prepare, wait=self._wait)
 
     def _guarded(self, guarded: GuardedBatch) -> Steps[bool]:
-        asks: list[Ask] = [
+        statements: list[BoundStatement] = [
             (_guard(guard.sql, len(some)), [value for row in some for value in row])
             for guard in guarded.guards
             for some in portions(guard.rows)
         ]
-        asks += _asks(guarded.statements)
+        statements += _bound(guarded.statements)
         try:
-            yield from self._bare(asks)
+            yield from self._one_trip(statements)
         except psycopg.errors.DivisionByZero:
             yield from self._undo()
             return False
@@ -155,7 +158,7 @@ class _Transaction:
 
     def _conditional_insert(self, statement: ConditionalInsert) -> Steps[bool]:
         try:
-            results = yield from self._bare([statement])
+            results = yield from self._one_trip([statement])
         except psycopg.errors.UniqueViolation:  # an earlier attempt has stored the row
             yield from self._undo()
             return False
@@ -203,11 +206,11 @@ def _guard(statement: str, rows: int) -> str:
     return f"WITH held AS ({statement}) SELECT 1 / (count(*) = {rows})::integer FROM held"
 
 
-def _asks(statements: Sequence[Query | Execute | ExecuteMany]) -> list[Ask]:
-    asks: list[Ask] = []
+def _bound(statements: Sequence[Query | Execute | ExecuteMany]) -> list[BoundStatement]:
+    bound: list[BoundStatement] = []
     for one in statements:
         if isinstance(one, ExecuteMany):
-            asks += asks_of(one.sql, one.rows)
+            bound += insert_statements(one.sql, one.rows)
         else:
-            asks.append((one.sql, one.parameters))
-    return asks
+            bound.append((one.sql, one.parameters))
+    return bound

@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from milepost._db.calls import Steps
 
 Rows: TypeAlias = list[tuple[Any, ...]]
-Ask: TypeAlias = "tuple[str, Sequence[Any]]"
+BoundStatement: TypeAlias = "tuple[str, Sequence[Any]]"
 """A statement with `%s` in it, and its parameters."""
 SocketWait: TypeAlias = Callable[[int, bool], Any]
 """Waits until a socket can be read from or, if the second argument is true, written to; for
 `WAIT_INTERVAL` seconds at most. Awaited on an event loop."""
 
-_MOST: Final = 128
+_MAX_PREPARED: Final = 128
 """Statements that are prepared on one connection; others are parsed each time."""
 WAIT_INTERVAL: Final = 0.1
 """Seconds after which a wait sees that its connection was closed by another thread or task."""
@@ -63,7 +63,7 @@ _numbers = itertools.count()
 
 
 def exchange(
-    connection: Any, asks: Sequence[Ask], *, prepare: bool, wait: SocketWait
+    connection: Any, statements: Sequence[BoundStatement], *, prepare: bool, wait: SocketWait
 ) -> Steps[list[PGresult]]:
     """Send all, then wait for all. The first that failed is raised, and none has had an effect.
 
@@ -75,15 +75,15 @@ def exchange(
         known = _prepared.setdefault(connection, {})
     encoding: str = connection.info.encoding
     # Before anything is sent: what cannot be encoded must not leave half a pipeline behind.
-    ready = [encoded(connection, encoding, *ask) for ask in asks]
-    within = pgconn.pipeline_status != _OFF
-    if not within:
+    to_send = [encoded(connection, encoding, *statement) for statement in statements]
+    in_pipeline = pgconn.pipeline_status != _OFF
+    if not in_pipeline:
         pgconn.enter_pipeline_mode()
     new: dict[int, tuple[PrepareKey, bytes]] = {}
     place = 0
-    for key, values, formats in ready:
+    for key, values, formats in to_send:
         name = None if known is None else known.get(key)
-        if name is None and known is not None and len(known) + len(new) < _MOST:
+        if name is None and known is not None and len(known) + len(new) < _MAX_PREPARED:
             name = next((n for k, n in new.values() if k == key), None)
             if name is None:
                 name = b"milepost_%d" % next(_numbers)
@@ -105,7 +105,7 @@ def exchange(
         yield from _cancel(connection, wait)
         raise
     finally:
-        if not within and pgconn.transaction_status not in _UNFINISHED:
+        if not in_pipeline and pgconn.transaction_status not in _UNFINISHED:
             pgconn.exit_pipeline_mode()
     found: list[PGresult] = []
     failed: PGresult | None = None
