@@ -192,6 +192,18 @@ def test_so_does_the_cancellation_of_a_task(uri, connection):
     assert run_async(uri, main) == (0,)
 
 
+def test_an_interruption_when_all_has_come_leaves_the_connection_usable(engine, connection):
+    def interrupted(notify: Any) -> None:
+        raise KeyboardInterrupt
+
+    connection.execute("LISTEN here")
+    connection.add_notify_handler(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        engine.run(work(Batch((Execute("NOTIFY here"),), last=True)), write=True)
+    connection.remove_notify_handler(interrupted)
+    assert engine.run(work(Query("SELECT 1")), write=False) == [[(1,)]]
+
+
 def test_if_the_server_cannot_be_told_the_connection_is_closed(uri, connection, monkeypatch):
     async def refused(self: Any, **_: Any) -> None:
         raise psycopg.OperationalError("no")

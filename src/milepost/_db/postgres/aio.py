@@ -174,10 +174,10 @@ class AsyncPostgresEngine(PostgresSource):
         ready: asyncio.Future[None] = loop.create_future()
         wake = partial(_set, ready)
         timer = loop.call_later(WAIT_INTERVAL, wake)
-        loop.add_reader(socket, wake)
-        if writing:
-            loop.add_writer(socket, wake)
         try:
+            loop.add_reader(socket, wake)
+            if writing:
+                loop.add_writer(socket, wake)
             await ready
         finally:
             timer.cancel()

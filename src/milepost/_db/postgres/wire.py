@@ -159,7 +159,9 @@ def _pass_on_notifies(pgconn: PGconn) -> None:
 
 
 def _cancel(connection: Any, wait: SocketWait) -> Steps[None]:
-    """Cancel on the server what was sent, and read its results."""
+    """Cancel on the server what was sent, and read its results, unless all have come."""
+    if connection.pgconn.transaction_status != TransactionStatus.ACTIVE:
+        return
     with suppress(Exception):  # a connection with results that were not read is closed
         yield partial(connection.cancel_safe, timeout=_CANCEL_TIMEOUT)
         yield from _results(connection.pgconn, wait, time.monotonic() + _CANCEL_TIMEOUT)
