@@ -139,8 +139,8 @@ def one_queue_served() -> None:
     from milepost._db.postgres.aio import AsyncPostgresEngine
 
     async def write(self: Any) -> None:
-        committer = self._sleepers[0].committer
-        while self._sleepers:
+        committer = self._waiters[0].committer
+        while self._waiters:
             await self._drain(committer.transactions(), None)
             self._wake()
             await asyncio.sleep(0.01)

@@ -81,9 +81,11 @@ def test_of_an_async_saver(path, aio):
         if aio:
             connect = aiosqlite.connect(path, check_same_thread=False)
             async with connect as connection:
-                set_up(connection._connection)
-                await use(connection, connection._connection)
-                assert settings(connection._connection) == SETTINGS
+                async with connection.cursor() as cursor:
+                    inner = cursor.connection
+                set_up(inner)
+                await use(connection, inner)
+                assert settings(inner) == SETTINGS
         else:
             with closing(users(path)) as connection:
                 await use(connection, connection)
@@ -112,7 +114,8 @@ def test_of_a_store(path):
 def test_of_an_async_store(path):
     async def run() -> None:
         async with aiosqlite.connect(path, check_same_thread=False) as connection:
-            inner = connection._connection
+            async with connection.cursor() as cursor:
+                inner = cursor.connection
             set_up(inner)
             statements: list[str] = []
             inner.set_trace_callback(statements.append)

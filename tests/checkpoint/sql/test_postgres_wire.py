@@ -19,7 +19,7 @@ from milepost._db.operations import (
     Query,
 )
 from milepost._db.postgres import transaction as pg_transaction
-from milepost._db.postgres.wire import asks_of
+from milepost._db.postgres.inserts import insert_statements
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
 from milepost.errors import SaverError, ThreadConflict
@@ -37,9 +37,9 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     made: list[list[str]] = []
     exchange = pg_transaction.exchange
 
-    def counted(connection: Any, asks: Any, **settings: Any) -> Any:
-        made.append([" ".join(sql.split()) for sql, _ in asks])
-        return (yield from exchange(connection, asks, **settings))
+    def counted(connection: Any, statements: Any, **settings: Any) -> Any:
+        made.append([" ".join(sql.split()) for sql, _ in statements])
+        return (yield from exchange(connection, statements, **settings))
 
     monkeypatch.setattr(pg_transaction, "exchange", counted)
     return made
@@ -207,9 +207,9 @@ def test_a_step_whose_acknowledgement_was_lost_is_stored_once(uri, monkeypatch, 
     exchange = pg_transaction.exchange
     lost: list[str] = []
 
-    def losing(connection: Any, asks: Any, **settings: Any) -> Any:
-        answers = yield from exchange(connection, asks, **settings)
-        told = [sql for sql, _ in asks if "FROM threads" in sql and "INSERT" in sql]
+    def losing(connection: Any, statements: Any, **settings: Any) -> Any:
+        answers = yield from exchange(connection, statements, **settings)
+        told = [sql for sql, _ in statements if "FROM threads" in sql and "INSERT" in sql]
         if told and not lost:
             lost.extend(told)
             connection.close()
@@ -320,15 +320,17 @@ def test_a_query_that_fails_among_its_rows_raises_and_leaves_the_connection_usab
 
 def test_many_rows_are_few_statements():
     rows = [(str(n), None if n % 2 else n) for n in range(87)]
-    asks = list(asks_of(INSERT, rows))
-    assert [sql.count("(%s, %s)") for sql, _ in asks] == [64, 16, 4, 1, 1, 1]
-    assert [value for _, values in asks for value in values] == [v for row in rows for v in row]
+    statements = list(insert_statements(INSERT, rows))
+    assert [sql.count("(%s, %s)") for sql, _ in statements] == [64, 16, 4, 1, 1, 1]
+    assert [value for _, values in statements for value in values] == [
+        v for row in rows for v in row
+    ]
 
 
 def test_rows_that_replace_one_another_stay_apart(table):
     rows = [("x", 1), ("y", 2), ("x", 3), ("z", 4)]
-    assert len(list(asks_of(REPLACE, rows))) == 4
-    assert len(list(asks_of(REPLACE, [*rows[1:], ("w", 5)]))) == 1
+    assert len(list(insert_statements(REPLACE, rows))) == 4
+    assert len(list(insert_statements(REPLACE, [*rows[1:], ("w", 5)]))) == 1
     found = table(ExecuteMany(REPLACE, rows), Query("SELECT a, b FROM t ORDER BY a"))
     assert found[1] == [("x", 3), ("y", 2), ("z", 4)]
 

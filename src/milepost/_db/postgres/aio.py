@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from milepost._db.batched_reads import Readers
 from milepost._db.calls import amake_calls
 from milepost._db.loops import from_outside, on_another_loop, running_loop
 from milepost._db.operations import BatchableRead, Work
-from milepost._db.postgres.engine import IN_CHILD, Begin, Settings, is_idle
+from milepost._db.postgres.engine import IN_CHILD, Begin
 from milepost._db.postgres.source import PostgresSource
+from milepost._db.postgres.wire import WAIT_INTERVAL
 from milepost._internal import fork_guard
 from milepost._internal.generators import GeneratorDriver
 from milepost.errors import ForkedProcessError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-
-    from psycopg.abc import PQGen
 
     from milepost._db.group_commit import Committer, Outcome, Transactions, Waiting
     from milepost._db.migrations import TableSetup
@@ -30,8 +30,8 @@ S = TypeVar("S")
 _OWNER: Final = "AsyncPostgresSaver or AsyncPostgresStore"
 
 
-class _Sleeper(NamedTuple):
-    """One who waits until its steps are stored."""
+class _Waiter(NamedTuple):
+    """A caller that waits until its steps are stored."""
 
     committer: Committer[Any]
     """The queue that its steps are in."""
@@ -42,29 +42,24 @@ class _Sleeper(NamedTuple):
 class AsyncPostgresEngine(PostgresSource):
     """One PostgreSQL database, reached from one event loop."""
 
-    def __init__(
-        self,
-        source: Any,
-        settings: Settings,
-        reconnect: Callable[[], Any] | None = None,
-        repool: Callable[[], Any] | None = None,
-    ) -> None:
-        super().__init__(source, settings, reconnect, repool)
+    _closing: asyncio.Future[None] | None = None
+
+    def _made(self) -> None:
         # Or that of the first use: a saver may be made where no loop runs yet.
-        self._loop = running_loop()
-        self._sleepers: list[_Sleeper] = []
+        self._use_loop(running_loop())
+
+    def _use_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._loop = loop
+        self._waiters: list[_Waiter] = []
         self._writer: asyncio.Task[None] | None = None
-        self._closing: asyncio.Future[None] | None = None
         self._readers = Readers(self._read)
 
     def renew(self) -> None:
         """In a forked child: leave the parent's loop, tasks and connections alone."""
         fork_guard.keep_for_ever(
-            self._loop, self._writer, self._sleepers, self._readers, self._closing
+            self._loop, self._writer, self._waiters, self._readers, self._closing
         )
-        self._loop = None
-        self._sleepers, self._writer = [], None
-        self._readers = Readers(self._read)
+        self._use_loop(None)
         super().renew()
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
@@ -83,7 +78,7 @@ class AsyncPostgresEngine(PostgresSource):
 
     async def aset_up(self, tables: TableSetup) -> None:
         """Make the tables, if that is not done."""
-        await amake_calls(self.making(tables))
+        await amake_calls(self.setting_up_tables(tables))
 
     def set_up(self, tables: TableSetup) -> None:
         """`aset_up`, from a thread that is not the loop's."""
@@ -95,7 +90,7 @@ class AsyncPostgresEngine(PostgresSource):
         cancelled: asyncio.CancelledError | None = None
         while waiting.outcome is None:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._sleepers.append(_Sleeper(committer, waiting, future))
+            self._waiters.append(_Waiter(committer, waiting, future))
             if self._writer is None or self._writer.done():
                 self._writer = asyncio.ensure_future(self._write())
             try:
@@ -117,25 +112,25 @@ class AsyncPostgresEngine(PostgresSource):
         queue each, and take turns.
         """
         try:
-            while self._sleepers:
-                for committer in dict.fromkeys(sleeper.committer for sleeper in self._sleepers):
+            while self._waiters:
+                for committer in dict.fromkeys(waiter.committer for waiter in self._waiters):
                     await self._drain(committer.transactions())
                 self._wake()
         except BaseException:  # the loop is being ended
             # In the last moment: a caller that is woken must find that the writer is done.
             self._wake()
-            for sleeper in self._sleepers:
-                sleeper.future.cancel()
-            self._sleepers.clear()
+            for waiter in self._waiters:
+                waiter.future.cancel()
+            self._waiters.clear()
             raise
 
     def _wake(self) -> None:
-        sleepers, self._sleepers = self._sleepers, []
-        for sleeper in sleepers:
-            if sleeper.waiting.outcome is None:
-                self._sleepers.append(sleeper)
-            elif not sleeper.future.done():  # or the waiting caller was cancelled
-                sleeper.future.set_result(None)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if waiter.waiting.outcome is None:
+                self._waiters.append(waiter)
+            elif not waiter.future.done():  # or the waiting caller was cancelled
+                waiter.future.set_result(None)
 
     async def _drain(self, transactions: Transactions) -> None:
         begin = self.settings.begin_write
@@ -174,14 +169,21 @@ class AsyncPostgresEngine(PostgresSource):
     def _lock(self) -> Any:
         return self._connection_lock.on_loop(asyncio.get_running_loop())
 
-    async def _wait(self, connection: Any, steps: PQGen[Any]) -> Any:
-        async with connection.lock:
-            try:
-                return await connection.wait(steps)
-            except BaseException:
-                if not self._forked and not is_idle(connection):
-                    await connection.close()  # broken off in the middle: unusable
-                raise
+    async def _wait(self, socket: int, writing: bool) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        wake = partial(_set, ready)
+        timer = loop.call_later(WAIT_INTERVAL, wake)
+        try:
+            loop.add_reader(socket, wake)
+            if writing:
+                loop.add_writer(socket, wake)
+            await ready
+        finally:
+            timer.cancel()
+            loop.remove_reader(socket)
+            if writing:
+                loop.remove_writer(socket)
 
     def _check(self) -> None:
         """Stay with the loop of the first call: a connection cannot be used on another one."""
@@ -192,9 +194,7 @@ class AsyncPostgresEngine(PostgresSource):
             raise ForkedProcessError(IN_CHILD)
         if self._loop is not None and not self._loop.is_closed() and self._loop.is_running():
             raise on_another_loop(_OWNER)
-        self._loop = loop
-        self._sleepers, self._writer = [], None
-        self._readers = Readers(self._read)
+        self._use_loop(loop)
 
     def _from_outside(self, call: Callable[[], Coroutine[Any, Any, R]]) -> R:
         if self._forked:
@@ -219,3 +219,8 @@ class AsyncPostgresEngine(PostgresSource):
             with suppress(asyncio.CancelledError):  # of the pool's tasks, which this waits for
                 await self._pool.close()
             self._pool, self._is_open = self._repool(), False
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -13,9 +13,12 @@ import time
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import psycopg
+from psycopg.pq import TransactionStatus
+
 from milepost._db.connections import OpenConnections
 from milepost._db.operations import Execute, Operation, Query, Work
-from milepost._db.postgres.wire import PipelineStatus, TransactionStatus, forget_prepared, psycopg
+from milepost._db.postgres.wire import forget_prepared
 from milepost._internal import fork_guard, log
 from milepost.errors import (
     CheckpointError,
@@ -87,7 +90,7 @@ class Settings:
         """The statements that start a transaction."""
         return self.begin_write if write else self.begin_read
 
-    def first(self, make: Work[None]) -> Operation[None]:
+    def setup_work(self, make: Work[None]) -> Operation[None]:
         """Before tables are made: only one at a time, and the schema must exist."""
         key = f"milepost {self.schema or ''}"
         [(former,)] = yield Query("SELECT current_setting('lock_timeout')")
@@ -117,7 +120,7 @@ def setting_up() -> Iterator[None]:
         ) from error.__cause__
 
 
-def has_ended() -> ConnectionUnusableError:
+def ended_error() -> ConnectionUnusableError:
     """The engine's own connection was closed by its owner, and must not be replaced."""
     return ConnectionUnusableError(
         "The `with` block of from_conn_string has ended, and its connection with it. Use what it "
@@ -180,23 +183,12 @@ def connecting() -> Iterator[None]:
         ) from error
 
 
-def check_idle(connection: Any) -> None:
-    """Refuse a connection that is in the middle of something of the user's."""
-    status = connection.pgconn.transaction_status
-    if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-        raise ConnectionUnusableError(
-            "The psycopg connection has an open transaction that is not the saver's. Commit it or "
-            "roll it back first, or open the connection with autocommit=True and leave it to the "
-            "saver."
-        )
-
-
 def is_idle(connection: Any) -> bool:
     """Whether nothing is under way on a connection."""
     return bool(connection.pgconn.transaction_status == _IDLE)
 
 
-def counted(source: Any) -> OpenConnections:
+def open_connections_of(source: Any) -> OpenConnections:
     """What is open of a connection or pool; nothing is known of pools other than psycopg's."""
     if (stats := getattr(source, "get_stats", None)) is not None:
         known = stats()
@@ -206,15 +198,6 @@ def counted(source: Any) -> OpenConnections:
         return OpenConnections("postgresql", 0, 0)
     idle = int(is_idle(source))
     return OpenConnections("postgresql", 1 - idle, idle)
-
-
-def is_piping(connection: Any) -> bool:
-    """Whether a pipeline of the user's has statements on their way."""
-    pgconn = connection.pgconn
-    return bool(
-        pgconn.pipeline_status != PipelineStatus.OFF
-        and pgconn.transaction_status == TransactionStatus.ACTIVE
-    )
 
 
 class Retries:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
+from psycopg.pq import PipelineStatus, TransactionStatus
 
 from milepost._db.calls import Pause, Steps, entering, leaving
 from milepost._db.connection_lock import ConnectionLock, lock_of
@@ -19,22 +20,19 @@ from milepost._db.postgres.engine import (
     Begin,
     Retries,
     Settings,
-    check_idle,
-    counted,
-    has_ended,
+    ended_error,
     is_idle,
-    is_piping,
     leave_to_parent,
+    open_connections_of,
     setting_up,
 )
 from milepost._db.postgres.transaction import transaction
 from milepost._db.postgres.vacuum import vacuuming
 from milepost._internal import fork_guard
+from milepost.errors import ConnectionUnusableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from psycopg.abc import PQGen
 
     from milepost._db.migrations import TableSetup
     from milepost._db.operations import Work
@@ -65,6 +63,7 @@ class PostgresSource(ABC):
         """Whether the connection or pool is that of a parent process, and not the engine's own."""
         self._connection_lock = lock_of(source)
         self.settings = settings
+        self._made()
         fork_guard.renewed_in_child(self)
         HOLDERS.add(self)
 
@@ -74,7 +73,7 @@ class PostgresSource(ABC):
 
     def open_connections(self) -> OpenConnections:
         """What is open of it, unless that is another process's."""
-        return counted(None if self._forked else self.source())
+        return open_connections_of(None if self._forked else self.source())
 
     def renew(self) -> None:
         """In a forked child: leave the parent's connections alone."""
@@ -100,10 +99,13 @@ class PostgresSource(ABC):
         """The lock of the connection."""
 
     @abstractmethod
-    def _wait(self, connection: Any, steps: PQGen[Any]) -> Any:
-        """Let psycopg carry out a transaction; close the connection if that is broken off."""
+    def _wait(self, socket: int, writing: bool) -> Any:
+        """A `SocketWait`."""
 
-    def _opened(self) -> None:  # noqa: B027 - the sync engine has nothing to do then
+    def _made(self) -> None:  # noqa: B027 - the sync engine has nothing to do then
+        """The engine was made."""
+
+    def _opened(self) -> None:  # noqa: B027 - nor then
         """A pool was opened by its first use."""
 
     # -- what they carry out
@@ -111,7 +113,7 @@ class PostgresSource(ABC):
     def opening(self) -> Steps[None]:
         """Open a pool that is the engine's own. A connection is open already."""
         if self._ended:
-            raise has_ended()
+            raise ended_error()
         if self._pool is not None:
             yield self._pool.open
             self._is_open = True
@@ -124,11 +126,11 @@ class PostgresSource(ABC):
         if self._repool is not None:
             yield self._pool.close
 
-    def making(self, tables: TableSetup) -> Steps[None]:
+    def setting_up_tables(self, tables: TableSetup) -> Steps[None]:
         """Make the tables, if that is not done."""
         if not (yield from self.attempts(tables.is_done, self.settings.begin_read, prepare=False)):
             with setting_up():
-                make = partial(self.settings.first, tables.make)
+                make = partial(self.settings.setup_work, tables.make)
                 yield from self.attempts(make, ("BEGIN",), prepare=False)
 
     def vacuuming(self) -> Steps[None]:
@@ -154,11 +156,7 @@ class PostgresSource(ABC):
                             self._reconnect and (connection is None or connection.closed)
                         ):
                             connection = yield from self._reconnected()
-                        if not is_idle(connection):
-                            yield from _settled(connection)
-                        steps = transaction(connection, work, begin, prepare=prepare)
-                        found: R = yield partial(self._wait, connection, steps)
-                        return found
+                        return (yield from self._carry_out(connection, work, begin, prepare))
                     finally:
                         lock.release()
                 if not self._is_open:
@@ -168,10 +166,7 @@ class PostgresSource(ABC):
                 connection = yield entering(manager)
                 ending = leaving(manager)
                 try:
-                    if not is_idle(connection):
-                        yield from _settled(connection)
-                    steps = transaction(connection, work, begin, prepare=prepare)
-                    result: R = yield partial(self._wait, connection, steps)
+                    result = yield from self._carry_out(connection, work, begin, prepare)
                 except BaseException as error:
                     yield partial(ending, error)
                     raise
@@ -182,6 +177,24 @@ class PostgresSource(ABC):
                 pause = retries.pause(error, connection)
             yield Pause(pause)
 
+    def _carry_out(self, connection: Any, work: Work[R], begin: Begin, prepare: bool) -> Steps[R]:
+        """One transaction; a connection on which it is broken off is closed."""
+        if not is_idle(connection):
+            yield from _settle(connection)
+        # The program may use the connection in other threads and tasks: psycopg's cursors wait for
+        # this lock. psycopg does not document it, so its version is bounded in pyproject.toml.
+        yield connection.lock.acquire
+        try:
+            return (
+                yield from transaction(connection, work, begin, prepare=prepare, wait=self._wait)
+            )
+        except BaseException:
+            if not self._forked and not is_idle(connection):
+                yield connection.close
+            raise
+        finally:
+            connection.lock.release()
+
     def _is_replaceable(self) -> bool:
         """Whether there is another connection, should one die. A pool that was closed has none."""
         if self._reconnect is not None:
@@ -191,7 +204,7 @@ class PostgresSource(ABC):
     def _reconnected(self) -> Steps[Any]:
         """A new connection in place of one that has died."""
         if self._ended:
-            raise has_ended()
+            raise ended_error()
         if self._connection is not None:
             yield self._connection.close  # also where it broke
         assert self._reconnect is not None
@@ -199,10 +212,17 @@ class PostgresSource(ABC):
         return self._connection
 
 
-def _settled(connection: Any) -> Steps[None]:
-    """Wait for what the user has sent on a connection, and see that nothing of it is open."""
-    if is_piping(connection):
+def _settle(connection: Any) -> Steps[None]:
+    """Wait for what the program has sent in a pipeline; refuse a transaction that is still open."""
+    pgconn = connection.pgconn
+    is_active = pgconn.transaction_status == TransactionStatus.ACTIVE
+    if is_active and pgconn.pipeline_status != PipelineStatus.OFF:
         pipeline = connection.pipeline()
         yield entering(pipeline)
         yield leaving(pipeline)
-    check_idle(connection)
+    if pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+        raise ConnectionUnusableError(
+            "The psycopg connection has an open transaction that is not the saver's. Commit it or "
+            "roll it back first, or open the connection with autocommit=True and leave it to the "
+            "saver."
+        )

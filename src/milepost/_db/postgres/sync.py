@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import select
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost._db.calls import make_calls
-from milepost._db.postgres.engine import IN_CHILD, is_idle
+from milepost._db.postgres.engine import IN_CHILD
 from milepost._db.postgres.source import PostgresSource
+from milepost._db.postgres.wire import WAIT_INTERVAL
 from milepost._internal.asyncio_tools import in_thread
 from milepost.errors import ForkedProcessError
 
 if TYPE_CHECKING:
-    from psycopg.abc import PQGen
-
     from milepost._db.group_commit import Committer, Outcome, Waiting
     from milepost._db.migrations import TableSetup
     from milepost._db.operations import Work
@@ -31,14 +31,13 @@ class PostgresEngine(PostgresSource):
     def _lock(self) -> Any:
         return self._connection_lock.lock
 
-    def _wait(self, connection: Any, steps: PQGen[Any]) -> Any:
-        with connection.lock:
-            try:
-                return connection.wait(steps)
-            except BaseException:
-                if not self._forked and not is_idle(connection):
-                    connection.close()  # broken off in the middle: unusable
-                raise
+    def _wait(self, socket: int, writing: bool) -> None:
+        if hasattr(select, "poll"):
+            poll = select.poll()
+            poll.register(socket, select.POLLIN | select.POLLOUT if writing else select.POLLIN)
+            poll.poll(WAIT_INTERVAL * 1000)
+        else:  # on Windows
+            select.select([socket], [socket] if writing else [], [], WAIT_INTERVAL)
 
     def run(self, work: Work[R], *, write: bool) -> R:
         """Carry out an operation in one transaction."""
@@ -50,7 +49,7 @@ class PostgresEngine(PostgresSource):
 
     def set_up(self, tables: TableSetup) -> None:
         """Make the tables, if that is not done."""
-        make_calls(self.making(tables))
+        make_calls(self.setting_up_tables(tables))
 
     async def aset_up(self, tables: TableSetup) -> None:
         """`set_up`, for use on an event loop."""

@@ -11,6 +11,9 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import psycopg
+from psycopg.pq import TransactionStatus
+
 from milepost._db.operations import (
     Batch,
     ConditionalInsert,
@@ -22,90 +25,85 @@ from milepost._db.operations import (
     Query,
     Work,
 )
-from milepost._db.postgres.wire import (
-    Ask,
-    Rows,
-    TransactionStatus,
-    asks_of,
-    exchange,
-    portions,
-    psycopg,
-    repeated,
-    rows_of,
-)
+from milepost._db.postgres.inserts import insert_statements, portions, repeated
+from milepost._db.postgres.wire import BoundStatement, Rows, SocketWait, exchange, rows_of
 from milepost._internal.generators import GeneratorDriver
 from milepost.errors import OutcomeUnknownError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from psycopg.abc import PQGen
     from psycopg.pq.abc import PGresult
 
+    from milepost._db.calls import Steps
     from milepost._db.postgres.engine import Begin
 
 R = TypeVar("R")
 
-_COMMIT: Ask = ("COMMIT", ())
-_ROLLBACK: Ask = ("ROLLBACK", ())
+_COMMIT: BoundStatement = ("COMMIT", ())
+_ROLLBACK: BoundStatement = ("ROLLBACK", ())
 
 
 _OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 
-def transaction(connection: Any, work: Work[R], begin: Begin, *, prepare: bool) -> PQGen[R]:
+def transaction(
+    connection: Any, work: Work[R], begin: Begin, *, prepare: bool, wait: SocketWait
+) -> Steps[R]:
     """Carry out an operation: everything that it does, or nothing."""
-    return _Transaction(connection, begin, prepare).drive(work())
+    return _Transaction(connection, begin, prepare, wait).drive(work())
 
 
 class _Transaction:
-    def __init__(self, connection: Any, begin: Begin, prepare: bool) -> None:
+    def __init__(self, connection: Any, begin: Begin, prepare: bool, wait: SocketWait) -> None:
         self._connection = connection
         self._begin = begin
         self._begun = False
         self._prepare = prepare
+        self._wait = wait
 
-    def drive(self, operation: Operation[R]) -> PQGen[R]:
+    def drive(self, operation: Operation[R]) -> Steps[R]:
         steps = GeneratorDriver(operation)
         try:
             for statement in steps:
                 run: Any = _RUN[type(statement)]
                 steps.answer = yield from run(self, statement)
             if self._begun:
-                yield from exchange(self._connection, [_COMMIT], prepare=False)
+                yield from self._exchange([_COMMIT], prepare=False)
             return steps.result
         except BaseException as error:
-            open_still = self._connection.pgconn.transaction_status in _OPEN
             # A caller that abandons a generator does not wait for an answer any more.
-            if open_still and not isinstance(error, GeneratorExit):
-                yield from exchange(self._connection, [_ROLLBACK], prepare=False)
+            if not isinstance(error, GeneratorExit):
+                yield from self._undo()
             raise
         finally:
             operation.close()
 
-    def _query(self, query: Query) -> PQGen[Rows]:
-        [result] = yield from self._ask([(query.sql, query.parameters)], last=query.last)
+    def _query(self, query: Query) -> Steps[Rows]:
+        [result] = yield from self._read([(query.sql, query.parameters)], last=query.last)
         return rows_of(self._connection, result)
 
-    def _queries(self, queries: Queries) -> PQGen[list[Rows]]:
-        results = yield from self._ask(_asks(queries.queries), last=queries.last)
+    def _queries(self, queries: Queries) -> Steps[list[Rows]]:
+        results = yield from self._read(_bound(queries.queries), last=queries.last)
         return [rows_of(self._connection, result) for result in results]
 
-    def _execute(self, statement: Execute) -> PQGen[int]:
+    def _execute(self, statement: Execute) -> Steps[int]:
         [result] = yield from self._send([(statement.sql, statement.parameters)], last=False)
         return result.command_tuples or 0
 
-    def _execute_many(self, statement: ExecuteMany) -> PQGen[None]:
+    def _execute_many(self, statement: ExecuteMany) -> Steps[None]:
         if statement.rows:
-            yield from self._send(_asks((statement,)), last=False)
+            yield from self._send(_bound((statement,)), last=False)
 
-    def _batch(self, batch: Batch) -> PQGen[None]:
-        asks = _asks(batch.statements)
-        if not asks:
+    def _batch(self, batch: Batch) -> Steps[None]:
+        statements = _bound(batch.statements)
+        if not statements:
             return
-        is_all = batch.last and not self._begun
         try:
-            yield from (self._bare(asks) if is_all else self._send(asks, last=batch.last))
+            if batch.last and not self._begun:
+                yield from self._one_trip(statements)
+            else:
+                yield from self._send(statements, last=batch.last)
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             if batch.once and self._connection.closed:
                 raise OutcomeUnknownError(
@@ -115,59 +113,61 @@ class _Transaction:
                 ) from error
             raise
 
-    def _ask(self, asks: list[Ask], *, last: bool) -> PQGen[list[PGresult]]:
+    def _read(self, statements: list[BoundStatement], *, last: bool) -> Steps[list[PGresult]]:
         """The results of queries. Several need one snapshot for all of them."""
-        if last and not self._begun and len(asks) == 1:
-            return self._bare(asks)
-        return self._send(asks, last=last)
+        if last and not self._begun and len(statements) == 1:
+            return self._one_trip(statements)
+        return self._send(statements, last=last)
 
-    def _bare(self, asks: list[Ask]) -> PQGen[list[PGresult]]:
-        """The results of `asks`, which are all of the transaction: it needs no words of its own,
-        unless there is more to set than that it begins."""
+    def _one_trip(self, statements: list[BoundStatement]) -> Steps[list[PGresult]]:
+        """The results of a whole transaction. A pipeline is a transaction by itself: BEGIN and
+        COMMIT are sent only if there is more to set."""
         if len(self._begin) < 2:
-            return exchange(self._connection, asks, prepare=self._prepare)
-        return self._send(asks, last=True)
+            return self._exchange(statements, prepare=self._prepare)
+        return self._send(statements, last=True)
 
-    def _send(self, asks: list[Ask], *, last: bool) -> PQGen[list[PGresult]]:
-        """The results of `asks`, within the transaction."""
-        count = len(asks)
-        before: list[Ask] = [] if self._begun else [(begin, ()) for begin in self._begin]
+    def _send(self, statements: list[BoundStatement], *, last: bool) -> Steps[list[PGresult]]:
+        """The results of statements within the transaction."""
+        count = len(statements)
+        before: list[BoundStatement] = [] if self._begun else [(begin, ()) for begin in self._begin]
         if last and (self._begun or before):
-            asks = [*asks, _COMMIT]
+            statements = [*statements, _COMMIT]
         self._begun = (self._begun or bool(before)) and not last
-        results = yield from exchange(
-            self._connection,
-            [*before, *asks] if before else asks,
-            prepare=self._prepare,
-        )
+        statements = [*before, *statements] if before else statements
+        results = yield from self._exchange(statements, prepare=self._prepare)
         return results[len(before) : len(before) + count]
 
-    def _guarded(self, guarded: GuardedBatch) -> PQGen[bool]:
-        asks: list[Ask] = [
+    def _exchange(
+        self, statements: list[BoundStatement], *, prepare: bool
+    ) -> Steps[list[PGresult]]:
+        return exchange(self._connection, statements, prepare=prepare, wait=self._wait)
+
+    def _guarded(self, guarded: GuardedBatch) -> Steps[bool]:
+        statements: list[BoundStatement] = [
             (_guard(guard.sql, len(some)), [value for row in some for value in row])
             for guard in guarded.guards
             for some in portions(guard.rows)
         ]
-        asks += _asks(guarded.statements)
+        statements += _bound(guarded.statements)
         try:
-            yield from self._bare(asks)
+            yield from self._one_trip(statements)
         except psycopg.errors.DivisionByZero:
             yield from self._undo()
             return False
         return True
 
-    def _conditional_insert(self, statement: ConditionalInsert) -> PQGen[bool]:
+    def _conditional_insert(self, statement: ConditionalInsert) -> Steps[bool]:
         try:
-            results = yield from self._bare([statement])
+            results = yield from self._one_trip([statement])
         except psycopg.errors.UniqueViolation:  # an earlier attempt has stored the row
             yield from self._undo()
             return False
         return results[0].command_tuples == 1
 
-    def _undo(self) -> PQGen[None]:
+    def _undo(self) -> Steps[None]:
         """Roll back a failed transaction, if it was begun with BEGIN."""
         if self._connection.pgconn.transaction_status in _OPEN:
-            yield from exchange(self._connection, [_ROLLBACK], prepare=False)
+            yield from self._exchange([_ROLLBACK], prepare=False)
 
 
 _RUN: Final = {
@@ -206,11 +206,11 @@ def _guard(statement: str, rows: int) -> str:
     return f"WITH held AS ({statement}) SELECT 1 / (count(*) = {rows})::integer FROM held"
 
 
-def _asks(statements: Sequence[Query | Execute | ExecuteMany]) -> list[Ask]:
-    asks: list[Ask] = []
+def _bound(statements: Sequence[Query | Execute | ExecuteMany]) -> list[BoundStatement]:
+    bound: list[BoundStatement] = []
     for one in statements:
         if isinstance(one, ExecuteMany):
-            asks += asks_of(one.sql, one.rows)
+            bound += insert_statements(one.sql, one.rows)
         else:
-            asks.append((one.sql, one.parameters))
-    return asks
+            bound.append((one.sql, one.parameters))
+    return bound

@@ -2,12 +2,17 @@
 
 Such a connection belongs to a thread of its own, in which everything has to be done. A whole
 transaction goes there as one function, so that nothing else can come between its statements.
+
+aiosqlite documents no method that calls a function in that thread. But sqlite3 looks up the
+parameters of a statement there, before the statement begins: the function is the default value of
+a parameter.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from milepost._db.sqlite.engine import IN_CHILD, SqliteEngine
 from milepost._internal import fork_guard
@@ -24,6 +29,9 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 S = TypeVar("S")
 
+_CALL: Final = "SELECT :job LIMIT 0"
+"""Has no row, which a row factory of the program would be called for."""
+
 
 class AiosqliteEngine:
     """One SQLite database, behind an aiosqlite connection."""
@@ -37,7 +45,7 @@ class AiosqliteEngine:
         first: TableSetup | None = None,
         equip: Callable[[sqlite3.Connection], None] | None = None,
     ) -> None:
-        if not callable(getattr(connection, "_execute", None)):
+        if not callable(getattr(connection, "execute_fetchall", None)):
             raise TypeError(
                 f"{owner} needs an aiosqlite or sqlite3 connection, not "
                 f"{type(connection).__name__}. For a file name use "
@@ -59,11 +67,11 @@ class AiosqliteEngine:
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
         """Carry out an operation in one transaction."""
-        engine = self._engine()
+        engine = await self._engine()
         return await self._there(lambda: engine.run(work, write=write))
 
     async def aset_up(self, tables: TableSetup) -> None:
-        engine = self._engine()
+        engine = await self._engine()
         await self._there(lambda: engine.set_up(tables))
 
     def set_up(self, tables: TableSetup) -> None:
@@ -76,7 +84,7 @@ class AiosqliteEngine:
 
     async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """Take part in a group commit."""
-        engine = self._engine()
+        engine = await self._engine()
         return await self._there(lambda: engine.commit(committer, waiting))
 
     def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
@@ -85,40 +93,55 @@ class AiosqliteEngine:
 
     async def avacuum(self) -> None:
         """Rewrite the file without the rows that were removed."""
-        await self._there(self._engine().vacuum)
+        engine = await self._engine()
+        await self._there(engine.vacuum)
 
     def vacuum(self) -> None:
         """`avacuum`, from a thread that is not the loop's."""
         self._from_outside(self.avacuum)
 
-    def _engine(self) -> SqliteEngine:
+    async def _engine(self) -> SqliteEngine:
         """The engine for the sqlite3 connection inside; it exists once the other is awaited."""
         if self._forked:
             raise ForkedProcessError(IN_CHILD)
         if self._inner is None:
-            inner: sqlite3.Connection | None = getattr(self.connection, "_connection", None)
-            if inner is None:
+            try:
+                async with self.connection.cursor() as cursor:
+                    inner: sqlite3.Connection = cursor.connection
+            except ValueError as error:
                 raise ConnectionUnusableError(
                     "The aiosqlite connection is not open: await it first, as in "
                     "`async with aiosqlite.connect(...) as conn:`, and keep it open."
-                )
-            self._inner = SqliteEngine(
+                ) from error
+            self._inner = self._inner or SqliteEngine(
                 inner, synchronous=self._synchronous, first=self._first, equip=self._equip
             )
         self._loop = asyncio.get_running_loop()
         return self._inner
 
     async def _there(self, job: Callable[[], R]) -> R:
+        """Call a function in the connection's thread."""
+        result: Any = None
+        failure: BaseException | None = None
+
+        def call() -> None:
+            nonlocal result, failure
+            try:
+                result = job()
+            except BaseException as error:
+                failure = error
+
         try:
-            result: R = await self.connection._execute(job)
+            await self.connection.execute_fetchall(_CALL, defaultdict(call))
         except ValueError as error:
-            if "connection" not in str(error).lower():
-                raise
             raise ConnectionUnusableError(
                 "The aiosqlite connection is closed. Keep it open as long as the saver or store is "
                 "used."
             ) from error
-        return result
+        if failure is not None:
+            raise failure
+        found: R = result
+        return found
 
     def _from_outside(self, call: Callable[[], Coroutine[Any, Any, R]]) -> R:
         try:

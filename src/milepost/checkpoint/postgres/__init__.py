@@ -18,13 +18,11 @@ from milepost.checkpoint.postgres.base import BasePostgresSaver
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from milepost.checkpoint.serde.base import SerializerProtocol
-
-if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg_pool import ConnectionPool
 
     from milepost.checkpoint.postgres.shallow import ShallowPostgresSaver
+    from milepost.checkpoint.serde.base import SerializerProtocol
 
     Conn = Connection[Any] | ConnectionPool[Any]
     """What a saver is given: a connection, or a pool of them."""
@@ -92,7 +90,7 @@ class PostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ignore[
         **threads: Unpack[ThreadOptions],
     ) -> None:
         super().__init__(serde=serde, **threads)
-        check_source(type(self).__name__, conn, pipe, driver.Connection, "psycopg.Connection")
+        check_source(type(self).__name__, conn, pipe, driver.Connection)
         self.conn = conn
         self.pipe = pipe
         self.engine = PostgresEngine(conn, Settings(schema, pooler_safe, TABLES))
@@ -152,8 +150,9 @@ TABLE_SETUP: Final = table_setup(POSTGRES, SCHEMA)
 """The first thing that is done with a database."""
 
 
-def check_source(saver: str, conn: Any, pipe: Any, wanted: type, name: str) -> None:
+def check_source(saver: str, conn: Any, pipe: Any, wanted: type) -> None:
     """Refuse what cannot work, with the reason."""
+    name = f"psycopg.{wanted.__name__}"
     is_pool = not isinstance(conn, wanted) and callable(getattr(conn, "connection", None))
     if not is_pool and not isinstance(conn, wanted):
         raise TypeError(

@@ -17,13 +17,11 @@ from milepost.checkpoint.postgres.base import BasePostgresSaver
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from milepost.checkpoint.serde.base import SerializerProtocol
-
-if TYPE_CHECKING:
     from psycopg import AsyncConnection
     from psycopg_pool import AsyncConnectionPool
 
     from milepost.checkpoint.postgres.shallow import AsyncShallowPostgresSaver
+    from milepost.checkpoint.serde.base import SerializerProtocol
 
     Conn = AsyncConnection[Any] | AsyncConnectionPool[Any]
     """What a saver is given: a connection, or a pool of them."""
@@ -89,9 +87,7 @@ class AsyncPostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ig
         **threads: Unpack[ThreadOptions],
     ) -> None:
         super().__init__(serde=serde, **threads)
-        check_source(
-            type(self).__name__, conn, pipe, driver.AsyncConnection, "psycopg.AsyncConnection"
-        )
+        check_source(type(self).__name__, conn, pipe, driver.AsyncConnection)
         self.conn = conn
         self.pipe = pipe
         self.engine = AsyncPostgresEngine(conn, Settings(schema, pooler_safe, TABLES))
