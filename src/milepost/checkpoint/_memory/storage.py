@@ -276,6 +276,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         graph = by_ns.get(ns) if by_ns is not None else None
         if fence is not None:
             self._check_fence(step, thread, by_ns, graph)
+            # Before anything is changed: what cannot be sealed raises here.
             described = self._described(thread_id, thread, fence.thread_metadata)
         if thread is None:
             thread = self._threads[thread_id] = RegistryEntry(self.head(thread_id))
@@ -330,8 +331,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
                 log.info(log.THREADS, taken, thread_id)
         if parent_id and parent_id not in (graph or ()):
             raise parent_gone(thread_id, stored.id if stored else None, parent_id)
-        root = fence.root
-        if fence.taken and ns and root and root not in (by_ns or {}).get("", ()):
+        if fence.taken and ns and (root := fence.root) and root not in (by_ns or {}).get("", ()):
             raise parent_gone(thread_id, stored.id if stored else None, root)
 
     def _store_values(
