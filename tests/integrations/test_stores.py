@@ -13,7 +13,7 @@ from stories import Log, line, thread
 
 from milepost.cli import main
 from milepost.integrations.langgraph import as_langgraph_store, from_langgraph_store
-from milepost.integrations.langgraph._moving.items import Kept
+from milepost.integrations.langgraph._moving.items import StoredItem
 from milepost.store.base import BaseStore
 from milepost.store.sqlite import SqliteStore
 
@@ -277,7 +277,9 @@ def test_items_keep_their_times_and_what_is_left_of_their_ttl(addresses, tmp_pat
         for key, ttl, left in (("stays", None, None), ("goes", 60, 30), ("gone", 60, -1)):
             expires = None if left is None else int((time.time() + left * 60) * 1e6)
             micros = None if ttl is None else ttl * 60_000_000
-            shelf.put(Kept(("a", "b"), key, {"n": 1}, born, born + 7_000_000, micros, expires))
+            shelf.put(
+                StoredItem(("a", "b"), key, {"n": 1}, born, born + 7_000_000, micros, expires)
+            )
         expected = shelf.find([(("a", "b"), "stays"), (("a", "b"), "goes")])
     make_threads(theirs)
     assert main(["import", "--from-langgraph", theirs, "--to", ours]) == 0
