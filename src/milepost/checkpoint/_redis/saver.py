@@ -23,18 +23,22 @@ from milepost.checkpoint._redis.server import rewrite
 from milepost.checkpoint._redis.settings import UNSURE, Durability, Settings
 from milepost.checkpoint._redis.statements import REDIS
 from milepost.checkpoint._redis.transaction import transaction
-from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.threads.registry import Registry
 from milepost.checkpoint._sql.threads.retention import SqlThreads
 from milepost.errors import ColourError
 
 if TYPE_CHECKING:
+    from milepost._db.engine import Engine
     from milepost._db.group_commit import Outcome
     from milepost._db.operations import Operation, Work
     from milepost._db.redis import commands
+    from milepost.checkpoint._contract.thread_admin import Sweeping
     from milepost.checkpoint._contract.threads import ThreadInfo, Wanted
+    from milepost.checkpoint._sql.cache import ThreadCache
+    from milepost.checkpoint._sql.read.reader import Reader
     from milepost.checkpoint._sql.rows import Prepared
     from milepost.checkpoint._sql.statements import Statements
+    from milepost.checkpoint._sql.write.store import Storer
     from milepost.checkpoint.serde.base import SerializerProtocol
 
 
@@ -129,14 +133,22 @@ class RedisRegistry(Registry):
         return [id for (id,) in rows]
 
 
-class RedisStorage(SqlSaver):
-    """Steps and threads in Redis or Valkey, by a sync or an async client."""
+class RedisStorage:
+    """Steps and threads in Redis or Valkey, by a sync or an async client. Comes before
+    `SqlSaver`."""
 
     dialect = TRAITS
-    registry = RedisRegistry
+    registry: ClassVar[type[Registry]] = RedisRegistry
     steadfast = True
     is_async: ClassVar[bool]
-    engine: SaverEngine
+    engine: Engine
+    server: SaverEngine
+    """The same, with its client."""
+    _cache: ThreadCache
+    _reader: Reader
+    _registry: Registry
+    _storer: Storer
+    _sweeping: Sweeping
 
     def __init__(
         self,
@@ -154,7 +166,7 @@ class RedisStorage(SqlSaver):
         scripts: bool = True,
         **threads: Unpack[ThreadOptions],
     ) -> None:
-        super().__init__(serde=serde, **threads)
+        super().__init__(serde=serde, **threads)  # type: ignore[call-arg, misc]
         check_name("checkpoint_prefix", checkpoint_prefix)
         if not checkpoint_prefix or set("{}") & set(checkpoint_prefix):
             raise ValueError(
@@ -183,8 +195,8 @@ class RedisStorage(SqlSaver):
         )
         self._owns_client = redis_client is None
         client = self._client(redis_url, connection_args) if self._owns_client else redis_client
-        self.engine = SaverEngine(client, self.settings)
-        if self.engine.redis.is_async is not self.is_async:
+        self.engine = self.server = SaverEngine(client, self.settings)
+        if self.server.redis.is_async is not self.is_async:
             name = type(self).__name__
             raise ColourError(
                 f"{name} needs an async client; a sync one serves {name.removeprefix('Async')}."
@@ -226,10 +238,10 @@ class RedisStorage(SqlSaver):
     # -- a step in one go
 
     def commit(self, steps: Sequence[Prepared]) -> Outcome:
-        return self.engine.redis.run(self._store(steps))
+        return self.server.redis.run(self._store(steps))
 
     async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
-        return await see_through(self.engine.redis.arun(self._store(steps)))
+        return await see_through(self.server.redis.arun(self._store(steps)))
 
     def _store(self, steps: Sequence[Prepared]) -> commands.Program[Outcome]:
         """Thread by thread, and run by run: what is stored together is on one server."""
