@@ -10,11 +10,9 @@ from typing import Any, Final
 from milepost._db.migrations import TableSetup
 from milepost.errors import ReindexConflict, StoreError, VersionConflict
 from milepost.store._core.core import Resealed, StoreCore
-from milepost.store._core.records import Namespace
+from milepost.store._core.records import GetOp, ListNamespacesOp, Namespace
 from milepost.store._core.tasks import (
-    Get,
     Group,
-    Listing,
     Outcome,
     Program,
     Progress,
@@ -158,8 +156,8 @@ class Reads:
         """The task, if there is only one."""
         return self.groups[0][0] if len(self.groups) == 1 and len(self.groups[0]) == 1 else None
 
-    def gets(self) -> list[Get]:
-        return [task for task in self.tasks if isinstance(task, Get)]
+    def gets(self) -> list[GetOp]:
+        return [task for task in self.tasks if isinstance(task, GetOp)]
 
     def by_meaning(self) -> bool:
         """Whether one of them ranks by vectors."""
@@ -168,12 +166,12 @@ class Reads:
     def fill(
         self,
         items: Mapping[tuple[Namespace, str], Row],
-        read: Callable[[Search | Listing], Generator[Any, Any, Any]],
+        read: Callable[[Search | ListNamespacesOp], Generator[Any, Any, Any]],
     ) -> Generator[Any, Any, None]:
         """The results of all tasks: gets have found `items`, and `read` does the others."""
         for number, group in enumerate(self.groups):
             for at, task in enumerate(group):
-                if isinstance(task, Get):
+                if isinstance(task, GetOp):
                     self.results[number][at] = items.get((task.namespace, task.key))
                 elif not isinstance(task, Write):
                     try:

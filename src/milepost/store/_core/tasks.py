@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from milepost._db.migrations import TableSetup
 from milepost.errors import VersionConflict
-from milepost.store._core.records import ListNamespacesOp, Namespace, Order
+from milepost.store._core.records import GetOp, ListNamespacesOp, Namespace, Order
 
 if TYPE_CHECKING:
     from milepost.store._core.filters import Condition
@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 
 Index: TypeAlias = Literal[False] | tuple[str, ...] | None
 """What a put said about embedding: nothing, these paths, or (None) the store's own."""
-
-
-class Get(NamedTuple):
-    """Fetch one item."""
-
-    namespace: Namespace
-    key: str
-    refresh: bool
 
 
 class Search(NamedTuple):
@@ -46,12 +38,6 @@ class Search(NamedTuple):
     refresh: bool
     vector: Packed | None = None
     """The query's, once it is known."""
-
-
-class Listing(NamedTuple):
-    """Find namespaces."""
-
-    op: ListNamespacesOp
 
 
 class Write(NamedTuple):
@@ -81,7 +67,8 @@ class Write(NamedTuple):
         )
 
 
-Task: TypeAlias = Get | Search | Listing | Write
+Task: TypeAlias = GetOp | Search | ListNamespacesOp | Write
+"""A get and a listing are the operations themselves, checked."""
 Group: TypeAlias = Sequence[Task]
 """What one caller asked for at once: done as a whole or not at all."""
 Outcome: TypeAlias = list[Any] | Exception

@@ -14,12 +14,10 @@ from milepost.checkpoint.serde._msgpack.codec import unpackb
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.store._core import namespaces
 from milepost.store._core.core import Resealed, StoreCore
-from milepost.store._core.records import Item, Namespace, Result, make_item
+from milepost.store._core.records import GetOp, Item, ListNamespacesOp, Namespace, Result, make_item
 from milepost.store._core.tasks import (
     Embed,
-    Get,
     Group,
-    Listing,
     Outcome,
     Program,
     Progress,
@@ -133,11 +131,11 @@ class MemoryCore(StoreCore):
     # -- reading
 
     def _read(self, task: Any, now: int) -> Any:
-        if isinstance(task, Get):
+        if isinstance(task, GetOp):
             entry = self._entries.find(task.namespace, task.key)
             if entry is None or entry.is_dead(now):
                 return None
-            if task.refresh and entry.ttl is not None:
+            if task.refresh_ttl and entry.ttl is not None:
                 entry.expires = now + entry.ttl
             return entry
         if isinstance(task, Search):
@@ -147,14 +145,14 @@ class MemoryCore(StoreCore):
                     if entry.ttl is not None:
                         entry.expires = now + entry.ttl
             return found
-        if isinstance(task, Listing):
+        if isinstance(task, ListNamespacesOp):
             mortal = self._entries.mortal
             alive = (
                 namespace
                 for namespace, space in self._entries.spaces.items()
                 if not mortal or not all(entry.is_dead(now) for entry in space.values())
             )
-            return namespaces.listed(alive, task.op)
+            return namespaces.listed(alive, task)
         return None
 
     def value(self, row: Any) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from milepost._db.redis.server import check_eviction
 from milepost.errors import DatabaseBusyError
 from milepost.store._core.core import Resealed
 from milepost.store._core.engine_core import EngineCore, Reads
+from milepost.store._core.records import ListNamespacesOp
 from milepost.store._core.tasks import (
     Group,
-    Listing,
     Outcome,
     Program,
     Progress,
@@ -155,9 +155,9 @@ class RedisCore(EngineCore):
         yield from reads.fill(items, partial(self._read, snapshot, known))
 
     def _read(
-        self, snapshot: Snapshot, known: Generations | None, task: Search | Listing
+        self, snapshot: Snapshot, known: Generations | None, task: Search | ListNamespacesOp
     ) -> RedisProgram[list[Any]]:
-        if isinstance(task, Listing):
+        if isinstance(task, ListNamespacesOp):
             return (yield from self.reader.list(task, snapshot))
         if task.vector is None:
             return (yield from self.reader.search(task, snapshot))

@@ -12,8 +12,8 @@ from milepost._db.redis.commands import Command, Program, command
 from milepost.store._core import namespaces
 from milepost.store._core.core import StoreCore
 from milepost.store._core.filters import predicate
-from milepost.store._core.records import Namespace
-from milepost.store._core.tasks import Get, Listing, Row, Scored, Search
+from milepost.store._core.records import GetOp, ListNamespacesOp, Namespace
+from milepost.store._core.tasks import Row, Scored, Search
 from milepost.store._redis.layout import (
     Head,
     Keys,
@@ -72,11 +72,11 @@ class Reader:
 
     # -- gets
 
-    def gets(self, wanted: Sequence[Get], snapshot: Snapshot) -> Program[dict[Place, Row]]:
+    def gets(self, wanted: Sequence[GetOp], snapshot: Snapshot) -> Program[dict[Place, Row]]:
         """The items that these gets find."""
         places = {(get.namespace, get.key): False for get in wanted}
         for get in wanted:
-            places[get.namespace, get.key] |= get.refresh
+            places[get.namespace, get.key] |= get.refresh_ttl
         found: dict[Place, Row] = {}
         for part in self._parts([place for place in places if place[0]]):
             pairs = yield from self._heads_and_bodies(part, snapshot)
@@ -272,9 +272,9 @@ class Reader:
 
     # -- listings
 
-    def list(self, listing: Listing, snapshot: Snapshot) -> Program[list[Namespace]]:
+    def list(self, listing: ListNamespacesOp, snapshot: Snapshot) -> Program[list[Namespace]]:
         """The page of namespaces that a listing asks for."""
-        prefix = namespaces.fixed_prefix(listing.op)
+        prefix = namespaces.fixed_prefix(listing)
         alive: list[Namespace] = []
         for root in (yield from self.roots(prefix)):
             keys = self._keys.root(root)
@@ -302,7 +302,7 @@ class Reader:
                 }
                 spaces = [space for space in spaces if space not in gone]
             alive += spaces
-        return namespaces.listed(alive, listing.op)
+        return namespaces.listed(alive, listing)
 
 
 def heads_and_bodies(keys: Keys, places: Sequence[Place]) -> tuple[list[bytes], list[Command]]:

@@ -13,10 +13,9 @@ from milepost.errors import MilepostError
 from milepost.store._core import namespaces
 from milepost.store._core.core import Resealed
 from milepost.store._core.engine_core import EngineCore, Reads
+from milepost.store._core.records import GetOp, ListNamespacesOp
 from milepost.store._core.tasks import (
-    Get,
     Group,
-    Listing,
     Outcome,
     Program,
     Progress,
@@ -88,7 +87,7 @@ class SqlCore(EngineCore):
         write = any(isinstance(task, Write) for task in reads.tasks)
         task = reads.only_task
         work: Work[list[Outcome]]
-        if isinstance(task, Get):
+        if isinstance(task, GetOp):
             work = partial(self._reader.get_one, task, reads)
         elif task is not None and not isinstance(task, Write):
             work = partial(self._read_one, task, reads)
@@ -125,7 +124,7 @@ class SqlCore(EngineCore):
     def _has_vectors(self) -> bool:
         return self.embedder is not None or self.registry.state.exist
 
-    def _read_one(self, task: Search | Listing, reads: Reads) -> Operation[list[Outcome]]:
+    def _read_one(self, task: Search | ListNamespacesOp, reads: Reads) -> Operation[list[Outcome]]:
         """The only task of the only group."""
         reads.renewed.clear()
         generations: Generations | None = None
@@ -207,8 +206,8 @@ class SqlCore(EngineCore):
 def _takes_several_reads(groups: Sequence[Group]) -> bool:
     """Whether the reads of these groups are more than one statement."""
     tasks = list(chain.from_iterable(groups))
-    gets = any(isinstance(task, Get) for task in tasks)  # all of them are one
-    listings = sum(isinstance(task, Listing) for task in tasks)
+    gets = any(isinstance(task, GetOp) for task in tasks)  # all of them are one
+    listings = sum(isinstance(task, ListNamespacesOp) for task in tasks)
     return gets + listings > 1 or any(isinstance(task, Search) for task in tasks)
 
 

@@ -9,8 +9,8 @@ from milepost._db.operations import Operation, Query
 from milepost.errors import DamagedRowError
 from milepost.store._core import namespaces
 from milepost.store._core.engine_core import Reads
-from milepost.store._core.records import Namespace
-from milepost.store._core.tasks import Get, Listing, Outcome, Row, Search
+from milepost.store._core.records import GetOp, ListNamespacesOp, Namespace
+from milepost.store._core.tasks import Outcome, Row, Search
 from milepost.store._sql import statements as sql
 from milepost.store._sql.dialects import StoreSql
 from milepost.store._sql.vectors import VectorIndex
@@ -34,14 +34,14 @@ class Reader:
         self._get = store_sql.render(sql.GET)
         self._get_many = store_sql.render(sql.GET_MANY)
 
-    def get_one(self, get: Get, reads: Reads) -> Operation[list[Outcome]]:
+    def get_one(self, get: GetOp, reads: Reads) -> Operation[list[Outcome]]:
         """The only task of the only group, if it is a get."""
         reads.renewed.clear()
         place = (namespaces.to_text(get.namespace), get.key)
         rows = yield Query(self._get, (*place, reads.now), True)
         if not rows:
             return [[None]]
-        if get.refresh and rows[0][7] is not None:
+        if get.refresh_ttl and rows[0][7] is not None:
             reads.renewed.append(rows[0][6])
         return [[to_row(rows[0])]]
 
@@ -61,7 +61,7 @@ class Reader:
             row = found.get((namespaces.to_text(get.namespace), get.key))
             if row is not None:
                 items[get.namespace, get.key] = to_row(row)
-                if get.refresh and row[7] is not None:
+                if get.refresh_ttl and row[7] is not None:
                     reads.renewed.append(row[6])
         return items
 
@@ -69,13 +69,13 @@ class Reader:
         self,
         reads: Reads,
         known: Generations | None,
-        task: Search | Listing,
+        task: Search | ListNamespacesOp,
         *,
         alone: bool = False,
     ) -> Operation[list[Any]]:
         """What a search or a listing finds. `known` is None unless a search ranks by vectors;
         `alone`: nothing else is in the transaction."""
-        if isinstance(task, Listing):
+        if isinstance(task, ListNamespacesOp):
             return (yield from self._list(task, reads.now, alone))
         if task.vector is not None:
             assert known is not None
@@ -138,13 +138,13 @@ class Reader:
         self._prefixes.found_deep(search.prefix)
         return None
 
-    def _list(self, listing: Listing, now: int, alone: bool) -> Operation[list[Namespace]]:
+    def _list(self, listing: ListNamespacesOp, now: int, alone: bool) -> Operation[list[Namespace]]:
         """The page of namespaces that a listing asks for."""
-        prefix = namespaces.fixed_prefix(listing.op)
+        prefix = namespaces.fixed_prefix(listing)
         low, high = namespaces.text_range(prefix) or ("", namespaces.LAST)
         text = self._store_sql.render(sql.NAMESPACES)
         rows = yield Query(text, (low, high, high, now), last=alone)
-        return namespaces.listed((namespaces.from_text(row[0]) for row in rows), listing.op)
+        return namespaces.listed((namespaces.from_text(row[0]) for row in rows), listing)
 
 
 class Prefixes:
