@@ -23,12 +23,12 @@ from milepost.store._core.tasks import (
     Write,
 )
 from milepost.store._vectors.generations import Unverified
-from milepost.store._vectors.making import (
+from milepost.store._vectors.reindex import (
     Incomplete,
-    VectorMaking,
+    Reindexer,
     embed_lacking,
-    reindexing,
-    verifying,
+    reindex_all,
+    verify_model,
 )
 
 _ATTEMPTS: Final = 5
@@ -68,7 +68,7 @@ class EngineCore(StoreCore):
         """
 
     @abstractmethod
-    def making(self) -> VectorMaking:
+    def reindexer(self) -> Reindexer:
         """What makes vectors for items that are stored already."""
 
     @abstractmethod
@@ -102,12 +102,12 @@ class EngineCore(StoreCore):
                         "The store was reindexed again and again while it was used, so that most "
                         "items had no vectors yet. Repeat the call when the reindexing has ended."
                     ) from None
-                yield from embed_lacking(self.making(), found.where)
+                yield from embed_lacking(self.reindexer(), found.where)
                 # What is lacking still, could not be embedded or was put since. But another
                 # reindex may have made a new generation, which lacks items of its own.
                 completed = found.generation
             except Unverified as unverified:
-                yield from verifying(self.making(), unverified.number)
+                yield from verify_model(self.reindexer(), unverified.number)
             except Raced:
                 attempts += 1
                 if attempts == _ATTEMPTS:
@@ -121,7 +121,7 @@ class EngineCore(StoreCore):
 
     def reindex(self, progress: Progress | None, size: int) -> Program[int]:
         yield from self.ready()
-        return (yield from reindexing(self.making(), progress, size))
+        return (yield from reindex_all(self.reindexer(), progress, size))
 
     def reencrypt(self, progress: Progress | None) -> Program[Resealed]:
         self.check_encrypts()

@@ -28,7 +28,7 @@ from milepost.store._redis.layout import Keys
 from milepost.store._redis.marks import Marks, StaleGenerations
 from milepost.store._redis.notes import Notebook, Notes
 from milepost.store._redis.read import Reader
-from milepost.store._redis.reindex import RedisMaking
+from milepost.store._redis.reindex import RedisReindexer
 from milepost.store._redis.snapshot import Moved, Snapshot
 from milepost.store._redis.upkeep import resealing, sweeping
 from milepost.store._redis.vectors import Ranker
@@ -170,8 +170,8 @@ class RedisCore(EngineCore):
     def sweeping(self) -> Program[int]:
         return sweeping(self)
 
-    def making(self) -> RedisMaking:
-        return RedisMaking(self)
+    def reindexer(self) -> RedisReindexer:
+        return RedisReindexer(self)
 
     def resealing(self, progress: Progress | None) -> Program[Resealed]:
         return resealing(self, progress)

@@ -1,4 +1,4 @@
-"""How Redis makes vectors for items that are stored already (`_vectors/making.py`).
+"""How Redis makes vectors for items that are stored already (`_vectors/reindex.py`).
 
 Items are marked in the coming generation as their vectors are made; then the notes of the store
 switch over.
@@ -25,7 +25,7 @@ from milepost.store._redis.marks import (
 from milepost.store._redis.notes import Notes
 from milepost.store._redis.upkeep import Stored, all_roots, chunks, items_at, names_in, spaces_of
 from milepost.store._vectors.generations import PROBE
-from milepost.store._vectors.making import FEW, Read, Vectors
+from milepost.store._vectors.reindex import FEW, Read, Vectors
 
 if TYPE_CHECKING:
     from milepost.store._redis.core import RedisCore
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _ATTEMPTS: Final = 50
 
 
-class RedisMaking:
+class RedisReindexer:
     """A place is a namespace and a key."""
 
     def __init__(self, core: RedisCore) -> None:

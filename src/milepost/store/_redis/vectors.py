@@ -26,7 +26,7 @@ from milepost.store._redis.read import Candidate, Candidates, Reader, Rescore
 from milepost.store._redis.snapshot import Moved, Snapshot, fields
 from milepost.store._vectors.embeddings import Packed
 from milepost.store._vectors.generations import Generation, Generations
-from milepost.store._vectors.making import Incomplete
+from milepost.store._vectors.reindex import Incomplete
 from milepost.store._vectors.table import VectorTable, best_of
 
 _BYTES: Final = 512 * 2**20

@@ -27,7 +27,7 @@ from milepost.store._core.tasks import (
 from milepost.store._sql.dialects import StoreSql
 from milepost.store._sql.generations import VectorRegistry
 from milepost.store._sql.read import Reader
-from milepost.store._sql.reindex import SqlMaking
+from milepost.store._sql.reindex import SqlReindexer
 from milepost.store._sql.schema import schema
 from milepost.store._sql.vectors import VectorIndex
 from milepost.store._sql.write import SWEPT_AT_ONCE, Writer
@@ -173,8 +173,8 @@ class SqlCore(EngineCore):
             if swept < SWEPT_AT_ONCE:
                 return total
 
-    def making(self) -> SqlMaking:
-        return SqlMaking(self)
+    def reindexer(self) -> SqlReindexer:
+        return SqlReindexer(self)
 
     def resealing(self, progress: Progress | None) -> Program[Resealed]:
         # In small transactions, while the store is in use. A value is replaced only if it is still

@@ -15,7 +15,7 @@ from milepost.store._sql import statements as sql
 from milepost.store._sql.dialects import StoreSql
 from milepost.store._sql.vectors import VectorIndex
 from milepost.store._vectors.generations import Generations
-from milepost.store._vectors.making import Incomplete
+from milepost.store._vectors.reindex import Incomplete
 
 WIDE: Final = 1000
 """So many items below a prefix are worth a look at as many that were updated last."""

@@ -1,4 +1,4 @@
-"""How a SQL database makes vectors for items that are stored already (`_vectors/making.py`).
+"""How a SQL database makes vectors for items that are stored already (`_vectors/reindex.py`).
 
 Vectors are stored only for items that are still what was read: their rows are locked, and their
 versions compared, first.
@@ -14,7 +14,7 @@ from milepost.store._core import namespaces
 from milepost.store._core.tasks import Index, Row
 from milepost.store._sql import statements as sql
 from milepost.store._vectors.generations import PROBE
-from milepost.store._vectors.making import FEW, Read, Vectors
+from milepost.store._vectors.reindex import FEW, Read, Vectors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from milepost.store._vectors.generations import Generation, Generations
 
 
-class SqlMaking:
+class SqlReindexer:
     """A place is a row of the table of items."""
 
     def __init__(self, core: SqlCore) -> None:

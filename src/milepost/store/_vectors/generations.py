@@ -60,7 +60,7 @@ class Generations:
     was_fitting: bool
     """Whether this store's model has made the current vectors, or coming ones, at some time."""
     probed: frozenset[int]
-    """The generations of models without a name that were probed (`making.py`)."""
+    """The generations of models without a name that were probed (`reindex.py`)."""
     verdicts: Mapping[int, bool]
     """Of those, whether this store's model is the one that makes them."""
 
