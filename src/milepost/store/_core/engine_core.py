@@ -56,7 +56,7 @@ class EngineCore(StoreCore):
         """`transact`, for use on an event loop."""
 
     @abstractmethod
-    def getting_ready(self) -> Program[None]:
+    def prepare_database(self) -> Program[None]:
         """What has to be done before the first use."""
 
     @abstractmethod
@@ -72,11 +72,11 @@ class EngineCore(StoreCore):
         """What makes vectors for items that are stored already."""
 
     @abstractmethod
-    def sweeping(self) -> Program[int]:
+    def delete_expired(self) -> Program[int]:
         """Delete what has expired; how many items it was."""
 
     @abstractmethod
-    def resealing(self, progress: Progress | None) -> Program[Resealed]:
+    def reseal_all(self, progress: Progress | None) -> Program[Resealed]:
         """Seal all values again; what was done."""
 
     # -- what all of them do with it
@@ -84,7 +84,7 @@ class EngineCore(StoreCore):
     def ready(self) -> Program[None]:
         """Prepare the database, once."""
         if not self._ready:
-            yield from self.getting_ready()
+            yield from self.prepare_database()
             self._ready = True
 
     def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
@@ -117,7 +117,7 @@ class EngineCore(StoreCore):
 
     def sweep(self) -> Program[int]:
         yield from self.ready()
-        return (yield from self.sweeping())
+        return (yield from self.delete_expired())
 
     def reindex(self, progress: Progress | None, size: int) -> Program[int]:
         yield from self.ready()
@@ -126,7 +126,7 @@ class EngineCore(StoreCore):
     def reencrypt(self, progress: Progress | None) -> Program[Resealed]:
         self.check_encrypts()
         yield from self.ready()
-        return (yield from self.resealing(progress))
+        return (yield from self.reseal_all(progress))
 
 
 class Reads:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from milepost.store._vectors.embeddings import Packed
 
 Index: TypeAlias = Literal[False] | tuple[str, ...] | None
-"""What a put said about embedding: nothing, these paths, or (None) the store's own."""
+"""What a put embeds: nothing (False), these paths, or (None) the store's own."""
 
 
 class Search(NamedTuple):
@@ -56,9 +56,9 @@ class Write(NamedTuple):
     vectors: Sequence[Packed] = ()
     """One for each text, once they are known."""
 
-    def conflict(self, there: int) -> VersionConflict:
-        """The error for a put whose version is not the one that is there (0 for no item)."""
-        state = f"at version {there}" if there else "not there"
+    def conflict(self, current: int) -> VersionConflict:
+        """The error for a write whose version is not the current one (0 for no item)."""
+        state = f"at version {current}" if current else "not there"
         wanted = f"version {self.if_version}" if self.if_version else "no item"
         return VersionConflict(
             f"The item {self.key!r} in {self.namespace} is {state}, but the caller expected "
@@ -70,7 +70,7 @@ class Write(NamedTuple):
 Task: TypeAlias = GetOp | Search | ListNamespacesOp | Write
 """A get and a listing are the operations themselves, checked."""
 Group: TypeAlias = Sequence[Task]
-"""What one caller asked for at once: done as a whole or not at all."""
+"""What one caller asked for at once: all of it is done, or nothing."""
 Outcome: TypeAlias = list[Any] | Exception
 """One result for each task of a group, or why the group failed."""
 

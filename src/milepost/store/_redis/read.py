@@ -32,7 +32,7 @@ _HEADS: Final = 5000
 
 
 class Candidate(NamedTuple):
-    """An item that a search may return, before its value is looked at."""
+    """An item that a search may return, before its value is read."""
 
     place: Place
     stamp: int
@@ -82,7 +82,7 @@ class Reader:
             pairs = yield from self._heads_and_bodies(part, snapshot)
             for place, (stored, body) in zip(part, pairs, strict=True):
                 head = parsed(place, stored)
-                if head is not None and not head.is_dead(snapshot.now):
+                if head is not None and not head.is_expired(snapshot.now):
                     found[place] = to_row(place, head, body)
                     if places[place] and head.ttl is not None:
                         snapshot.renewed.append((place, head))
@@ -203,7 +203,7 @@ class Reader:
                 stored, body = pairs[one.place]
                 head = parsed(one.place, stored)
                 score = scores.get(one.place, one.score)
-                if head is None or head.is_dead(snapshot.now):
+                if head is None or head.is_expired(snapshot.now):
                     continue
                 if rescore is not None and score is None:
                     continue
@@ -287,8 +287,8 @@ class Reader:
                 ],
             )
             spaces = [namespaces.from_text(name.decode()) for name in names]
-            dead = Counter(from_member(name)[0] for name in expired)
-            doubtful = [space for space in spaces if space in dead]
+            expiring = Counter(from_member(name)[0] for name in expired)
+            doubtful = [space for space in spaces if space in expiring]
             if doubtful:
                 sizes = yield from snapshot.read(
                     [root],
@@ -298,7 +298,7 @@ class Reader:
                 gone = {
                     space
                     for space, size in zip(doubtful, sizes, strict=True)
-                    if size <= dead[space]
+                    if size <= expiring[space]
                 }
                 spaces = [space for space in spaces if space not in gone]
             alive += spaces

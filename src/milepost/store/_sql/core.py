@@ -52,7 +52,7 @@ class SqlCore(EngineCore):
         self._reader = Reader(store_sql, vectors)
         self._writer = Writer(store_sql, self.registry, vectors, self.stamps)
 
-    def getting_ready(self) -> Program[None]:
+    def prepare_database(self) -> Program[None]:
         try:
             yield TableSetup(self._is_set_up, self._set_up)
         except MilepostError as error:
@@ -122,7 +122,7 @@ class SqlCore(EngineCore):
 
     @property
     def _has_vectors(self) -> bool:
-        return self.embedder is not None or self.registry.state.exist
+        return self.embedder is not None or self.registry.state.has_vectors
 
     def _read_one(self, task: Search | ListNamespacesOp, reads: Reads) -> Operation[list[Outcome]]:
         """The only task of the only group."""
@@ -130,7 +130,7 @@ class SqlCore(EngineCore):
         generations: Generations | None = None
         if isinstance(task, Search) and task.vector is not None:
             generations = yield from self._verified()
-        return [[(yield from self._reader.read(reads, generations, task, alone=True))]]
+        return [[(yield from self._reader.read(reads, generations, task, last=True))]]
 
     def _verified(self) -> Operation[Generations]:
         """The generations: another process may have rebuilt all vectors since the last read."""
@@ -164,7 +164,7 @@ class SqlCore(EngineCore):
 
     # -- upkeep
 
-    def sweeping(self) -> Program[int]:
+    def delete_expired(self) -> Program[int]:
         now = self.stamps.now()
         total = 0
         while True:
@@ -176,7 +176,7 @@ class SqlCore(EngineCore):
     def reindexer(self) -> SqlReindexer:
         return SqlReindexer(self)
 
-    def resealing(self, progress: Progress | None) -> Program[Resealed]:
+    def reseal_all(self, progress: Progress | None) -> Program[Resealed]:
         # In small transactions, while the store is in use. A value is replaced only if it is still
         # the one that was read: a put in between has sealed its value with the newest key.
         done = Resealed()

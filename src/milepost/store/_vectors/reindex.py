@@ -11,12 +11,13 @@ that are still what was read. How a database does that is its `Reindexer`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from math import hypot
 from operator import mul
 from struct import unpack
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from milepost._internal import log
 from milepost.errors import SerdeError
@@ -55,58 +56,51 @@ class Read(NamedTuple):
     texts: Sequence[str]
 
 
-class Reindexer(Protocol):
+class Reindexer(ABC):
     """What a database does while vectors are made, in a transaction each. A place is whatever
     `read` understands."""
 
-    @property
-    def core(self) -> StoreCore:
-        """The store's logic."""
-        ...
+    core: StoreCore
+    state: RegistryState
 
-    @property
-    def state(self) -> RegistryState:
-        """What the store knows of generations."""
-        ...
-
+    @abstractmethod
     def begin(self) -> Work[tuple[int, bool, int | None]]:
         """Begin a generation, or go on with the one that is coming; its number, whether it has to
         be probed, and how many items are to be done, if that is known."""
-        ...
 
+    @abstractmethod
     def note_probe(self, number: int, probe: str) -> Work[None]:
         """Remember what this store's model makes of the texts of a probe."""
-        ...
 
+    @abstractmethod
     def probe_of(self, number: int) -> Work[str | None]:
         """What the model of a generation has made of them."""
-        ...
 
+    @abstractmethod
     def stale(self, number: int, size: int) -> Work[list[Any]]:
         """Places of items without vectors of the coming generation; `size` of them, or all."""
-        ...
 
+    @abstractmethod
     def lacking(self, after: Any) -> Work[tuple[list[Any], Any]]:
         """At most `FEW` places of items without vectors of the current one, and what to go on
         with; None if there are no more."""
-        ...
 
+    @abstractmethod
     def read(self, places: list[Any]) -> Work[list[tuple[Row, Index]]]:
-        """The items at these places that are there, and what their puts said about embedding."""
-        ...
+        """The items at these places that are there, and which of their paths are embedded."""
 
+    @abstractmethod
     def store(self, number: int, found: list[Read], vectors: Vectors) -> Work[bool]:
         """Store vectors of the coming generation; False if it is the current one by now."""
-        ...
 
+    @abstractmethod
     def complete(self, found: list[Read], vectors: Vectors) -> Work[int]:
         """Store vectors of the current generation; of how many items."""
-        ...
 
+    @abstractmethod
     def finish(self, number: int, found: int, size: int) -> Work[bool]:
         """Make the coming generation the current one, if few items are left; `found` is how many
         `stale` found."""
-        ...
 
 
 def reindex_all(reindexer: Reindexer, progress: Progress | None, size: int) -> Program[int]:
@@ -118,7 +112,7 @@ def reindex_all(reindexer: Reindexer, progress: Progress | None, size: int) -> P
     if is_new:
         probe = _probe((yield Embed(list(TEXTS), []))[0])
         yield Transact(partial(reindexer.note_probe, number, probe), write=True)
-        reindexer.state.judge(number, True)
+        reindexer.state.note_match(number, True)
     done = 0
     while True:
         places: list[Any] = yield Transact(partial(reindexer.stale, number, size), write=False)
@@ -165,7 +159,7 @@ def verify_model(reindexer: Reindexer, number: int) -> Program[None]:
     stored = yield Transact(partial(reindexer.probe_of, number), write=False)
     if stored is not None:
         made = (yield Embed(list(TEXTS), []))[0]
-        reindexer.state.judge(number, _are_alike(stored, made))
+        reindexer.state.note_match(number, _are_alike(stored, made))
 
 
 def _read(reindexer: Reindexer, places: list[Any], *, strict: bool) -> Program[list[Read]]:
@@ -188,7 +182,7 @@ def _embedded(found: Sequence[Read]) -> Program[dict[str, Packed]]:
     return dict(zip(texts, made, strict=True))
 
 
-# -- two models that have no name are told apart by the vectors that they make of a few texts
+# -- two models that have no name are distinguished by the vectors that they make of a few texts
 #
 # The name of a function says little about the model behind it. So the vectors of these texts are
 # stored with what such a model has made, and a store whose model has no name either makes them
