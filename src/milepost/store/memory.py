@@ -131,12 +131,8 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
         ttl: float | None | NotProvided = NOT_PROVIDED,
         if_version: int | None = None,
     ) -> None:
-        if (
-            ttl is NOT_PROVIDED
-            and if_version is None
-            and index is None
-            and self._memory.put_plain([(namespace, key, value)], self._vectors_of)
-        ):
+        plain = ttl is NOT_PROVIDED and if_version is None and index is None
+        if plain and self._memory.put_plain([(namespace, key, value)], self._vectors_of):
             return
         super().put(namespace, key, value, index, ttl=ttl, if_version=if_version)
 
@@ -150,12 +146,8 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
         ttl: float | None | NotProvided = NOT_PROVIDED,
         if_version: int | None = None,
     ) -> None:
-        if (
-            ttl is NOT_PROVIDED
-            and if_version is None
-            and index is None
-            and self._memory.put_plain([(namespace, key, value)], None)
-        ):
+        plain = ttl is NOT_PROVIDED and if_version is None and index is None
+        if plain and self._memory.put_plain([(namespace, key, value)], None):
             return
         await super().aput(namespace, key, value, index, ttl=ttl, if_version=if_version)
 
