@@ -99,9 +99,8 @@ def refusal_unexplained() -> None:
     from milepost.checkpoint import postgres as saver
     from milepost.checkpoint.postgres import aio as async_saver
     from milepost.store import postgres as store
-    from milepost.store.postgres import aio as async_store
 
-    for module in (saver, async_saver, store, async_store):
+    for module in (saver, async_saver, store):
         module.connecting = contextlib.nullcontext  # type: ignore[attr-defined]
 
 

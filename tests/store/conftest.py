@@ -1,7 +1,7 @@
-"""One suite for all stores: a test that asks for `stores` runs on each of them, in its colours.
+"""One suite for all stores: a test that asks for `stores` runs on each of them, sync and async.
 
 `stores.open(...)` opens a store with these settings, always on the same database. What it returns
-has the sync names of the methods, whatever its colour.
+has the sync names of the methods, also where they are awaited.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Clock:
 
 
 class Face:
-    """A store, called in one colour."""
+    """A store, whose sync methods are called, or whose async ones."""
 
     def __init__(self, store: Any, runner: asyncio.Runner | None) -> None:
         self.store = store
@@ -91,7 +91,7 @@ class Face:
         return await getattr(self.store, name)(*args, **kwargs)
 
     def run(self, function: Any) -> Any:
-        """Run an async function of the store, if the colour is async."""
+        """Run an async function of the store, if its async methods are called."""
         assert self._runner is not None
         return self._runner.run(function(self.store))
 
@@ -100,15 +100,12 @@ class Stores:
     """Opens stores of one kind, all on one database."""
 
     def __init__(self, kind: str, tmp_path: Any, address: str) -> None:
-        self.backend, self.colour = kind.split("-")
-        self.runner = asyncio.Runner() if self.colour == "async" else None
+        self.backend, _, mode = kind.partition("-")
+        self.is_async = mode == "async"
+        self.runner = asyncio.Runner() if self.is_async else None
         self._file = str(tmp_path / "store.db")
         self._address = address
         self._closers: list[Any] = []
-
-    @property
-    def is_async(self) -> bool:
-        return self.colour == "async"
 
     @property
     def is_durable(self) -> bool:
@@ -218,7 +215,7 @@ def postgres(with_vectors: str) -> str:
 
 @pytest.fixture(params=KINDS)
 def stores(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Stores]:
-    """Every store, in each of its colours."""
+    """Every store, sync and async."""
     servers = {"postgres": "postgres", "redis": "redis_url"}
     server = servers.get(request.param.partition("-")[0])
     address = request.getfixturevalue(server) if server else ""

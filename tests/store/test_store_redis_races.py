@@ -104,7 +104,7 @@ def test_a_put_that_began_before_a_reindex_ended_leaves_the_vectors_of_others_al
     one, other = stores
     one.put(NS, "x", {"text": "a"})
     engine, logic = one.engine, one._core
-    engine.run(logic.making().begin())
+    engine.run(logic.reindexer().begin())
     during = engine.run(logic.notebook.load())
     one.reindex()  # goes on with it, and switches over
     load, first = other._core.notebook.load, [True]

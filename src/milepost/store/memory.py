@@ -82,7 +82,7 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         ops = list(ops)
-        if self._are_plain_puts(ops, self._vectors_of):
+        if self._put_plain(ops, self._vectors_of):
             return [None] * len(ops)
         group: Group = self._core.prepare(ops)
         if self._vectors_of is not None and needs_vectors(group):
@@ -92,7 +92,7 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         ops = list(ops)
-        if self._are_plain_puts(ops, None):
+        if self._put_plain(ops, None):
             return [None] * len(ops)
         group = self._core.prepare(ops)
         if self._vectors_of is not None and needs_vectors(group):
@@ -104,15 +104,15 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
     # The most frequent calls take a short cut where there is nothing to decide: an item that is
     # there and cannot expire, puts that ask for nothing special.
 
-    def _are_plain_puts(self, ops: Sequence[Op], embed: Embedding | None) -> bool:
+    def _put_plain(self, ops: Sequence[Op], embed: Embedding | None) -> bool:
         """Whether the operations are puts without settings, which have been done then."""
         puts = [op[:3] for op in ops if type(op) is PutOp and op[3:] == _NO_SETTINGS]
-        return len(puts) == len(ops) and self._memory.drop_in(puts, embed)
+        return len(puts) == len(ops) and self._memory.put_plain(puts, embed)
 
     def get(
         self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
     ) -> Item | None:
-        return self._memory.glance(namespace, key) or super().get(
+        return self._memory.get_plain(namespace, key) or super().get(
             namespace, key, refresh_ttl=refresh_ttl
         )
 
@@ -131,12 +131,8 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
         ttl: float | None | NotProvided = NOT_PROVIDED,
         if_version: int | None = None,
     ) -> None:
-        if (
-            ttl is NOT_PROVIDED
-            and if_version is None
-            and index is None
-            and self._memory.drop_in([(namespace, key, value)], self._vectors_of)
-        ):
+        plain = ttl is NOT_PROVIDED and if_version is None and index is None
+        if plain and self._memory.put_plain([(namespace, key, value)], self._vectors_of):
             return
         super().put(namespace, key, value, index, ttl=ttl, if_version=if_version)
 
@@ -150,12 +146,8 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
         ttl: float | None | NotProvided = NOT_PROVIDED,
         if_version: int | None = None,
     ) -> None:
-        if (
-            ttl is NOT_PROVIDED
-            and if_version is None
-            and index is None
-            and self._memory.drop_in([(namespace, key, value)], None)
-        ):
+        plain = ttl is NOT_PROVIDED and if_version is None and index is None
+        if plain and self._memory.put_plain([(namespace, key, value)], None):
             return
         await super().aput(namespace, key, value, index, ttl=ttl, if_version=if_version)
 

@@ -36,10 +36,8 @@ from milepost.store._core.records import (
     make_search_item,
 )
 from milepost.store._core.tasks import (
-    Get,
     Group,
     Index,
-    Listing,
     Outcome,
     Program,
     Progress,
@@ -169,12 +167,12 @@ class StoreCore(ABC):
             return self._write(op)
         if isinstance(op, GetOp):
             key = namespaces.check_key(op.key)
-            return Get(namespaces.check(op.namespace), key, op.refresh_ttl)
+            return GetOp(namespaces.check(op.namespace), key, op.refresh_ttl)
         if isinstance(op, SearchOp):
             return self._search(op)
         if isinstance(op, ListNamespacesOp):
             namespaces.validate_op_namespace(op)
-            return Listing(arguments.listing(op))
+            return arguments.listing(op)
         raise TypeError(f"{op!r} is not an operation of a store.")
 
     def _search(self, op: SearchOp) -> Search:
@@ -299,7 +297,7 @@ class StoreCore(ABC):
                 )
                 for score, row in found
             ]
-        if isinstance(task, Get):
+        if isinstance(task, GetOp):
             return make_item(
                 self.value(found), found.key, found.namespace, found.created, found.updated
             )

@@ -10,11 +10,9 @@ from typing import Any, Final
 from milepost._db.migrations import TableSetup
 from milepost.errors import ReindexConflict, StoreError, VersionConflict
 from milepost.store._core.core import Resealed, StoreCore
-from milepost.store._core.records import Namespace
+from milepost.store._core.records import GetOp, ListNamespacesOp, Namespace
 from milepost.store._core.tasks import (
-    Get,
     Group,
-    Listing,
     Outcome,
     Program,
     Progress,
@@ -25,12 +23,12 @@ from milepost.store._core.tasks import (
     Write,
 )
 from milepost.store._vectors.generations import Unverified
-from milepost.store._vectors.making import (
+from milepost.store._vectors.reindex import (
     Incomplete,
-    VectorMaking,
+    Reindexer,
     embed_lacking,
-    reindexing,
-    verifying,
+    reindex_all,
+    verify_model,
 )
 
 _ATTEMPTS: Final = 5
@@ -58,7 +56,7 @@ class EngineCore(StoreCore):
         """`transact`, for use on an event loop."""
 
     @abstractmethod
-    def getting_ready(self) -> Program[None]:
+    def prepare_database(self) -> Program[None]:
         """What has to be done before the first use."""
 
     @abstractmethod
@@ -70,15 +68,15 @@ class EngineCore(StoreCore):
         """
 
     @abstractmethod
-    def making(self) -> VectorMaking:
+    def reindexer(self) -> Reindexer:
         """What makes vectors for items that are stored already."""
 
     @abstractmethod
-    def sweeping(self) -> Program[int]:
+    def delete_expired(self) -> Program[int]:
         """Delete what has expired; how many items it was."""
 
     @abstractmethod
-    def resealing(self, progress: Progress | None) -> Program[Resealed]:
+    def reseal_all(self, progress: Progress | None) -> Program[Resealed]:
         """Seal all values again; what was done."""
 
     # -- what all of them do with it
@@ -86,7 +84,7 @@ class EngineCore(StoreCore):
     def ready(self) -> Program[None]:
         """Prepare the database, once."""
         if not self._ready:
-            yield from self.getting_ready()
+            yield from self.prepare_database()
             self._ready = True
 
     def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
@@ -104,12 +102,12 @@ class EngineCore(StoreCore):
                         "The store was reindexed again and again while it was used, so that most "
                         "items had no vectors yet. Repeat the call when the reindexing has ended."
                     ) from None
-                yield from embed_lacking(self.making(), found.where)
+                yield from embed_lacking(self.reindexer(), found.where)
                 # What is lacking still, could not be embedded or was put since. But another
                 # reindex may have made a new generation, which lacks items of its own.
                 completed = found.generation
             except Unverified as unverified:
-                yield from verifying(self.making(), unverified.number)
+                yield from verify_model(self.reindexer(), unverified.number)
             except Raced:
                 attempts += 1
                 if attempts == _ATTEMPTS:
@@ -119,16 +117,16 @@ class EngineCore(StoreCore):
 
     def sweep(self) -> Program[int]:
         yield from self.ready()
-        return (yield from self.sweeping())
+        return (yield from self.delete_expired())
 
     def reindex(self, progress: Progress | None, size: int) -> Program[int]:
         yield from self.ready()
-        return (yield from reindexing(self.making(), progress, size))
+        return (yield from reindex_all(self.reindexer(), progress, size))
 
     def reencrypt(self, progress: Progress | None) -> Program[Resealed]:
         self.check_encrypts()
         yield from self.ready()
-        return (yield from self.resealing(progress))
+        return (yield from self.reseal_all(progress))
 
 
 class Reads:
@@ -158,8 +156,8 @@ class Reads:
         """The task, if there is only one."""
         return self.groups[0][0] if len(self.groups) == 1 and len(self.groups[0]) == 1 else None
 
-    def gets(self) -> list[Get]:
-        return [task for task in self.tasks if isinstance(task, Get)]
+    def gets(self) -> list[GetOp]:
+        return [task for task in self.tasks if isinstance(task, GetOp)]
 
     def by_meaning(self) -> bool:
         """Whether one of them ranks by vectors."""
@@ -168,12 +166,12 @@ class Reads:
     def fill(
         self,
         items: Mapping[tuple[Namespace, str], Row],
-        read: Callable[[Search | Listing], Generator[Any, Any, Any]],
+        read: Callable[[Search | ListNamespacesOp], Generator[Any, Any, Any]],
     ) -> Generator[Any, Any, None]:
         """The results of all tasks: gets have found `items`, and `read` does the others."""
         for number, group in enumerate(self.groups):
             for at, task in enumerate(group):
-                if isinstance(task, Get):
+                if isinstance(task, GetOp):
                     self.results[number][at] = items.get((task.namespace, task.key))
                 elif not isinstance(task, Write):
                     try:

@@ -30,7 +30,7 @@ _RESERVED: Final = ("langgraph", "milepost")
 
 
 def empty() -> InvalidNamespaceError:
-    """What a write is told that names none."""
+    """The error for a write that names none."""
     return InvalidNamespaceError(
         "Namespace cannot be empty: give at least one label, such as ('memories',)."
     )

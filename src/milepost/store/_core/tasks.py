@@ -16,22 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from milepost._db.migrations import TableSetup
 from milepost.errors import VersionConflict
-from milepost.store._core.records import ListNamespacesOp, Namespace, Order
+from milepost.store._core.records import GetOp, ListNamespacesOp, Namespace, Order
 
 if TYPE_CHECKING:
     from milepost.store._core.filters import Condition
     from milepost.store._vectors.embeddings import Packed
 
 Index: TypeAlias = Literal[False] | tuple[str, ...] | None
-"""What a put said about embedding: nothing, these paths, or (None) the store's own."""
-
-
-class Get(NamedTuple):
-    """Fetch one item."""
-
-    namespace: Namespace
-    key: str
-    refresh: bool
+"""What a put embeds: nothing (False), these paths, or (None) the store's own."""
 
 
 class Search(NamedTuple):
@@ -46,12 +38,6 @@ class Search(NamedTuple):
     refresh: bool
     vector: Packed | None = None
     """The query's, once it is known."""
-
-
-class Listing(NamedTuple):
-    """Find namespaces."""
-
-    op: ListNamespacesOp
 
 
 class Write(NamedTuple):
@@ -70,9 +56,9 @@ class Write(NamedTuple):
     vectors: Sequence[Packed] = ()
     """One for each text, once they are known."""
 
-    def conflict(self, there: int) -> VersionConflict:
-        """The error for a put whose version is not the one that is there (0 for no item)."""
-        state = f"at version {there}" if there else "not there"
+    def conflict(self, current: int) -> VersionConflict:
+        """The error for a write whose version is not the current one (0 for no item)."""
+        state = f"at version {current}" if current else "not there"
         wanted = f"version {self.if_version}" if self.if_version else "no item"
         return VersionConflict(
             f"The item {self.key!r} in {self.namespace} is {state}, but the caller expected "
@@ -81,9 +67,10 @@ class Write(NamedTuple):
         )
 
 
-Task: TypeAlias = Get | Search | Listing | Write
+Task: TypeAlias = GetOp | Search | ListNamespacesOp | Write
+"""A get and a listing are the operations themselves, checked."""
 Group: TypeAlias = Sequence[Task]
-"""What one caller asked for at once: done as a whole or not at all."""
+"""What one caller asked for at once: all of it is done, or nothing."""
 Outcome: TypeAlias = list[Any] | Exception
 """One result for each task of a group, or why the group failed."""
 

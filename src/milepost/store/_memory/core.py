@@ -14,12 +14,10 @@ from milepost.checkpoint.serde._msgpack.codec import unpackb
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.store._core import namespaces
 from milepost.store._core.core import Resealed, StoreCore
-from milepost.store._core.records import Item, Namespace, Result, make_item
+from milepost.store._core.records import GetOp, Item, ListNamespacesOp, Namespace, Result, make_item
 from milepost.store._core.tasks import (
     Embed,
-    Get,
     Group,
-    Listing,
     Outcome,
     Program,
     Progress,
@@ -81,7 +79,7 @@ class MemoryCore(StoreCore):
 
     # -- short cuts
 
-    def glance(self, namespace: Namespace, key: str) -> Item | None:
+    def get_plain(self, namespace: Namespace, key: str) -> Item | None:
         """The item, if it is there and cannot expire."""
         try:
             # No lock: an entry is replaced, never changed, in all that is used here.
@@ -95,7 +93,7 @@ class MemoryCore(StoreCore):
             key = entry.key
         return make_item(value, key, entry.namespace, entry.created, entry.updated)
 
-    def drop_in(self, puts: Sequence[Any], embed: Embedding | None) -> bool:
+    def put_plain(self, puts: Sequence[Any], embed: Embedding | None) -> bool:
         """Put values that ask for nothing special, each with its namespace and key; False if that
         is not so, and then nothing has happened.
 
@@ -125,36 +123,36 @@ class MemoryCore(StoreCore):
         with self._lock:
             stamp = self.stamps.next_of_mine(len(ready))
             for at, (namespace, key, data) in enumerate(ready):
-                if entries.mortal:
-                    self._bury(namespace, key, self.stamps.now())
+                if entries.expiring:
+                    self._remove_expired(namespace, key, self.stamps.now())
                 entries.put(namespace, key, data, vectors[at] if vectors else (), stamp + at)
         return True
 
     # -- reading
 
     def _read(self, task: Any, now: int) -> Any:
-        if isinstance(task, Get):
+        if isinstance(task, GetOp):
             entry = self._entries.find(task.namespace, task.key)
-            if entry is None or entry.is_dead(now):
+            if entry is None or entry.is_expired(now):
                 return None
-            if task.refresh and entry.ttl is not None:
+            if task.refresh_ttl and entry.ttl is not None:
                 entry.expires = now + entry.ttl
             return entry
         if isinstance(task, Search):
             found = self._entries.search(task, now, self._view)
-            if task.refresh and self._entries.mortal:
+            if task.refresh and self._entries.expiring:
                 for _, entry in found:
                     if entry.ttl is not None:
                         entry.expires = now + entry.ttl
             return found
-        if isinstance(task, Listing):
-            mortal = self._entries.mortal
+        if isinstance(task, ListNamespacesOp):
+            expiring = self._entries.expiring
             alive = (
                 namespace
                 for namespace, space in self._entries.spaces.items()
-                if not mortal or not all(entry.is_dead(now) for entry in space.values())
+                if not expiring or not all(entry.is_expired(now) for entry in space.values())
             )
-            return namespaces.listed(alive, task.op)
+            return namespaces.listed(alive, task)
         return None
 
     def value(self, row: Any) -> dict[str, Any]:
@@ -196,9 +194,9 @@ class MemoryCore(StoreCore):
             place = (write.namespace, write.key)
             if write.if_version is not None:
                 entry = self._entries.find(*place)
-                there = 0 if entry is None or entry.is_dead(now) else entry.updated
-                if there != write.if_version or place in touched:
-                    return write.conflict(there)
+                current = 0 if entry is None or entry.is_expired(now) else entry.updated
+                if current != write.if_version or place in touched:
+                    return write.conflict(current)
             touched.add(place)
         return None
 
@@ -210,20 +208,20 @@ class MemoryCore(StoreCore):
             if old is not None:
                 entries.remove(old)
             return
-        if entries.mortal:
-            self._bury(namespace, key, now)
+        if entries.expiring:
+            self._remove_expired(namespace, key, now)
         entry = entries.put(namespace, key, data, vectors, stamp)
         if index is not None:
             entry.index = index
         if ttl is not None:
             entry.ttl = ttl
             entry.expires = now + ttl
-            entries.mortal += 1
+            entries.expiring += 1
 
-    def _bury(self, namespace: Namespace, key: str, now: int) -> None:
-        """What has expired is gone, and its successor is a new item."""
+    def _remove_expired(self, namespace: Namespace, key: str, now: int) -> None:
+        """Remove an expired entry, so that its successor is a new item."""
         old = self._entries.find(namespace, key)
-        if old is not None and old.is_dead(now):
+        if old is not None and old.is_expired(now):
             self._entries.remove(old)
 
     # -- upkeep
@@ -232,10 +230,10 @@ class MemoryCore(StoreCore):
         yield from ()
         with self._lock:
             now = self.stamps.now()
-            dead = [entry for entry in self._entries if entry.is_dead(now)]
-            for entry in dead:
+            expired = [entry for entry in self._entries if entry.is_expired(now)]
+            for entry in expired:
                 self._entries.remove(entry)
-        return len(dead)
+        return len(expired)
 
     def reindex(self, progress: Progress | None, size: int) -> Program[int]:
         table = self._entries.vectors

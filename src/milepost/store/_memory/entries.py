@@ -54,7 +54,7 @@ class Entry:
         """The value, as the serializer has written it."""
         return self.kind, self.body
 
-    def is_dead(self, now: int) -> bool:
+    def is_expired(self, now: int) -> bool:
         """Whether it has expired."""
         return self.expires is not None and self.expires <= now
 
@@ -68,12 +68,12 @@ View: TypeAlias = Callable[[Entry], Any]
 class Entries:
     """Entries by namespace and key, and their vectors. Changes are made under a lock."""
 
-    __slots__ = ("mortal", "spaces", "vectors")
+    __slots__ = ("expiring", "spaces", "vectors")
 
     def __init__(self, dims: int | None) -> None:
         self.spaces: dict[Namespace, dict[str, Entry]] = {}
         """An update keeps its place in a dict, so each is in the order of creation."""
-        self.mortal = 0
+        self.expiring = 0
         """How many entries can expire: mostly none, and then no method looks at the clock."""
         self.vectors: VectorTable[Entry] | None = None if dims is None else VectorTable(dims)
 
@@ -81,7 +81,7 @@ class Entries:
         return iter([entry for space in self.spaces.values() for entry in space.values()])
 
     def find(self, namespace: Namespace, key: str) -> Entry | None:
-        """The entry, dead or alive."""
+        """The entry, expired or not."""
         space = self.spaces.get(namespace)
         return None if space is None else space.get(key)
 
@@ -108,23 +108,23 @@ class Entries:
         else:
             entry = Entry(namespace, key, data, old.created, stamp)
             if old.ttl is not None or old.places:
-                self._let_go(old)
+                self._release(old)
         if vectors and self.vectors is not None:
             entry.places = self.vectors.add(vectors, entry)
         space[key] = entry
         return entry
 
     def remove(self, entry: Entry) -> None:
-        """Let an entry go, and its namespace if that is empty then."""
-        self._let_go(entry)
+        """Remove an entry, and its namespace if that is empty then."""
+        self._release(entry)
         space = self.spaces[entry.namespace]
         del space[entry.key]
         if not space:
             del self.spaces[entry.namespace]
 
-    def _let_go(self, entry: Entry) -> None:
+    def _release(self, entry: Entry) -> None:
         if entry.ttl is not None:
-            self.mortal -= 1
+            self.expiring -= 1
         if entry.places and self.vectors is not None:
             self.vectors.remove(entry.places)
 
@@ -138,8 +138,8 @@ class Entries:
     def _matching(
         self, entries: Iterable[Entry], task: Search, now: int, view: View
     ) -> Iterator[Entry]:
-        if self.mortal:
-            entries = (entry for entry in entries if not entry.is_dead(now))
+        if self.expiring:
+            entries = (entry for entry in entries if not entry.is_expired(now))
         if not task.conditions:
             return iter(entries)
         fulfils = predicate(task.conditions)

@@ -1,4 +1,4 @@
-"""One change of items on Redis, in the making: its guards and its commands."""
+"""The script of one batch of writes on Redis, while it is put together."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class RootState(NamedTuple):
     deleted: int
     """The highest version of an item that was deleted."""
     token: bytes | None
-    """Identifies the life of a root, from its first item until a sweep finds it empty."""
+    """Identifies a root from its first item until a sweep finds it empty."""
     generations: RootGenerations
 
 
 @dataclass(slots=True)
 class State:
-    """What is there, of all that a batch concerns."""
+    """The current state of all that a batch concerns."""
 
     roots: dict[str, RootState]
     heads: dict[Place, Head | None]
@@ -50,8 +50,8 @@ class Batch:
     """Roots that were registered for it."""
     unknown: int = 0
     """How often an answer was lost."""
-    only_dead: bool = False
-    """Whether only items that have expired are concerned."""
+    only_expired: bool = False
+    """Whether only items that have expired are deleted."""
     written: int = 0
     """How many items were."""
 
@@ -128,7 +128,7 @@ class Change:
             return
         before = 0 if old is None else old.updated
         version = max(stamp, 1 + max(before, self._floor, self._state.roots[root].deleted))
-        is_new = old is None or old.is_dead(self._batch.now)
+        is_new = old is None or old.is_expired(self._batch.now)
         expires = None if write.ttl is None else self._batch.now + write.ttl
         head = Head(
             version if is_new or old is None else old.created,
@@ -181,6 +181,6 @@ class Change:
                 self.commands.append(command("HSET", meta, "deleted", version))
 
     def script(self) -> RunScript:
-        """All of it, done as a whole or not at all."""
+        """The script; either all of its commands run or none."""
         keys = list(dict.fromkeys(self.keys))
         return guarded(keys, self.guards, self.commands, self._counters, once=True)

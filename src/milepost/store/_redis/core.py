@@ -13,9 +13,9 @@ from milepost._db.redis.server import check_eviction
 from milepost.errors import DatabaseBusyError
 from milepost.store._core.core import Resealed
 from milepost.store._core.engine_core import EngineCore, Reads
+from milepost.store._core.records import ListNamespacesOp
 from milepost.store._core.tasks import (
     Group,
-    Listing,
     Outcome,
     Program,
     Progress,
@@ -28,9 +28,9 @@ from milepost.store._redis.layout import Keys
 from milepost.store._redis.marks import Marks, StaleGenerations
 from milepost.store._redis.notes import Notebook, Notes
 from milepost.store._redis.read import Reader
-from milepost.store._redis.reindex import RedisMaking
+from milepost.store._redis.reindex import RedisReindexer
 from milepost.store._redis.snapshot import Moved, Snapshot
-from milepost.store._redis.upkeep import resealing, sweeping
+from milepost.store._redis.upkeep import delete_expired, reseal_all
 from milepost.store._redis.vectors import Ranker
 from milepost.store._redis.write import Writer
 from milepost.store._vectors.generations import Generations, RegistryState
@@ -75,7 +75,7 @@ class RedisCore(EngineCore):
         self._is_cluster = is_cluster
         self._allow_eviction = allow_eviction
 
-    def getting_ready(self) -> Program[None]:
+    def prepare_database(self) -> Program[None]:
         """Look at the server, and note the model of the first store with an index."""
         yield Transact(self._set_up, write=True)
 
@@ -148,16 +148,16 @@ class RedisCore(EngineCore):
     def _attempt(self, reads: Reads, snapshot: Snapshot) -> RedisProgram[None]:
         known: Generations | None = None
         if reads.by_meaning():
-            # Another process may have rebuilt all vectors since this store last looked.
+            # Another process may have rebuilt all vectors since this store last read the notes.
             known = yield from self.generations()
             known.check_verified()
         items = yield from self.reader.gets(reads.gets(), snapshot)
         yield from reads.fill(items, partial(self._read, snapshot, known))
 
     def _read(
-        self, snapshot: Snapshot, known: Generations | None, task: Search | Listing
+        self, snapshot: Snapshot, known: Generations | None, task: Search | ListNamespacesOp
     ) -> RedisProgram[list[Any]]:
-        if isinstance(task, Listing):
+        if isinstance(task, ListNamespacesOp):
             return (yield from self.reader.list(task, snapshot))
         if task.vector is None:
             return (yield from self.reader.search(task, snapshot))
@@ -167,14 +167,14 @@ class RedisCore(EngineCore):
 
     # -- upkeep
 
-    def sweeping(self) -> Program[int]:
-        return sweeping(self)
+    def delete_expired(self) -> Program[int]:
+        return delete_expired(self)
 
-    def making(self) -> RedisMaking:
-        return RedisMaking(self)
+    def reindexer(self) -> RedisReindexer:
+        return RedisReindexer(self)
 
-    def resealing(self, progress: Progress | None) -> Program[Resealed]:
-        return resealing(self, progress)
+    def reseal_all(self, progress: Progress | None) -> Program[Resealed]:
+        return reseal_all(self, progress)
 
 
 def _busy() -> DatabaseBusyError:

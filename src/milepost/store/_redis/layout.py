@@ -4,8 +4,8 @@ All items whose namespaces begin with the same label, their root, share one hash
 in one slot of a cluster, and one script reads or changes any of them. For each root:
 
     m   hash      counters and notes: `seq` (changes so far), `deleted` (the highest version of
-                  what was deleted), `root` (identifies the root's life), `current` and `coming`
-                  (the generations of its vectors)
+                  what was deleted), `root` (a token that identifies the root), `current` and
+                  `coming` (the generations of its vectors)
     s   sorted    its namespaces that have items, as text, all with the score 0
     x   sorted    items that expire, by when
     a   sorted    marks of items in the current generation (`marks.py`)
@@ -117,7 +117,7 @@ class Head:
         times = f"{self.created} {self.updated} {self.ttl or 0} {self.expires or 0}"
         return f"{times} {self.nonce} {index}".encode()
 
-    def is_dead(self, now: int) -> bool:
+    def is_expired(self, now: int) -> bool:
         """Whether the item has expired."""
         return self.expires is not None and self.expires <= now
 

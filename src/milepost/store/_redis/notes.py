@@ -1,7 +1,6 @@
 """What a store on Redis notes about all of its items: the generations of its vectors, its roots.
 
-The notes are one JSON object, which changes as a whole: who writes it compares it with what was
-read.
+The notes are one JSON object. A change replaces the object if it is still the one that was read.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Notebook:
         those of new items must be.
 
         Called before a root's first item is put, and again after it: a sweep that removes a root
-        which has become empty leaves one that was registered since the sweep looked.
+        which has become empty leaves one that was registered after the sweep had read it.
         """
         pairs = [part for root in roots for part in (root, uuid.uuid4().hex)]
         replies = yield Pipeline(

@@ -12,8 +12,8 @@ from milepost._db.redis.commands import Command, Program, command
 from milepost.store._core import namespaces
 from milepost.store._core.core import StoreCore
 from milepost.store._core.filters import predicate
-from milepost.store._core.records import Namespace
-from milepost.store._core.tasks import Get, Listing, Row, Scored, Search
+from milepost.store._core.records import GetOp, ListNamespacesOp, Namespace
+from milepost.store._core.tasks import Row, Scored, Search
 from milepost.store._redis.layout import (
     Head,
     Keys,
@@ -32,7 +32,7 @@ _HEADS: Final = 5000
 
 
 class Candidate(NamedTuple):
-    """An item that a search may return, before its value is looked at."""
+    """An item that a search may return, before its value is read."""
 
     place: Place
     stamp: int
@@ -72,17 +72,17 @@ class Reader:
 
     # -- gets
 
-    def gets(self, wanted: Sequence[Get], snapshot: Snapshot) -> Program[dict[Place, Row]]:
+    def gets(self, wanted: Sequence[GetOp], snapshot: Snapshot) -> Program[dict[Place, Row]]:
         """The items that these gets find."""
         places = {(get.namespace, get.key): False for get in wanted}
         for get in wanted:
-            places[get.namespace, get.key] |= get.refresh
+            places[get.namespace, get.key] |= get.refresh_ttl
         found: dict[Place, Row] = {}
         for part in self._parts([place for place in places if place[0]]):
             pairs = yield from self._heads_and_bodies(part, snapshot)
             for place, (stored, body) in zip(part, pairs, strict=True):
                 head = parsed(place, stored)
-                if head is not None and not head.is_dead(snapshot.now):
+                if head is not None and not head.is_expired(snapshot.now):
                     found[place] = to_row(place, head, body)
                     if places[place] and head.ttl is not None:
                         snapshot.renewed.append((place, head))
@@ -203,7 +203,7 @@ class Reader:
                 stored, body = pairs[one.place]
                 head = parsed(one.place, stored)
                 score = scores.get(one.place, one.score)
-                if head is None or head.is_dead(snapshot.now):
+                if head is None or head.is_expired(snapshot.now):
                     continue
                 if rescore is not None and score is None:
                     continue
@@ -272,9 +272,9 @@ class Reader:
 
     # -- listings
 
-    def list(self, listing: Listing, snapshot: Snapshot) -> Program[list[Namespace]]:
+    def list(self, listing: ListNamespacesOp, snapshot: Snapshot) -> Program[list[Namespace]]:
         """The page of namespaces that a listing asks for."""
-        prefix = namespaces.fixed_prefix(listing.op)
+        prefix = namespaces.fixed_prefix(listing)
         alive: list[Namespace] = []
         for root in (yield from self.roots(prefix)):
             keys = self._keys.root(root)
@@ -287,8 +287,8 @@ class Reader:
                 ],
             )
             spaces = [namespaces.from_text(name.decode()) for name in names]
-            dead = Counter(from_member(name)[0] for name in expired)
-            doubtful = [space for space in spaces if space in dead]
+            expiring = Counter(from_member(name)[0] for name in expired)
+            doubtful = [space for space in spaces if space in expiring]
             if doubtful:
                 sizes = yield from snapshot.read(
                     [root],
@@ -298,11 +298,11 @@ class Reader:
                 gone = {
                     space
                     for space, size in zip(doubtful, sizes, strict=True)
-                    if size <= dead[space]
+                    if size <= expiring[space]
                 }
                 spaces = [space for space in spaces if space not in gone]
             alive += spaces
-        return namespaces.listed(alive, listing.op)
+        return namespaces.listed(alive, listing)
 
 
 def heads_and_bodies(keys: Keys, places: Sequence[Place]) -> tuple[list[bytes], list[Command]]:

@@ -1,4 +1,4 @@
-"""How Redis makes vectors for items that are stored already (`_vectors/making.py`).
+"""How Redis makes vectors for items that are stored already (`_vectors/reindex.py`).
 
 Items are marked in the coming generation as their vectors are made; then the notes of the store
 switch over.
@@ -25,7 +25,7 @@ from milepost.store._redis.marks import (
 from milepost.store._redis.notes import Notes
 from milepost.store._redis.upkeep import Stored, all_roots, chunks, items_at, names_in, spaces_of
 from milepost.store._vectors.generations import PROBE
-from milepost.store._vectors.making import FEW, Read, Vectors
+from milepost.store._vectors.reindex import FEW, Read, Reindexer, Vectors
 
 if TYPE_CHECKING:
     from milepost.store._redis.core import RedisCore
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 _ATTEMPTS: Final = 50
 
 
-class RedisMaking:
+class RedisReindexer(Reindexer):
     """A place is a namespace and a key."""
+
+    core: RedisCore
 
     def __init__(self, core: RedisCore) -> None:
         self.core = core
@@ -150,8 +152,8 @@ class RedisMaking:
         """Bring a root up to the generations; False if it is ahead of them."""
         meta = self._keys.root(root).meta
         for _ in range(_ATTEMPTS):
-            life, current, coming = yield command("HMGET", meta, "root", "current", "coming")
-            if life is None:
+            token, current, coming = yield command("HMGET", meta, "root", "current", "coming")
+            if token is None:
                 return True  # it has no items
             try:
                 known = RootGenerations.read(current, coming)

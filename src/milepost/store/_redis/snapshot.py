@@ -20,7 +20,7 @@ class Moved(Exception):
 
 
 class Snapshot:
-    """The reads of one attempt. One that is not `strict` takes what is there, at each read."""
+    """The reads of one attempt. One that is not `strict` accepts changes between two reads."""
 
     def __init__(self, keys: Keys, reads: Reads, *, strict: bool, is_cluster: bool) -> None:
         self._keys = keys

@@ -67,7 +67,7 @@ def items_at(core: RedisCore, places: Sequence[Place]) -> RedisProgram[list[Stor
 # -- expiry
 
 
-def sweeping(core: RedisCore) -> Program[int]:
+def delete_expired(core: RedisCore) -> Program[int]:
     """Delete what has expired, and forget roots that have no items; how many items it was."""
     now = core.stamps.now()
     total = 0
@@ -87,36 +87,36 @@ def _swept(core: RedisCore, root: str, now: int) -> RedisProgram[int]:
     if not names:
         return 0
     group = [Write(*from_member(name), None, "", (), None, None, None) for name in names]
-    batch = Batch([group], {}, now, only_dead=True)
+    batch = Batch([group], {}, now, only_expired=True)
     yield from core.writer.write(batch, None)
     return batch.written
 
 
 def _dropped(core: RedisCore, root: str) -> RedisProgram[None]:
     keys = core.keys.root(root)
-    token = yield from core.notebook.token(root)
+    registered = yield from core.notebook.token(root)
     answer = yield reading(
         list(keys), [command("HMGET", keys.meta, "root", "deleted"), command("ZCARD", keys.spaces)]
     )
-    (life, deleted), spaces = answer[1:]
-    if token is None or life is None or spaces:
+    (token, deleted), spaces = answer[1:]
+    if registered is None or token is None or spaces:
         return
     # First, so that a root which is made again goes on above these versions.
     yield from core.notebook.raise_floor(int(deleted or 0))
     guards = [
-        Guard(("HGET", keys.meta, "root"), life),
+        Guard(("HGET", keys.meta, "root"), token),
         Guard(("HGET", keys.meta, "deleted"), deleted),
         Guard(("ZCARD", keys.spaces), b"0"),
     ]
     answer = yield guarded(list(keys), guards, [command("UNLINK", *keys)])
     if answer[0]:
-        yield from core.notebook.unregister(root, token)
+        yield from core.notebook.unregister(root, registered)
 
 
 # -- keys
 
 
-def resealing(core: RedisCore, progress: Progress | None) -> Program[Resealed]:
+def reseal_all(core: RedisCore, progress: Progress | None) -> Program[Resealed]:
     """Seal all values again; what was done."""
     done = Resealed()
     seen = 0

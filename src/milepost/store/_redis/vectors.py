@@ -26,7 +26,7 @@ from milepost.store._redis.read import Candidate, Candidates, Reader, Rescore
 from milepost.store._redis.snapshot import Moved, Snapshot, fields
 from milepost.store._vectors.embeddings import Packed
 from milepost.store._vectors.generations import Generation, Generations
-from milepost.store._vectors.making import Incomplete
+from milepost.store._vectors.reindex import Incomplete
 from milepost.store._vectors.table import VectorTable, best_of
 
 _BYTES: Final = 512 * 2**20
@@ -55,10 +55,11 @@ class Nearest(NamedTuple):
 
 
 class CopyOf(NamedTuple):
-    """What a copy is of: vectors of one generation, during one life of a root."""
+    """What a copy is of: vectors of one generation below a root, until the root is removed."""
 
     generation: int
-    life: bytes | None
+    token: bytes | None
+    """That of the root (`RootState`)."""
 
 
 class Refreshed(NamedTuple):
@@ -246,7 +247,7 @@ class Ranker:
         """Bring the copy of a root up to date."""
         number, keys = generation.number, self._keys.root(root)
         copied, since, count = self._copies.seen(root)
-        (current, coming, life), later, plain, lacking, have = yield from snapshot.read(
+        (current, coming, token), later, plain, lacking, have = yield from snapshot.read(
             [root],
             [keys.marks],
             [
@@ -263,7 +264,7 @@ class Ranker:
         if there.current != number:
             yield from self._marks.follow(root, there, known)
             raise Moved
-        version = CopyOf(number, life)
+        version = CopyOf(number, token)
         if copied != version or count > 2 * have + _GONE:
             since, plain = 0, []
             (later,) = yield from snapshot.read(

@@ -1,9 +1,9 @@
-"""Writing items to Redis: what is there is read, the writes are decided, and a script carries them
-out if it is still there.
+"""Writing items to Redis: the current heads are read, the writes are decided, and a script carries
+them out if the heads are still the same.
 
 The script guards the heads of the items that it replaces, so two writers meet only if they put the
 same item, or if one deletes and the other creates (versions of deleted items are not used again).
-Who comes second reads and decides again.
+The second writer reads and decides again.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Writer:
         batch.done |= found
         return bool(found)
 
-    # -- what is there
+    # -- the current state
 
     def _read(self, writes: Sequence[Write]) -> Program[State]:
         state = State({}, {}, {})
@@ -137,7 +137,7 @@ class Writer:
         ordered = sorted(roots)
         return [[root] for root in ordered] if self.is_cluster else [ordered]
 
-    # -- what is to be done
+    # -- the decision
 
     def _decided(
         self, batch: Batch, state: State, generations: Generations | None
@@ -152,9 +152,9 @@ class Writer:
                 if not isinstance(write, Write) or write.namespace[0] in batch.done:
                     continue
                 place = write.namespace, write.key
-                if batch.only_dead:
+                if batch.only_expired:
                     head = state.heads[place]
-                    if head is None or not head.is_dead(batch.now):
+                    if head is None or not head.is_expired(batch.now):
                         continue
                 if write.texts and generations is not None:
                     try:
@@ -164,9 +164,9 @@ class Writer:
                         break
                 if write.if_version is not None:
                     head = state.heads[place]
-                    there = 0 if head is None or head.is_dead(batch.now) else head.updated
-                    if there != write.if_version or place in mine or place in final:
-                        batch.failed[at] = _refusal(batch, group, write, there)
+                    current = 0 if head is None or head.is_expired(batch.now) else head.updated
+                    if current != write.if_version or place in mine or place in final:
+                        batch.failed[at] = _refusal(batch, group, write, current)
                         break
                     if write.if_version == 0 and write.data is None:
                         continue  # nothing is there, and what others put stays
@@ -180,7 +180,7 @@ class Writer:
             if write.data is not None or state.heads[place] is not None
         }
 
-    # -- doing it
+    # -- the script
 
     def _store(
         self,
@@ -229,10 +229,10 @@ class Writer:
             )
         return list(confirmed.reply)
 
-    # -- lives
+    # -- lifetimes
 
     def renew(self, items: Sequence[tuple[Place, Head]]) -> Program[None]:
-        """Prolong the lives of these items, except of those that have expired or changed."""
+        """Renew the lifetimes of these items, except of those that have expired or changed."""
         now = self._stamps.now()
         once = dict(items)
         for roots in self._units({place[0][0] for place in once}):
@@ -245,7 +245,7 @@ class Writer:
     def _renewing(self, items: Sequence[tuple[Place, Head]], now: int) -> RunScript:
         keys, guards, commands = [], [], []
         for (namespace, key), head in items:
-            if head.is_dead(now) or head.ttl is None:
+            if head.is_expired(now) or head.ttl is None:
                 continue
             expires = max(head.expires or 0, now + head.ttl)
             new = replace(head, expires=expires)
@@ -261,14 +261,14 @@ def _roots(final: Mapping[Place, Write]) -> list[str]:
     return sorted({namespace[0] for namespace, _ in final})
 
 
-def _refusal(batch: Batch, group: Group, write: Write, there: int) -> Exception:
+def _refusal(batch: Batch, group: Group, write: Write, current: int) -> Exception:
     if batch.unknown:
         return OutcomeUnknownError(
             f"The connection was lost while the item {write.key!r} in {write.namespace} was put, "
             "and others have changed it since, so that it is unknown whether it was stored. Get "
             "the item, and decide."
         )
-    refused = write.conflict(there)
+    refused = write.conflict(current)
     stored = sorted({one.namespace[0] for one in group if isinstance(one, Write)} & batch.done)
     if stored:
         return VersionConflict(

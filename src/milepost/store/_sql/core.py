@@ -13,10 +13,9 @@ from milepost.errors import MilepostError
 from milepost.store._core import namespaces
 from milepost.store._core.core import Resealed
 from milepost.store._core.engine_core import EngineCore, Reads
+from milepost.store._core.records import GetOp, ListNamespacesOp
 from milepost.store._core.tasks import (
-    Get,
     Group,
-    Listing,
     Outcome,
     Program,
     Progress,
@@ -28,7 +27,7 @@ from milepost.store._core.tasks import (
 from milepost.store._sql.dialects import StoreSql
 from milepost.store._sql.generations import VectorRegistry
 from milepost.store._sql.read import Reader
-from milepost.store._sql.reindex import SqlMaking
+from milepost.store._sql.reindex import SqlReindexer
 from milepost.store._sql.schema import schema
 from milepost.store._sql.vectors import VectorIndex
 from milepost.store._sql.write import SWEPT_AT_ONCE, Writer
@@ -53,7 +52,7 @@ class SqlCore(EngineCore):
         self._reader = Reader(store_sql, vectors)
         self._writer = Writer(store_sql, self.registry, vectors, self.stamps)
 
-    def getting_ready(self) -> Program[None]:
+    def prepare_database(self) -> Program[None]:
         try:
             yield TableSetup(self._is_set_up, self._set_up)
         except MilepostError as error:
@@ -88,7 +87,7 @@ class SqlCore(EngineCore):
         write = any(isinstance(task, Write) for task in reads.tasks)
         task = reads.only_task
         work: Work[list[Outcome]]
-        if isinstance(task, Get):
+        if isinstance(task, GetOp):
             work = partial(self._reader.get_one, task, reads)
         elif task is not None and not isinstance(task, Write):
             work = partial(self._read_one, task, reads)
@@ -123,15 +122,15 @@ class SqlCore(EngineCore):
 
     @property
     def _has_vectors(self) -> bool:
-        return self.embedder is not None or self.registry.state.exist
+        return self.embedder is not None or self.registry.state.has_vectors
 
-    def _read_one(self, task: Search | Listing, reads: Reads) -> Operation[list[Outcome]]:
+    def _read_one(self, task: Search | ListNamespacesOp, reads: Reads) -> Operation[list[Outcome]]:
         """The only task of the only group."""
         reads.renewed.clear()
         generations: Generations | None = None
         if isinstance(task, Search) and task.vector is not None:
             generations = yield from self._verified()
-        return [[(yield from self._reader.read(reads, generations, task, alone=True))]]
+        return [[(yield from self._reader.read(reads, generations, task, last=True))]]
 
     def _verified(self) -> Operation[Generations]:
         """The generations: another process may have rebuilt all vectors since the last read."""
@@ -165,7 +164,7 @@ class SqlCore(EngineCore):
 
     # -- upkeep
 
-    def sweeping(self) -> Program[int]:
+    def delete_expired(self) -> Program[int]:
         now = self.stamps.now()
         total = 0
         while True:
@@ -174,10 +173,10 @@ class SqlCore(EngineCore):
             if swept < SWEPT_AT_ONCE:
                 return total
 
-    def making(self) -> SqlMaking:
-        return SqlMaking(self)
+    def reindexer(self) -> SqlReindexer:
+        return SqlReindexer(self)
 
-    def resealing(self, progress: Progress | None) -> Program[Resealed]:
+    def reseal_all(self, progress: Progress | None) -> Program[Resealed]:
         # In small transactions, while the store is in use. A value is replaced only if it is still
         # the one that was read: a put in between has sealed its value with the newest key.
         done = Resealed()
@@ -207,8 +206,8 @@ class SqlCore(EngineCore):
 def _takes_several_reads(groups: Sequence[Group]) -> bool:
     """Whether the reads of these groups are more than one statement."""
     tasks = list(chain.from_iterable(groups))
-    gets = any(isinstance(task, Get) for task in tasks)  # all of them are one
-    listings = sum(isinstance(task, Listing) for task in tasks)
+    gets = any(isinstance(task, GetOp) for task in tasks)  # all of them are one
+    listings = sum(isinstance(task, ListNamespacesOp) for task in tasks)
     return gets + listings > 1 or any(isinstance(task, Search) for task in tasks)
 
 

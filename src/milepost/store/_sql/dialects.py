@@ -25,7 +25,7 @@ class StoreSql:
     dialect: Dialect
     clause: Callable[[Condition], Clause]
     words: dict[str, str]
-    """What stands for `%word%` in a statement."""
+    """What replaces `%word%` in a statement."""
     locks_rows: bool
     """SQLite has one writer at a time, and needs no locks."""
     delete_one: str | None

@@ -63,7 +63,7 @@ class VectorRegistry:
             first = self.state.first()
             yield from self.create(first)
             yield from self.record("index", first.dump())
-            self.state.exist = self.state.was_fitting = True
+            self.state.has_vectors = self.state.was_fitting = True
 
     def drop(self, generation: Generation) -> Operation[None]:
         """Delete a generation's vectors."""

@@ -9,17 +9,18 @@ from milepost._db.operations import Operation, Query
 from milepost.errors import DamagedRowError
 from milepost.store._core import namespaces
 from milepost.store._core.engine_core import Reads
-from milepost.store._core.records import Namespace
-from milepost.store._core.tasks import Get, Listing, Outcome, Row, Search
+from milepost.store._core.records import GetOp, ListNamespacesOp, Namespace
+from milepost.store._core.tasks import Outcome, Row, Search
 from milepost.store._sql import statements as sql
 from milepost.store._sql.dialects import StoreSql
 from milepost.store._sql.vectors import VectorIndex
 from milepost.store._vectors.generations import Generations
-from milepost.store._vectors.making import Incomplete
+from milepost.store._vectors.reindex import Incomplete
 
 WIDE: Final = 1000
 """So many items below a prefix are worth a look at as many that were updated last."""
-_BELIEVED: Final = 100
+_USES: Final = 100
+"""Searches that use what was looked up once."""
 _KEPT: Final = 1000
 
 
@@ -34,14 +35,14 @@ class Reader:
         self._get = store_sql.render(sql.GET)
         self._get_many = store_sql.render(sql.GET_MANY)
 
-    def get_one(self, get: Get, reads: Reads) -> Operation[list[Outcome]]:
+    def get_one(self, get: GetOp, reads: Reads) -> Operation[list[Outcome]]:
         """The only task of the only group, if it is a get."""
         reads.renewed.clear()
         place = (namespaces.to_text(get.namespace), get.key)
         rows = yield Query(self._get, (*place, reads.now), True)
         if not rows:
             return [[None]]
-        if get.refresh and rows[0][7] is not None:
+        if get.refresh_ttl and rows[0][7] is not None:
             reads.renewed.append(rows[0][6])
         return [[to_row(rows[0])]]
 
@@ -61,7 +62,7 @@ class Reader:
             row = found.get((namespaces.to_text(get.namespace), get.key))
             if row is not None:
                 items[get.namespace, get.key] = to_row(row)
-                if get.refresh and row[7] is not None:
+                if get.refresh_ttl and row[7] is not None:
                     reads.renewed.append(row[6])
         return items
 
@@ -69,26 +70,26 @@ class Reader:
         self,
         reads: Reads,
         known: Generations | None,
-        task: Search | Listing,
+        task: Search | ListNamespacesOp,
         *,
-        alone: bool = False,
+        last: bool = False,
     ) -> Operation[list[Any]]:
         """What a search or a listing finds. `known` is None unless a search ranks by vectors;
-        `alone`: nothing else is in the transaction."""
-        if isinstance(task, Listing):
-            return (yield from self._list(task, reads.now, alone))
+        `last`: the transaction ends with it."""
+        if isinstance(task, ListNamespacesOp):
+            return (yield from self._list(task, reads.now, last))
         if task.vector is not None:
             assert known is not None
-            ranked = yield from self._ranked(task, reads, known, alone)
+            ranked = yield from self._ranked(task, reads, known, last)
         else:
-            rows = yield from self._unranked(task, reads.now, alone)
+            rows = yield from self._unranked(task, reads.now, last)
             ranked = [(None, row) for row in rows]
         if task.refresh:
             reads.renewed += [row[6] for _, row in ranked if row[7] is not None]
         return [(score, to_row(row)) for score, row in ranked]
 
     def _ranked(
-        self, search: Search, reads: Reads, known: Generations, alone: bool
+        self, search: Search, reads: Reads, known: Generations, last: bool
     ) -> Operation[list[tuple[float | None, Any]]]:
         """The page of a search by meaning.
 
@@ -100,15 +101,15 @@ class Reader:
         if known.lacks and generation.number != reads.completed:
             raise Incomplete(generation.number)
         wide = yield from self._prefixes.is_wide(search.prefix)
-        return (yield from self._vectors.rank(generation, search, reads.now, wide, alone))
+        return (yield from self._vectors.rank(generation, search, reads.now, wide, last))
 
-    def _unranked(self, search: Search, now: int, alone: bool) -> Operation[list[Any]]:
+    def _unranked(self, search: Search, now: int, last: bool) -> Operation[list[Any]]:
         store_sql, prefix, order = self._store_sql, search.prefix, search.order
         page = (search.limit, search.offset)
         rows: list[Any]
         if order in (None, "-updated_at"):
             if store_sql.level is not None and not self._prefixes.is_deep(prefix):
-                found = yield from self._in_one_namespace(store_sql.level, search, now, alone)
+                found = yield from self._in_one_namespace(store_sql.level, search, now, last)
                 if found is not None:
                     return found
             if (yield from self._prefixes.is_wide(prefix)):
@@ -120,11 +121,11 @@ class Reader:
         clause, parameters = store_sql.where(prefix, search.conditions, now)
         statement = store_sql.filtered if search.conditions else store_sql.search
         text = store_sql.searching(statement, clause, order)
-        rows = yield Query(text, (*parameters, *page), last=alone)
+        rows = yield Query(text, (*parameters, *page), last=last)
         return rows
 
     def _in_one_namespace(
-        self, statement: str, search: Search, now: int, alone: bool
+        self, statement: str, search: Search, now: int, last: bool
     ) -> Operation[list[Any] | None]:
         """What is in the namespace itself; None if there are others below it."""
         clause, parameters = self._store_sql.where((), search.conditions, now)
@@ -132,25 +133,25 @@ class Reader:
         assert bounds is not None
         text = self._store_sql.searching(statement, clause, search.order)
         values = (bounds[0], *parameters, search.limit, search.offset, *bounds)
-        rows: list[Any] = yield Query(text, values, last=alone)
+        rows: list[Any] = yield Query(text, values, last=last)
         if not rows or rows[-1][0] is not None:
             return rows
         self._prefixes.found_deep(search.prefix)
         return None
 
-    def _list(self, listing: Listing, now: int, alone: bool) -> Operation[list[Namespace]]:
+    def _list(self, listing: ListNamespacesOp, now: int, last: bool) -> Operation[list[Namespace]]:
         """The page of namespaces that a listing asks for."""
-        prefix = namespaces.fixed_prefix(listing.op)
+        prefix = namespaces.fixed_prefix(listing)
         low, high = namespaces.text_range(prefix) or ("", namespaces.LAST)
         text = self._store_sql.render(sql.NAMESPACES)
-        rows = yield Query(text, (low, high, high, now), last=alone)
-        return namespaces.listed((namespaces.from_text(row[0]) for row in rows), listing.op)
+        rows = yield Query(text, (low, high, high, now), last=last)
+        return namespaces.listed((namespaces.from_text(row[0]) for row in rows), listing)
 
 
 class Prefixes:
     """What is known about what lies below a prefix: planners guess it badly.
 
-    It is looked up, and believed for a while. It decides how a search is done, never what it finds.
+    It is looked up, and used some times. It decides how a search is done, never what it finds.
     """
 
     def __init__(self, store_sql: StoreSql) -> None:
@@ -160,24 +161,24 @@ class Prefixes:
 
     def is_wide(self, prefix: Namespace) -> Operation[bool]:
         """Whether many items are below a prefix."""
-        wide, believed = self._widths.get(prefix, (False, 0))
-        if not believed:
+        wide, uses_left = self._widths.get(prefix, (False, 0))
+        if not uses_left:
             clause, parameters = self._store_sql.below_prefix(prefix)
             text = self._store_sql.render(sql.IS_WIDE.replace("@below@", clause))
             wide = bool((yield Query(text, (*parameters, WIDE))))
             if len(self._widths) >= _KEPT:
                 self._widths.clear()
-            believed = _BELIEVED
-        self._widths[prefix] = wide, believed - 1
+            uses_left = _USES
+        self._widths[prefix] = wide, uses_left - 1
         return wide
 
     def is_deep(self, prefix: Namespace) -> bool:
         """Whether there were namespaces below this one, not long ago."""
-        believed = self._deep.get(prefix)
-        if believed is None:
+        uses_left = self._deep.get(prefix)
+        if uses_left is None:
             return not prefix
-        if believed > 1:
-            self._deep[prefix] = believed - 1
+        if uses_left > 1:
+            self._deep[prefix] = uses_left - 1
         else:
             del self._deep[prefix]
         return True
@@ -186,7 +187,7 @@ class Prefixes:
         """There are namespaces below this one."""
         if len(self._deep) >= _KEPT:
             self._deep.clear()
-        self._deep[prefix] = _BELIEVED
+        self._deep[prefix] = _USES
 
 
 def to_row(row: Any) -> Row:

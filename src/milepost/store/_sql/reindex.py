@@ -1,4 +1,4 @@
-"""How a SQL database makes vectors for items that are stored already (`_vectors/making.py`).
+"""How a SQL database makes vectors for items that are stored already (`_vectors/reindex.py`).
 
 Vectors are stored only for items that are still what was read: their rows are locked, and their
 versions compared, first.
@@ -14,7 +14,7 @@ from milepost.store._core import namespaces
 from milepost.store._core.tasks import Index, Row
 from milepost.store._sql import statements as sql
 from milepost.store._vectors.generations import PROBE
-from milepost.store._vectors.making import FEW, Read, Vectors
+from milepost.store._vectors.reindex import FEW, Read, Reindexer, Vectors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from milepost.store._vectors.generations import Generation, Generations
 
 
-class SqlMaking:
+class SqlReindexer(Reindexer):
     """A place is a row of the table of items."""
+
+    core: SqlCore
 
     def __init__(self, core: SqlCore) -> None:
         self.core = core
@@ -42,7 +44,7 @@ class SqlMaking:
             yield from self._registry.create(coming)
             yield from self._registry.record("reindex", coming.dump())
             yield from self._registry.record("reindex_maker", self.state.maker)
-            self.state.exist = self.state.was_fitting = True
+            self.state.has_vectors = self.state.was_fitting = True
         [(left,)] = yield from self._rows(sql.COUNT_STALE, (coming.number,))
         return coming.number, known.needs_probe(coming.number), int(left)
 

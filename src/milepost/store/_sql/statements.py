@@ -105,7 +105,7 @@ ONE_PLAIN: Final = (
     " milepost_deleted WHERE shard = ? %share%), 0)), NULL, NULL, {}, {})"
 )
 """Of an item that has nothing special: what is not sent needs not be read."""
-# Of many rows at once, the versions that were deleted are looked at once for all.
+# One look at the versions that were deleted serves all rows.
 _ROW: Final = (
     "(?::text, ?::text, ?::text, ?::bytea, ?::jsonb, ?::text, ?::bigint, ?::bigint, ?::integer,"
     " ?::bigint, ?::bigint, ?::integer, ?::integer)"

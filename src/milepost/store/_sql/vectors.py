@@ -71,11 +71,11 @@ class VectorIndex(ABC):
         """At least `count` vectors, nearest first, if there are so many; whether that is all."""
 
     def rank(
-        self, generation: Generation, search: Search, now: int, wide: bool, alone: bool
+        self, generation: Generation, search: Search, now: int, wide: bool, last: bool
     ) -> Operation[list[tuple[float | None, Any]]]:
         """The page of items that a search asks for, nearest first, with their scores.
 
-        `alone` says that nothing else happens in the transaction.
+        `last`: the transaction ends with it.
         """
         assert search.vector is not None
         clause, parameters = self.store_sql.where(search.prefix, search.conditions, now)
@@ -87,22 +87,22 @@ class VectorIndex(ABC):
             wide=wide,
             filtered=bool(search.prefix or search.conditions),
         )
-        last = count = search.offset + search.limit
+        needed = count = search.offset + search.limit
         scores: dict[int, float] = {}
-        while last:
+        while needed:
             found, is_all = yield from self.nearest(wanted, count)
             scores = {}
             for score, item in found:
                 scores.setdefault(item, score)
             # An item may have several vectors, so the nearest ten need not be ten items.
-            if is_all or len(scores) >= last:
+            if is_all or len(scores) >= needed:
                 break
             count *= 2
-        page = list(scores)[search.offset : last]
+        page = list(scores)[search.offset : needed]
         if not page:
             return []
         text = self.store_sql.render(sql.BY_IDS)
-        rows = yield Query(text, (json.dumps(page), now), last=alone)
+        rows = yield Query(text, (json.dumps(page), now), last=last)
         by_id = {row[6]: row for row in rows}
         return [(scores[item], by_id[item]) for item in page if item in by_id]
 

@@ -67,7 +67,7 @@ class Writer:
         """
         lock = self._shard_lock(groups, failed)
         if lock and any(write.if_version is not None for write in _writes(groups, failed)):
-            # Before a version is looked at, which locks its item: shards come first everywhere.
+            # Before a version is read, which locks its item: shards are locked first everywhere.
             yield Batch(lock)
             lock = []
         final: dict[Place, Write] = {}
@@ -87,9 +87,9 @@ class Writer:
                         failed[number] = error
                         break
                 if write.if_version is not None:
-                    there = yield from self._version(place, now)
-                    if there != write.if_version or place in mine or place in final:
-                        failed[number] = write.conflict(there)
+                    current = yield from self._version(place, now)
+                    if current != write.if_version or place in mine or place in final:
+                        failed[number] = write.conflict(current)
                         break
                     if write.if_version == 0 and write.data is None:
                         continue  # nothing is there, and what others put stays
@@ -145,8 +145,8 @@ class Writer:
                 return 0
             taken = {_shard((ns, key)) for _, ns, key, _ in seen}
             yield self._lock_of(sql.TAKE_SHARDS, taken)
-        # Locked, so that none of them is put or read back to life before it is gone. Those that
-        # others have locked are left: they are put or read at this moment.
+        # Locked, so that no put or read renews one of them before it is deleted. Those that others
+        # have locked are left: they are put or read at this moment.
         rows = yield Query(render(sql.EXPIRED), page)
         if self._store_sql.locks_rows:
             rows = [row for row in rows if _shard((row[1], row[2])) in taken]

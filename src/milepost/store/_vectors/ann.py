@@ -1,4 +1,4 @@
-"""What an index of pgvector can be told: the distance, the kind of index, and its parameters."""
+"""The settings of an index of pgvector: the distance, the kind of index, and its parameters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ANNIndexConfig(TypedDict, total=False):
     """"flat" has no index: all vectors below the prefix are compared."""
     vector_type: Literal["vector", "halfvec"]
     """How the index holds numbers: "halfvec" in 16 bits, for half the memory and up to 4000
-    dimensions. The table keeps them whole."""
+    dimensions. The table keeps them in 32 bits."""
 
 
 class HNSWConfig(ANNIndexConfig, total=False):
@@ -53,7 +53,7 @@ class IVFFlatConfig(ANNIndexConfig, total=False):
 
 
 class PostgresIndexConfig(IndexConfig, total=False):
-    """`IndexConfig`, with what pgvector can be told.
+    """`IndexConfig`, with the settings of pgvector.
 
     Examples:
         >>> from milepost.store.postgres import PostgresIndexConfig

@@ -60,8 +60,8 @@ class Generations:
     was_fitting: bool
     """Whether this store's model has made the current vectors, or coming ones, at some time."""
     probed: frozenset[int]
-    """The generations of models without a name that were probed (`making.py`)."""
-    verdicts: Mapping[int, bool]
+    """The generations of models without a name that were probed (`reindex.py`)."""
+    matches: Mapping[int, bool]
     """Of those, whether this store's model is the one that makes them."""
 
     @property
@@ -69,7 +69,7 @@ class Generations:
         return [one.table for one in (self.current, self.coming) if one is not None]
 
     @property
-    def exist(self) -> bool:
+    def has_vectors(self) -> bool:
         """Whether there are vectors at all."""
         return self.current is not None or self.coming is not None
 
@@ -113,14 +113,14 @@ class Generations:
             return False
         if embedder.is_named or current.number not in self.probed:
             return True
-        return self.verdicts.get(current.number, False)
+        return self.matches.get(current.number, False)
 
     def check_verified(self) -> None:
         """Unverified if the current generation may be that of another model with this name."""
         current, embedder = self.current, self.embedder
         if current is None or embedder is None or not current.fits(embedder) or embedder.is_named:
             return
-        if current.number in self.probed and current.number not in self.verdicts:
+        if current.number in self.probed and current.number not in self.matches:
             raise Unverified(current.number)
 
     def can_resume(self) -> bool:
@@ -199,9 +199,9 @@ class RegistryState:
         self.maker = uuid.uuid4().hex
         """Identifies this store among others."""
         self.was_fitting = False
-        self.exist = False
-        """Whether there were vectors when this store last looked."""
-        self._verdicts: dict[int, bool] = {}
+        self.has_vectors = False
+        """Whether there were vectors when this store last read the registry."""
+        self._matches: dict[int, bool] = {}
 
     def known(self, notes: Mapping[str, Any]) -> Generations:
         """The generations, from the notes of the database."""
@@ -215,9 +215,9 @@ class RegistryState:
             self.embedder,
             self.was_fitting,
             frozenset(int(name[len(PROBE) :]) for name in notes if name.startswith(PROBE)),
-            self._verdicts,
+            self._matches,
         )
-        self.exist = found.exist
+        self.has_vectors = found.has_vectors
         if found.target is not None:
             self.was_fitting = True
         return found
@@ -234,9 +234,9 @@ class RegistryState:
         last = max((one.number for one in (found.current, found.coming) if one), default=0)
         return Generation(last + 1, self.embedder.dims, self.embedder.model)
 
-    def judge(self, number: int, verdict: bool) -> None:
+    def note_match(self, number: int, matches: bool) -> None:
         """Whether this store's model is the one that makes a generation."""
-        self._verdicts[number] = verdict
+        self._matches[number] = matches
 
 
 def _parsed(text: Any) -> Generation | None:

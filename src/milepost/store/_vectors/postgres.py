@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-# The index finds neighbours first and filters then; told to go on, it does not stop short of the
-# number that was asked for. `true`: for this transaction only.
+# The index finds neighbours first and filters then; with these settings it goes on until it has as
+# many as were asked for. `true`: for this transaction only.
 _GO_ON: Final = (
     "SELECT set_config('hnsw.iterative_scan', 'strict_order', true),"
     " set_config('hnsw.max_scan_tuples', '2147483647', true),"

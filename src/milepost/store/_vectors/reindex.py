@@ -1,22 +1,23 @@
 """Making vectors for items that are stored already, in small portions, while others use the store:
-for all items (`reindexing`), or for those whose putter could not make them (`embed_lacking`).
+for all items (`reindex_all`), or for those whose putter could not make them (`embed_lacking`).
 
 Items are marked with the generation of their vectors. A reindex goes on until every item has the
 mark of the coming generation, but for a few that others have put in the meantime; then the store
 switches over. A reindex that is broken off and started again goes on where it was.
 
 Vectors are made between transactions, since a model may take long. They are stored only for items
-that are still what was read. How a database does that is its `VectorMaking`.
+that are still what was read. How a database does that is its `Reindexer`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from math import hypot
 from operator import mul
 from struct import unpack
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from milepost._internal import log
 from milepost.errors import SerdeError
@@ -45,7 +46,7 @@ class Incomplete(Exception):
         self.generation = generation
         """Of the vectors that are lacking."""
         self.where = where
-        """Where to look for them (`VectorMaking.lacking`); None for everywhere."""
+        """Where to look for them (`Reindexer.lacking`); None for everywhere."""
 
 
 class Read(NamedTuple):
@@ -55,89 +56,82 @@ class Read(NamedTuple):
     texts: Sequence[str]
 
 
-class VectorMaking(Protocol):
+class Reindexer(ABC):
     """What a database does while vectors are made, in a transaction each. A place is whatever
     `read` understands."""
 
-    @property
-    def core(self) -> StoreCore:
-        """The store's logic."""
-        ...
+    core: StoreCore
+    state: RegistryState
 
-    @property
-    def state(self) -> RegistryState:
-        """What the store knows of generations."""
-        ...
-
+    @abstractmethod
     def begin(self) -> Work[tuple[int, bool, int | None]]:
         """Begin a generation, or go on with the one that is coming; its number, whether it has to
         be probed, and how many items are to be done, if that is known."""
-        ...
 
+    @abstractmethod
     def note_probe(self, number: int, probe: str) -> Work[None]:
         """Remember what this store's model makes of the texts of a probe."""
-        ...
 
+    @abstractmethod
     def probe_of(self, number: int) -> Work[str | None]:
         """What the model of a generation has made of them."""
-        ...
 
+    @abstractmethod
     def stale(self, number: int, size: int) -> Work[list[Any]]:
         """Places of items without vectors of the coming generation; `size` of them, or all."""
-        ...
 
+    @abstractmethod
     def lacking(self, after: Any) -> Work[tuple[list[Any], Any]]:
         """At most `FEW` places of items without vectors of the current one, and what to go on
         with; None if there are no more."""
-        ...
 
+    @abstractmethod
     def read(self, places: list[Any]) -> Work[list[tuple[Row, Index]]]:
-        """The items at these places that are there, and what their puts said about embedding."""
-        ...
+        """The items at these places that are there, and which of their paths are embedded."""
 
+    @abstractmethod
     def store(self, number: int, found: list[Read], vectors: Vectors) -> Work[bool]:
         """Store vectors of the coming generation; False if it is the current one by now."""
-        ...
 
+    @abstractmethod
     def complete(self, found: list[Read], vectors: Vectors) -> Work[int]:
         """Store vectors of the current generation; of how many items."""
-        ...
 
+    @abstractmethod
     def finish(self, number: int, found: int, size: int) -> Work[bool]:
         """Make the coming generation the current one, if few items are left; `found` is how many
         `stale` found."""
-        ...
 
 
-def reindexing(making: VectorMaking, progress: Progress | None, size: int) -> Program[int]:
+def reindex_all(reindexer: Reindexer, progress: Progress | None, size: int) -> Program[int]:
     """Rebuild all vectors; returns the number of items."""
-    if making.core.embedder is None:
+    if reindexer.core.embedder is None:
         raise ValueError("The store has no index. Make it with index={'embed': …, 'dims': …}.")
     size = max(size, 1)
-    number, is_new, left = yield Transact(making.begin, write=True)
+    number, is_new, left = yield Transact(reindexer.begin, write=True)
     if is_new:
         probe = _probe((yield Embed(list(TEXTS), []))[0])
-        yield Transact(partial(making.note_probe, number, probe), write=True)
-        making.state.judge(number, True)
+        yield Transact(partial(reindexer.note_probe, number, probe), write=True)
+        reindexer.state.note_match(number, True)
     done = 0
     while True:
-        places: list[Any] = yield Transact(partial(making.stale, number, size), write=False)
+        places: list[Any] = yield Transact(partial(reindexer.stale, number, size), write=False)
         left = len(places) if left is None else left
         for at in range(0, len(places), size):
             some = places[at : at + size]
-            found = yield from _read(making, some, strict=True)
+            found = yield from _read(reindexer, some, strict=True)
             vectors = yield from _embedded(found)
-            stored = partial(making.store, number, found, vectors)
+            stored = partial(reindexer.store, number, found, vectors)
             if not (yield Transact(stored, write=True)):
                 return done
             done += len(some)
             if progress is not None:
                 progress(done, max(left, done))
-        if (yield Transact(partial(making.finish, number, len(places), size), write=True)):
-            return done + (yield from embed_lacking(making, strict=True))
+        if (yield Transact(partial(reindexer.finish, number, len(places), size), write=True)):
+            return done + (yield from embed_lacking(reindexer, strict=True))
 
 
-def embed_lacking(making: VectorMaking, after: Any = None, *, strict: bool = False) -> Program[int]:
+def embed_lacking(reindexer: Reindexer, after: Any = None, *, strict: bool = False) -> Program[int]:
     """Make the vectors that items lack; how many items it was.
 
     Unless it is `strict`, a failure leaves them for another time: a search must not fail because
@@ -145,9 +139,9 @@ def embed_lacking(making: VectorMaking, after: Any = None, *, strict: bool = Fal
     """
     done = 0
     while True:
-        places, after = yield Transact(partial(making.lacking, after), write=False)
+        places, after = yield Transact(partial(reindexer.lacking, after), write=False)
         if places:
-            found = yield from _read(making, places, strict=strict)
+            found = yield from _read(reindexer, places, strict=strict)
             try:
                 vectors = yield from _embedded(found)
             except Exception as error:
@@ -155,23 +149,23 @@ def embed_lacking(making: VectorMaking, after: Any = None, *, strict: bool = Fal
                     raise
                 log.warning(log.STORE, "Items that lack vectors were not embedded: %s.", error)
                 return done
-            done += yield Transact(partial(making.complete, found, vectors), write=True)
+            done += yield Transact(partial(reindexer.complete, found, vectors), write=True)
         if after is None:
             return done
 
 
-def verifying(making: VectorMaking, number: int) -> Program[None]:
+def verify_model(reindexer: Reindexer, number: int) -> Program[None]:
     """Find out whether this store's model, which has no name, makes the vectors of a generation."""
-    stored = yield Transact(partial(making.probe_of, number), write=False)
+    stored = yield Transact(partial(reindexer.probe_of, number), write=False)
     if stored is not None:
         made = (yield Embed(list(TEXTS), []))[0]
-        making.state.judge(number, _are_alike(stored, made))
+        reindexer.state.note_match(number, _are_alike(stored, made))
 
 
-def _read(making: VectorMaking, places: list[Any], *, strict: bool) -> Program[list[Read]]:
+def _read(reindexer: Reindexer, places: list[Any], *, strict: bool) -> Program[list[Read]]:
     found = []
-    core = making.core
-    for row, index in (yield Transact(partial(making.read, places), write=False)):
+    core = reindexer.core
+    for row, index in (yield Transact(partial(reindexer.read, places), write=False)):
         try:
             found.append(Read(row, core.texts(core.plain_value(row), index)))
         except SerdeError as error:
@@ -188,7 +182,7 @@ def _embedded(found: Sequence[Read]) -> Program[dict[str, Packed]]:
     return dict(zip(texts, made, strict=True))
 
 
-# -- two models that have no name are told apart by the vectors that they make of a few texts
+# -- two models that have no name are distinguished by the vectors that they make of a few texts
 #
 # The name of a function says little about the model behind it. So the vectors of these texts are
 # stored with what such a model has made, and a store whose model has no name either makes them
