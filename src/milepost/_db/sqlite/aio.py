@@ -3,16 +3,14 @@
 Such a connection belongs to a thread of its own, in which everything has to be done. A whole
 transaction goes there as one function, so that nothing else can come between its statements.
 
-aiosqlite documents no method that calls a function in that thread. But sqlite3 looks up the
-parameters of a statement there, before the statement begins: the function is the default value of
-a parameter.
+aiosqlite documents no method that calls a function in that thread. `_execute` does, which is why
+the version of aiosqlite is bounded in pyproject.toml.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost._db.sqlite.engine import IN_CHILD, SqliteEngine
 from milepost._internal import fork_guard
@@ -29,9 +27,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 S = TypeVar("S")
 
-_CALL: Final = "SELECT :job LIMIT 0"
-"""Has no row, which a row factory of the program would be called for."""
-
 
 class AiosqliteEngine:
     """One SQLite database, behind an aiosqlite connection."""
@@ -45,7 +40,7 @@ class AiosqliteEngine:
         first: TableSetup | None = None,
         equip: Callable[[sqlite3.Connection], None] | None = None,
     ) -> None:
-        if not callable(getattr(connection, "execute_fetchall", None)):
+        if not callable(getattr(connection, "_execute", None)):
             raise TypeError(
                 f"{owner} needs an aiosqlite or sqlite3 connection, not "
                 f"{type(connection).__name__}. For a file name use "
@@ -132,7 +127,7 @@ class AiosqliteEngine:
                 failure = error
 
         try:
-            await self.connection.execute_fetchall(_CALL, defaultdict(call))
+            await self.connection._execute(call)
         except ValueError as error:
             raise ConnectionUnusableError(
                 "The aiosqlite connection is closed. Keep it open as long as the saver or store is "
