@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 _PLAIN: frozenset[type] = frozenset({str, int, float, bool, type(None)})
 SECRET_WORDS = ("key", "token", "secret", "password", "auth", "credential")
-"""Words in the names of what a config may hold and a database should not."""
+"""A config value is not stored as metadata if its name contains one of these words."""
 
 
 def _is_stored_metadata(key: object, value: object) -> bool:
-    """Whether something that is configurable is saved as metadata: text and numbers are."""
+    """Whether an entry of `configurable` is stored as metadata: text or a number, no secret."""
     if not isinstance(value, (str, int, float)) or not isinstance(key, str):
         return False
     name = key.casefold()
@@ -101,44 +101,44 @@ class CheckpointWriter:
         self.stores_at_exit = False
         """Whether nothing is stored before the run ends."""
         self.owns_thread = False
-        """Whether this run, not one around it, made the thread writer."""
+        """Whether the thread writer was made for this run, not for an enclosing one."""
         self.shared: ThreadWriter | None = None
-        """The thread writer of a run around this one, in whose name this one writes."""
+        """For an update inside a run on the same thread: the thread writer of that run."""
         self._given: dict[str, Any] = {
             key: value
             for key, value in (config.get("metadata") or {}).items()
             if key not in PLACE_KEYS
         }
-        """What the caller wants to be saved with every checkpoint."""
+        """Metadata from the config, stored with every checkpoint."""
         for key, value in (config.get("configurable") or {}).items():
             if key not in PLACE_KEYS and key not in self._given and _is_stored_metadata(key, value):
                 self._given[key] = value.replace("\0", "") if isinstance(value, str) else value
         if config.get("run_id") is not None:
             self._given["run_id"] = str(config["run_id"])
         self.metadata: CheckpointMetadata = {}
-        """Of the present checkpoint."""
+        """The metadata of the present checkpoint."""
         self.pending: Sequence[PendingWrite] = ()
         """Writes that were stored at the present checkpoint before this run."""
         self.missing: Mapping[str, Sequence[str]] = {}
-        """Nodes that the loaded checkpoint waits for and the graph does not have, with the channels
-        that say so."""
+        """Node → channels that trigger it, for nodes that the loaded checkpoint waits for and the
+        graph does not have."""
         self.made_by: Sequence[Writer] = ()
-        """Whose writes made the present checkpoint."""
+        """The tasks, or other writers, whose writes made the present checkpoint."""
         self.deltas = DeltaSnapshots(program.delta)
         self.mid_apply = False
         """Whether writes are being applied: the channels are between two checkpoints."""
         self._prepared: list[Any] = []
         """Encoded steps that are to be stored next."""
         self._unstored = False
-        """Whether the present checkpoint waits for the end of the run."""
+        """Under `exit`: whether the present checkpoint is still to be stored."""
         self._unstored_writes: list[TaskWrites] = []
         self._source: str | None = None
-        """Where the present checkpoint comes from, if there is no metadata of it yet."""
+        """The `source` of the present checkpoint, until its metadata is made."""
         self._authors: dict[str, str] = {}
-        """Under `exit`: which node last wrote each channel, to name it if it cannot be stored."""
+        """Under `exit`: channel → node that last wrote it, named if the value cannot be stored."""
 
     def drop_unstorable_metadata(self, saver: BaseCheckpointSaver[Any]) -> None:
-        """Do not save what the caller wants to be saved and the saver cannot write."""
+        """Leave out metadata of the config that the saver cannot encode."""
         for key in [key for key, value in self._given.items() if type(value) not in _PLAIN]:
             try:
                 saver.serde.dumps_typed(self._given[key])
@@ -150,15 +150,15 @@ class CheckpointWriter:
                 del self._given[key]
 
     def given_metadata(self, key: str) -> Any:
-        """What is saved under this key with every checkpoint; None if there is nothing."""
+        """The metadata value that every checkpoint has under this key, or None."""
         return self._given.get(key)
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Save something as metadata with every checkpoint that is made from now on."""
+        """Add metadata to every checkpoint that is made from now on."""
         self._given[key] = value
 
     def join(self, thread: ThreadWriter, *, owned: bool) -> None:
-        """Write to a thread; `owned`: no run around this one does so too."""
+        """Use a thread writer; `owned`: it was made for this run, not for an enclosing one."""
         self.thread, self.owns_thread = thread, owned
         self.next_version = thread.saver.get_next_version
         self.stores_at_exit = thread.durability == "exit"
@@ -187,9 +187,9 @@ class CheckpointWriter:
         with_next: bool = False,
         copied: CheckpointTuple | None = None,
     ) -> EffectGenerator[None]:
-        """The present state becomes a checkpoint; `writes` are stored along with it.
+        """Make a checkpoint of the present state, and store it together with `writes`.
 
-        `with_next`: stored with the next one; between the two, a crash can lose nothing.
+        `with_next`: store it in the next commit; a crash between the two loses nothing.
         `copied`: the checkpoint that this one is a copy of.
         """
         thread, position = self.thread, self.position
@@ -206,8 +206,8 @@ class CheckpointWriter:
                 for name, _ in writer.writes:
                     self._authors[name] = writer.name
             if self.events.quiet and not self.program.delta:
-                # Most of these checkpoints are never seen: not before one is stored, or a node
-                # asks for it, is there an id or metadata.
+                # Most of these checkpoints are never seen. An id is made when it is first read,
+                # metadata when the run ends.
                 if isinstance(position.present, LateId):
                     position.present = position.present.successor()
                 else:
@@ -235,7 +235,7 @@ class CheckpointWriter:
             self.events.checkpoint(self.channels, self.metadata, made_by)
 
     def store_prepared(self) -> EffectGenerator[None]:
-        """Store what is ready, in one transaction if the saver can."""
+        """Store the prepared steps, in one transaction if the saver can."""
         if self._prepared:
             assert self.thread is not None
             steps, self._prepared = self._prepared, []
@@ -249,23 +249,23 @@ class CheckpointWriter:
             thread.fence.waiting = status
 
     def finish(self, subtasks: Subtasks, *, succeeded: bool) -> EffectGenerator[None]:
-        """Store what is not stored yet. `succeeded`: nothing waits, and nothing has failed.
+        """Store what is not stored yet. `succeeded`: the run has neither paused nor failed.
 
-        `subtasks` know the graphs that have ended inside this run.
+        `subtasks` has the inner graphs that have ended in the last step.
         """
         yield from self.store_prepared()
         if not self.stores_at_exit or self.mid_apply:  # half-applied channels are no state to save
             return
         position = self.position
         if succeeded and position.is_transient:
-            # Its end is of use only if the task that called it does not end.
+            # This state of an inner graph is needed only if the calling task does not finish.
             around = position.parent
             if around is not None and around.run.checkpoints.thread is self.thread:
                 around.run.subtasks.ended[position.ns] = (around.task, self)
             return
-        for task, ended in list(subtasks.ended.values()):  # tasks on threads may still call
+        for task, ended in list(subtasks.ended.values()):  # a copy: other threads may add some
             if not task.finished:
-                with suppress(SerdeError):  # it runs again
+                with suppress(SerdeError):  # the inner graph runs again
                     yield from ended._store_at_exit()
         yield from self._store_at_exit()
 
@@ -275,8 +275,8 @@ class CheckpointWriter:
         assert thread is not None
         prepared = []
         if self._unstored:
-            # Steps in between are not stored, so a delta channel cannot be rebuilt from them; and
-            # what others wrote at the parent would be taken for what led here.
+            # The steps in between are not stored, so delta channels cannot be rebuilt from their
+            # writes. Other writes at the parent would be taken for writes of this checkpoint.
             self.channels.dirty.update(self.deltas.take_all(self.channels))
             if self._source is not None:
                 self._describe(self._source, ())
@@ -294,7 +294,7 @@ class CheckpointWriter:
             yield Save(thread, prepared, True)
 
     def flush(self) -> EffectGenerator[None]:
-        """Wait until all is stored, unless a run around this one does."""
+        """Wait until everything is stored, unless an enclosing run does so."""
         if self.thread is not None and self.owns_thread:
             yield Flush(self.thread)
 
@@ -308,7 +308,7 @@ class CheckpointWriter:
         if fence.status is None:
             status = fence.before  # nothing was stored: the thread keeps its status
         if thread.native is not None and status is not None:
-            # If that fails, the lease expires before long.
+            # If the release fails, the lease expires.
             try:
                 yield ReleaseThread(thread.native, thread.thread_id, fence, status)
             except Exception as error:
@@ -317,13 +317,13 @@ class CheckpointWriter:
 
     @property
     def _claimed(self) -> ThreadWriter | None:
-        """The thread writer, if this run, and not a run around it, has claimed the thread."""
+        """The thread writer, if this run, not an enclosing one, has claimed the thread."""
         return self.thread if self.owns_thread and self.shared is None else None
 
     # -- what a checkpoint is made of
 
     def _announce(self, thread: ThreadWriter) -> None:
-        """Tell the fence of a run in the past where its own checkpoints begin."""
+        """Tell the fence of a run from an older checkpoint which checkpoint the run makes first."""
         fence, position = thread.fence, self.position
         if (
             fence.forced
@@ -363,7 +363,7 @@ class CheckpointWriter:
         return prepared
 
     def _new_checkpoint(self, new_id: str, copied: CheckpointTuple | None = None) -> NewCheckpoint:
-        """The present state as a checkpoint: from here on nothing in the channels is unsaved."""
+        """Make a checkpoint of the present state, and mark all channels as saved."""
         channels = self.channels
         if copied is not None:
             whole = self.deltas.take_all(channels)
@@ -392,10 +392,10 @@ class CheckpointWriter:
     def _as_copy(
         self, new: NewCheckpoint, copied: CheckpointTuple, whole: Mapping[str, Any]
     ) -> NewCheckpoint:
-        """A copy shares its parent with the original, but nothing that the parent has.
+        """A copy has the parent of the original, but uses no stored values of the parent.
 
-        So every channel counts as changed. Delta channels are kept whole: the writes that made the
-        original's value are not taken to have made that of a fork.
+        So every channel counts as changed. Delta channels are stored whole: the writes at the
+        parent rebuild the value of the original, but not of a fork.
         """
         changed: dict[str, Any] = dict.fromkeys(copied.checkpoint["channel_versions"], MISSING)
         changed |= copied.checkpoint["channel_values"]

@@ -1,4 +1,4 @@
-"""Delta channels: checkpoints hold only what was written, and a whole value now and then."""
+"""Delta channels: a checkpoint holds only their writes, and now and then the whole value."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class DeltaSnapshots:
         self.names = names
         self.values: dict[str, _DeltaSnapshot] = {}
         self.keeps_whole = False
-        """Whether the stored writes would not be enough to rebuild changed delta channels."""
+        """Whether changed delta channels are stored whole: stored writes could not rebuild them."""
 
     def count(
         self, channels: ChannelState, counters: Counters, writers: Sequence[Writer]
     ) -> dict[str, tuple[int, int]]:
-        """How far each delta channel is from its last whole value; decides on new ones."""
+        """Count writes and steps since the last whole values; take whole values that are due."""
         written = writes_per_channel(writers)
         counted = {}
         for name in self.names:
@@ -53,14 +53,14 @@ class DeltaSnapshots:
         return counted
 
     def take_all(self, channels: ChannelState) -> dict[str, _DeltaSnapshot]:
-        """Store the whole values of all delta channels, changed or not."""
+        """Take the whole values of all delta channels, changed or not."""
         for name in self.names:
             if name in channels.versions:
                 self.values[name] = _DeltaSnapshot(channels.live[name].get())
         return self.values
 
     def substitute(self, changed: dict[str, Any]) -> None:
-        """Add the stored form of delta channels to that of the other changed channels."""
+        """Replace values of changed delta channels by whole values to store, or by MISSING."""
         for name in self.names:
             if name in changed:
                 changed[name] = self.values.get(name, MISSING)

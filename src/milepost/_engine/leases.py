@@ -1,8 +1,8 @@
 """Renews the claims of runs that keep other runs off their threads.
 
-A claim that is not renewed lapses, so that a process that was killed does not block a thread for
-ever; and a node may well run for longer than that. One thread for the whole process looks
-at all claims now and then; it goes away when there are none.
+A claim expires if it is not renewed, so that a killed process does not block a thread for ever. A
+node may run for longer than a lease. So one Python thread of the process renews all claims; it ends
+when there are none.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Claim:
     thread_id: str
     fence: Fence
     waiting: bool = False
-    """Whether the database has still to answer the last renewal."""
+    """Whether the last renewal is still under way."""
 
 
 _claims: list[_Claim] = []
@@ -50,10 +50,10 @@ def keep(saver: StepSaver[Any], thread_id: str, fence: Fence) -> None:
 
 
 def renew() -> None:
-    """Renew all claims; each on a thread of its own, since a loop or a database may be busy.
+    """Renew all claims, each on a worker thread, since a loop or a database may be busy.
 
-    One whose last renewal is still under way is left out: where a database does not answer,
-    threads would pile up.
+    A claim whose last renewal is still under way is skipped: workers would pile up while a
+    database does not answer.
     """
     with _lock:
         _claims[:] = [claim for claim in _claims if not claim.fence.ended]
@@ -63,7 +63,7 @@ def renew() -> None:
     for claim in due:
         try:
             threads.submit(partial(_renew, claim))
-        except RuntimeError:  # no thread can be started: there will be another beat
+        except RuntimeError:  # no worker can be started: the next round tries again
             claim.waiting = False
 
 
@@ -93,7 +93,7 @@ def _renew_periodically() -> None:
 
 
 def _forget() -> None:
-    """The claims are the parent's; a forked child has neither them nor the thread."""
+    """A forked child has neither the claims of its parent nor the thread that renews them."""
     global _lock, _renewer
     _lock, _renewer = threading.Lock(), None
     _claims.clear()

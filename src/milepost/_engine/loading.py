@@ -1,4 +1,4 @@
-"""Finds a run's position in its thread, and loads what is saved there."""
+"""Finds a run's position in its thread, and loads the checkpoint there."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 def find_saver(
     settings: RunSettings, position: Position, checkpoints: CheckpointWriter
 ) -> Saver | None:
-    """The saver of a run; the run learns its namespace, and joins the thread of a run around it."""
+    """The saver of a run, or None. Sets the namespace, and joins the thread of an enclosing run."""
     chosen = settings.checkpointer
     own: Saver | None = None if chosen is None or isinstance(chosen, bool) else chosen
     parent = position.parent
@@ -127,7 +127,7 @@ def load_checkpoint(
 ) -> EffectGenerator[tuple[CheckpointTuple | None, bool]]:
     """The checkpoint to start from, and whether the caller named it.
 
-    `in_place`: the run starts where the config points, in an inner graph too.
+    `in_place`: start at the checkpoint of the config, even if it is of an inner graph.
     """
     if checkpoints.thread is not None:
         checkpoints.drop_unstorable_metadata(saver)
@@ -141,9 +141,8 @@ def load_checkpoint(
     position.thread_id = place.thread_id
     observed = bool(checkpoints.events.observers)
     thread = yield from _claim(saver, settings, place.thread_id, shared, observed)
-    checkpoints.drop_unstorable_metadata(
-        saver
-    )  # what is to be told of the thread is refused by now
+    # After `_claim`, which raises for metadata of the thread that cannot be stored.
+    checkpoints.drop_unstorable_metadata(saver)
     checkpoints.join(thread, owned=True)
     if position.parent is not None:
         place = place._replace(checkpoint_ns=position.ns, checkpoint_id=None)
@@ -181,7 +180,7 @@ def _claim(
     shared: ThreadWriter | None,
     observed: bool,
 ) -> EffectGenerator[ThreadWriter]:
-    """Become a writer of the thread; claim it first if no other run may be busy with it."""
+    """Make a thread writer; under `on_conflict="reject"`, claim the thread first."""
     if shared is None:
         described = thread_metadata_of(saver, thread_id, settings.config)
         fence = Fence(None, thread_metadata=described)
@@ -209,7 +208,7 @@ def _claim(
 def _root_place(
     saver: Saver, settings: RunSettings, position: Position, place: Place
 ) -> EffectGenerator[Place]:
-    """Where a run from an inner graph's checkpoint starts: at the root's around it."""
+    """Where the root graph starts if the config names a checkpoint of an inner graph."""
     ns, checkpoint_id = place.checkpoint_ns, place.checkpoint_id
     if ns == "":
         return place
@@ -245,7 +244,7 @@ def head_of(saver: Saver, thread_id: str) -> EffectGenerator[str | None]:
 def _load_inner(
     saver: Saver, position: Position, thread: ThreadWriter
 ) -> EffectGenerator[CheckpointTuple | None]:
-    """The state of a graph inside a run: of an earlier attempt, or of its own memory."""
+    """The checkpoint of an inner graph: of an earlier attempt, or of its own memory."""
     parent, ns = position.parent, position.ns
     assert parent is not None
     above = parent.run
@@ -270,7 +269,7 @@ def _load_inner(
             return mine
     memory = remembered(position)
     if memory is None:
-        # Its memory was made on another branch, after the two branches split.
+        # The memory was made on another branch of history, after the branches split.
         return None
     if memory == latest.checkpoint["id"]:
         return latest
@@ -283,7 +282,7 @@ def _load_inner(
 def _earlier_attempt(
     saver: Saver, position: Position, thread_id: str
 ) -> EffectGenerator[CheckpointTuple | None]:
-    """How far this call had come, if others of its step have gone on with the memory since."""
+    """The last checkpoint of this call, if other calls of the step used the memory since."""
     cursor = yield from ListCheckpoints(saver, Place(thread_id, position.ns, None).config())
     found = yield from NextCheckpoint(cursor)
     while found is not None and _is_of_this_step(position, found):
@@ -305,14 +304,14 @@ def is_of_this_call(position: Position, saved: CheckpointTuple) -> bool:
         return False
     assert position.parent is not None
     served = saved.checkpoint["versions_seen"].get(LINEAGE, {}).get(LINEAGE)
-    # LangGraph does not note whose call it was.
+    # LangGraph does not store which call made a checkpoint.
     return position.is_transient or served is None or served == position.parent.task.id
 
 
 def _step_into(travel: Mapping[str, str], own_ns: str) -> tuple[str, str, Mapping[str, str]] | None:
-    """The checkpoint that a journey into inner graphs has for this one, and the journey's rest.
+    """The namespace and id in `travel` for this inner graph, and the other entries of `travel`.
 
-    Task ids in namespaces are new after a fork, so levels are matched by their names.
+    A fork changes the task ids in namespaces, so namespaces are compared without ids.
     """
     depth = len(own_ns.split(NS_SEP))
     for ns, checkpoint_id in travel.items():
@@ -321,13 +320,13 @@ def _step_into(travel: Mapping[str, str], own_ns: str) -> tuple[str, str, Mappin
     return None
 
 
-# -- taking it over
+# -- continuing from a checkpoint
 
 
 def restore(
     saved: CheckpointTuple, position: Position, checkpoints: CheckpointWriter
 ) -> EffectGenerator[Any]:
-    """Go on from a loaded checkpoint, of which the channels are open.
+    """Set position and checkpoint writer to a loaded checkpoint whose channels are open.
 
     Returns what the last run of an entrypoint returned.
     """
@@ -358,7 +357,7 @@ def restore(
 
 
 def apply_outside(checkpoints: CheckpointWriter, writes: Sequence[Write]) -> set[str]:
-    """Apply what no task wrote, between two steps; the channels that changed."""
+    """Apply writes of no task, between two steps; returns the channels that changed."""
     return apply_writes(
         checkpoints.program,
         checkpoints.channels,

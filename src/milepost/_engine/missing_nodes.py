@@ -1,7 +1,7 @@
 """Nodes that a thread waits for and that the graph no longer has: renamed or removed ones.
 
-Without this a run would pass over them: it ends as if the thread had come to its end, and a
-question that is open there is lost.
+Without this check a run would skip such a node and end as if the thread had come to its end. An
+open interrupt of the node would be lost.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 def missing_nodes(
     program: ExecutableGraph, channels: ChannelState, saved: CheckpointTuple
 ) -> dict[str, list[str]]:
-    """Nodes that something waits for and the graph does not have, with the channels that say so."""
+    """Node → channels that trigger it, for missing nodes that a thread waits for."""
     checkpoint = saved.checkpoint
     found: dict[str, list[str]] = {}
     for node, channel in _in_values(program, channels, checkpoint):
         found.setdefault(node, []).append(channel)
     for owner, channel, value in saved.pending_writes or ():
         if ":" in owner:
-            continue  # an update, which is part of the checkpoint that it made
+            continue  # writes of an update, which are part of the checkpoint that it made
         for node in _named(channel, value):
             if not _is_known(program, node):
                 found.setdefault(node, [])
@@ -72,8 +72,8 @@ def _in_values(
         version, before = versions.get(name), seen.get(end, {}).get(name)
         if version is None or (before is not None and not version > before):
             continue
-        # What holds its value for longer than a step may have been left behind in a thread that
-        # has come to its end.
+        # A channel that keeps its value for longer than a step may still have one in a thread
+        # that has come to its end.
         is_new = version == max(versions.values())
         if name.startswith(JOIN):
             is_new = is_new and arrived == set(sources)

@@ -1,6 +1,6 @@
 """The hook through which others follow a run: LangChain's callbacks, traces, measurements.
 
-A watcher is asked at the beginning of every run whether it wants to follow it, and answers with a
+Every run asks the watchers at its beginning; a watcher that wants to follow the run returns a
 RunObserver. The observer is told when the run, each of its super-steps, each task and each attempt
 of a task begin and end:
 
@@ -10,12 +10,12 @@ of a task begin and end:
           attempt       one call of the node; a retry is another one
             branch      the function of a conditional edge
           attempt       the error handler, after the last attempt has failed
-      load              what is saved of the thread is read
+      load              the checkpoint of the thread is read
       commit            steps are stored; in the background under `async` durability
 
-What an observer does is a generator of effects like the rest of the engine. Something that has to
-be called in sync code and awaited on an event loop is a `Tell`; most observers yield nothing. A
-run that is not followed has no observers, and asks for nothing.
+The methods of an observer are generators of effects, like the rest of the engine. `Tell` is the
+effect for a function that is called in sync code and awaited on an event loop; most observers yield
+nothing. A run without observers makes none of these calls.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 TRACE = "milepost_trace"
-"""The key of a checkpoint's metadata under which the trace context of its run is kept, if some
-observer makes traces."""
+"""The metadata key under which a checkpoint keeps the trace context of its run, if an observer
+makes traces."""
 
 
 class RunObserver:
     """Follows one run. Methods that are not overridden do nothing."""
 
     follows_steps = True
-    """Whether the observer is told of super-steps, tasks, attempts, branches and commits. One that
-    is not costs a step nothing, but for `enter`."""
+    """Whether the observer is told of super-steps, tasks, attempts, branches and commits. If not,
+    it costs a step only the call of `enter`."""
 
     def run_begins(self, input: Any) -> EffectGenerator[None]:
         """The run begins, before anything is loaded; `input` is what the caller passed."""
         return nothing(input)
 
     def run_opened(self) -> EffectGenerator[None]:
-        """The run has loaded its thread and taken its input; `run.resumed` says if it goes on."""
+        """The run has loaded its thread and taken its input; `run.resumed` marks a resume."""
         return nothing()
 
     def run_ends(self, output: Any, error: BaseException | None) -> EffectGenerator[None]:
@@ -74,14 +74,14 @@ class RunObserver:
         return nothing(tasks, error)
 
     def task_called(self, task: Task, context: TaskContext) -> None:
-        """The code of an attempt calls a task, which begins later; told in the caller's context."""
+        """A node has called a task, which begins later; this runs in the context of the caller."""
 
     def task_begins(self, task: Task) -> EffectGenerator[None]:
         """A task is started; one whose result is stored or cached is not."""
         return nothing(task)
 
     def task_ends(self, task: Task, crash: BaseException | None) -> EffectGenerator[None]:
-        """A task has ended; the outcome is in the task, unless something ended the run."""
+        """A task has ended; its outcome is in the task, or a `crash` ends the run."""
         return nothing(task, crash)
 
     def attempt_begins(self, context: TaskContext, handler: bool) -> EffectGenerator[None]:
@@ -93,7 +93,7 @@ class RunObserver:
     ) -> EffectGenerator[None]:
         """The node has returned and its branches were followed, or it has failed.
 
-        A command that an inner graph has handed up is an error too, though the task goes on.
+        A ParentCommand of an inner graph is passed as an error too, though the task goes on.
         """
         return nothing(context, output, error)
 
@@ -110,7 +110,7 @@ class RunObserver:
         return nothing(context, answer, error)
 
     def load_begins(self) -> EffectGenerator[None]:
-        """The run is about to find its thread, and to load what is saved there."""
+        """The run is about to load its thread."""
         return nothing()
 
     def load_ends(
@@ -122,8 +122,7 @@ class RunObserver:
     def commit(self, steps: Sequence[StoredStep]) -> AbstractContextManager[None] | None:  # noqa: ARG002
         """Entered while steps are stored, in the thread or task that stores them.
 
-        The last of the steps is of this observer's run, the others may be of graphs around it or
-        inside it.
+        The last step is of this observer's run; the others may be of enclosing or inner graphs.
         """
         return None
 
@@ -133,8 +132,8 @@ class RunObserver:
 
 _EMPTY: Any = ()
 NOTHING: EffectGenerator[None] = _EMPTY
-"""What an observer returns that has nothing for the driver to do: `yield from` takes an empty
-tuple as well as a generator, and the tuple need not be made."""
+"""What an observer method without effects returns. `yield from` takes an empty tuple as well as a
+generator, and no object is made."""
 
 
 def nothing(*_told: Any) -> EffectGenerator[None]:
@@ -144,7 +143,7 @@ def nothing(*_told: Any) -> EffectGenerator[None]:
 
 @record
 class StoredStep:
-    """What observers are told of a step that is stored."""
+    """The description of a stored step for observers."""
 
     ns: str
     checkpoint_id: str | None
@@ -156,9 +155,9 @@ class StoredStep:
 
 
 def trace_of(saved: CheckpointTuple) -> object:
-    """The trace context of the run that was last at a checkpoint, as it is stored; or None.
+    """The stored trace context of the last run at a checkpoint, or None.
 
-    That is the run that made it, or one that has answered there and has come no further.
+    That run made the checkpoint, or it answered an interrupt there and stored no other checkpoint.
     """
     found: object = saved.metadata.get(TRACE)
     for _, channel, value in saved.pending_writes or ():
@@ -168,14 +167,14 @@ def trace_of(saved: CheckpointTuple) -> object:
 
 
 Watcher: TypeAlias = "Callable[[GraphRun, Any], RunObserver | None]"
-"""Asked with a run and its input, whether it follows the run."""
+"""Gets a run and its input; returns an observer if it wants to follow the run."""
 
 WATCHERS: list[Watcher] = [langchain_bridge.watch]
-"""All that are asked; a tool that adds one can remove it again."""
+"""The watchers that every run asks. A tool adds its watcher, and can remove it."""
 
 
 def observers_of(run: GraphRun, input: Any) -> tuple[RunObserver, ...]:
-    """Those that follow a run that begins."""
+    """Ask all watchers; returns the observers of the run."""
     found: tuple[RunObserver, ...] = ()
     for watch in WATCHERS:
         observer = watch(run, input)
@@ -190,16 +189,16 @@ def observed(
     begins: Callable[[RunObserver], EffectGenerator[None]],
     ends: Callable[[RunObserver, R | None, BaseException | None], EffectGenerator[None]],
 ) -> EffectGenerator[R]:
-    """Do some work, and tell observers before it and after it.
+    """Run a generator, and tell observers before and after it.
 
-    What was begun is ended in the opposite order, as spans are nested.
+    The ends are told in reverse order, because spans are nested.
     """
     for observer in observers:
         yield from begins(observer)
     try:
         result = yield from work
     except GeneratorExit:
-        raise  # it was dropped: no driver carries out what it would ask for
+        raise  # the generator was dropped: no driver is left to carry out effects
     except BaseException as error:
         for observer in reversed(observers):
             yield from ends(observer, None, error)

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from milepost.types import RunnableConfig
 
 LINEAGE = "__lineage__"
-"""Where a checkpoint keeps the name of its line of history, among what nodes have seen.
+"""The key of `versions_seen` under which a checkpoint keeps the token of its line of history.
 
-A new input, a fork and an update start a new line; a resume goes on with the old one. With the
-step and the path it names a task even if a crash has lost the task's checkpoint.
+A new input, a fork and an update start a new line; a resume continues the old one. Token, step and
+path identify a task even if a crash has lost the task's checkpoint.
 """
 
 
 class Position:
-    """Where a run is: its thread and namespace, its step, and the checkpoints around it."""
+    """Where a run is: thread, namespace, step, and its latest checkpoints."""
 
     __slots__ = (
         "enclosing",
@@ -53,11 +53,11 @@ class Position:
         self.previous_id: str | None = None
         """The checkpoint before the present one."""
         self.travel: Mapping[str, str] = {}
-        """Inner graphs that are to start from checkpoints of their past: namespace → id."""
+        """Namespace → checkpoint id, for inner graphs that start from an older checkpoint."""
         self.moved_from: str | None = None
-        """The namespace that the loaded checkpoint was found in, if it was such a start."""
+        """The namespace of the loaded checkpoint, if `travel` named this checkpoint."""
         self.enclosing: Mapping[str, str] | None = None
-        """The checkpoints of the enclosing graphs, if not those that `parent` leads to."""
+        """The value of `parents` for an update, which has no enclosing run."""
 
     @property
     def checkpoint_id(self) -> str:
@@ -76,18 +76,18 @@ class Position:
 
     @property
     def place(self) -> Place | None:
-        """The present checkpoint, for configs."""
+        """Thread, namespace and id of the present checkpoint; None without a thread."""
         if self.thread_id is None:
             return None
         return Place(self.thread_id, self.ns, self.checkpoint_id)
 
     @property
     def is_transient(self) -> bool:
-        """Whether the state of this graph is of no use once the graph has come to its end."""
+        """Whether this is an inner graph without memory: its state is not needed after its end."""
         return self.parent is not None and NS_END in self.ns
 
     def task_base(self) -> Base:
-        """What the ids of the next step's tasks are made of."""
+        """The parts of the ids of the next step's tasks."""
         return (self.present, self.ns, self.step + 1)
 
     def idempotency_key(self, channels: ChannelState, task: Task) -> str:
@@ -104,10 +104,10 @@ class Position:
 
 
 def start_lineage(position: Position, channels: ChannelState, config: RunnableConfig) -> None:
-    """A new line of history begins with the next checkpoint.
+    """Start a new line of history with the next checkpoint.
 
-    The line of a graph with memory of its own is the call that the graph serves: several calls of
-    a step may share the memory.
+    The token of a graph with memory of its own is the id of the calling task, since several calls
+    of a step may share the memory.
     """
     if position.parent is not None and not position.is_transient:
         token = position.parent.task.id
@@ -121,7 +121,7 @@ def start_lineage(position: Position, channels: ChannelState, config: RunnableCo
 
 
 def pin(position: Position, channels: ChannelState, tasks: Sequence[Task]) -> None:
-    """Give the tasks around a run the positions of the run and of the runs inside it."""
+    """Record in the enclosing tasks which checkpoints this run and its inner runs have reached."""
     reached = dict(channels.seen.get(CHILDREN, {}))
     for task in tasks:
         reached.update(task.pins)
@@ -137,7 +137,7 @@ def pin(position: Position, channels: ChannelState, tasks: Sequence[Task]) -> No
 
 
 def pin_children(channels: ChannelState, tasks: Sequence[Task]) -> None:
-    """Keep in the next checkpoint where inner graphs with memory of their own are."""
+    """Record in the next checkpoint how far inner graphs with memory of their own have come."""
     newest: dict[str, str] = {}
     for task in tasks:
         newest |= {ns: max(id, newest.get(ns, "")) for ns, id in task.pins.items()}
@@ -145,10 +145,10 @@ def pin_children(channels: ChannelState, tasks: Sequence[Task]) -> None:
 
 
 def remembered(position: Position) -> str | None:
-    """How far a graph with memory of its own had come when it is called.
+    """The checkpoint id at which the memory of an inner graph continues.
 
-    What an earlier attempt of the call has done comes first, then what calls of this step that
-    have ended did, and then what was so when this branch of history was last saved.
+    An earlier attempt of the same call comes first, then finished calls of this step, then the
+    last checkpoint of this branch of history.
     """
     around = position.parent
     while around is not None:
@@ -162,7 +162,7 @@ def remembered(position: Position) -> str | None:
 
 
 def _reached(channels: ChannelState, tasks: Sequence[Task], ns: str) -> str | None:
-    """How far the tasks of a run have brought an inner graph."""
+    """The checkpoint of an inner graph after the finished tasks of a run."""
     ended = [task.pins[ns] for task in tasks if task.finished and ns in task.pins]
     saved: str | None = channels.seen.get(CHILDREN, {}).get(ns)
     return max(ended, default=saved)

@@ -1,12 +1,12 @@
 """One run of one graph: a generator that yields effects and is sent their results.
 
-    load what is saved → take the input → step, step, step → flush
+    load a checkpoint → take the input → step, step, step → flush
 
-A step plans its tasks, runs them, applies what they wrote, and commits a checkpoint. Everything
-that waits is the driver's business (see `drivers/effects.py`).
+A step plans its tasks, runs them, applies what they wrote, and commits a checkpoint. Only the
+driver waits (see `drivers/effects.py`).
 
-A run is put together from a position in its thread, the channels, a checkpoint writer, the events
-that it tells, and the resources that its tasks can use.
+A run consists of a position in its thread, channels, a checkpoint writer, events, and resources
+for its tasks.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class GraphRun:
         self.program = program
         self.settings = settings
         self.depth: int = 0 if above is None else above.depth + 1
-        """How many graphs there are around this one."""
+        """How many graphs enclose this one."""
         config = settings.config
         self.position = Position(parent)
         self.events = RunEvents(stream, program, self.position, config, settings.output_keys)
@@ -98,29 +98,29 @@ class GraphRun:
         self.answers: dict[str, Any] = {} if above is None else above.answers
         """Interrupt id → answer, for this run and the graphs inside it."""
         self.has_answers: bool = False if above is None else above.has_answers
-        """Whether this call answers some of what is open."""
+        """Whether this call came with answers: `Command(resume=...)`."""
         self.stop = 0
         """The step at which the recursion limit ends the run."""
         self.tasks: Sequence[Task] = ()
-        """Of the step that is taken, or was taken last."""
+        """The tasks of the current step; between two steps, those of the last one."""
         self.subtasks = Subtasks()
         self.planned: Sequence[Task] | None = None
-        """Tasks of the next step if they are planned already."""
+        """The tasks of the next step, if it is planned already."""
         self.resumed = False
-        """The next step was planned before, by a run that paused in front of it."""
+        """Whether the next step continues an earlier run: `interrupt_before` does not stop it."""
         self.is_retry = False
-        """The step was begun by an earlier run: what is inside it may be saved already."""
+        """Whether an earlier run began this step: tasks and inner graphs may be stored already."""
         self.interrupts: tuple[Interrupt, ...] = ()
         self.paused = False
         """The run has stopped at an interrupt."""
         self.paused_where = "pending"
-        """Whether that was in front of a node or after one; `pending` if a node asked."""
+        """`interrupt_before` or `interrupt_after` for a breakpoint, `pending` for an interrupt."""
         self.observers: tuple[RunObserver, ...] = ()
-        """Those that follow the run; its events know those of them that follow its steps."""
+        """All observers of the run; `events.observers` are those that also follow steps."""
         self.has_output = False
         """Whether there is a state to return: an input was taken or something was written."""
         self.last_shown: Any = MISSING
-        """Of a program with keys that lose their values: what was streamed last, or would be."""
+        """For a program with volatile keys: the state that was last due for the `values` stream."""
 
     # -- from the beginning to the end
 
@@ -165,10 +165,10 @@ class GraphRun:
                     self._pause_at_breakpoint("interrupt_after")
                     break
         except GeneratorExit:
-            raise  # it was dropped: no driver carries out what it would ask for
+            raise  # the generator was dropped: no driver is left to carry out effects
         except BaseException as error:
             if (parent := self.position.parent) is not None:
-                # The task around us fails, but what is open in here can still be answered.
+                # The enclosing task fails, but open interrupts of this graph can still be answered.
                 parent.open_inside = tuple(
                     i for task in self.tasks if not task.finished for i in task.interrupts
                 )
@@ -203,14 +203,14 @@ class GraphRun:
                 pin(self.position, self.channels, self.tasks)
             yield from checkpoints.flush()
         except GeneratorExit:
-            raise  # it was dropped: no driver carries out what it would ask for
+            raise  # the generator was dropped: no driver is left to carry out effects
         except BaseException:
             yield from checkpoints.release()
             raise
         yield from checkpoints.release()
 
     def _outcome(self, error: BaseException | None) -> str:
-        """How the run ends, in the registry's words."""
+        """The status that the registry gets when the run ends."""
         if isinstance(error, Exception) and not isinstance(error, GraphDrained):
             return "error"
         return "interrupted" if self.paused or error is not None else "idle"
@@ -230,7 +230,7 @@ class GraphRun:
         return result if self.has_output else None
 
     def _result(self) -> Any:
-        """The state as the caller wants to see it, without what is asked."""
+        """The state under the caller's output keys, without interrupts."""
         if self.last_shown is not MISSING and not self.paused:
             return self.last_shown
         keys = self.settings.output_keys
@@ -264,10 +264,10 @@ class GraphRun:
             if not events.quiet:
                 events.tasks_recalled(tasks)
         unsaved: list[Task] = []
-        """Tasks of which something is still to be stored."""
+        """Ended tasks that are not stored yet."""
         if cache is not None:
             yield from recall_cached(cache, todo)
-            # By the time of a resume the cache may have forgotten them.
+            # Cached results are stored too: at a resume the cache may have lost them.
             unsaved = [task for task in todo if task.finished]
             todo = [task for task in todo if not task.finished]
             for task in unsaved:
@@ -285,15 +285,15 @@ class GraphRun:
             self._apply(ordered)
         except Exception:
             if len(tasks) > 1:
-                # Each was sound by itself: they contradict each other, and are all kept, so that
-                # a graph that is corrected can go on with them.
+                # Each task's writes were valid alone, but they conflict. All are stored, so that
+                # a corrected graph can resume with them.
                 yield from checkpoints.save_writes(list(map(to_store, unsaved)))
             raise
         writes = () if checkpoints.stores_at_exit else list(map(to_store, unsaved))
         yield from checkpoints.save_checkpoint("loop", writes, ordered)
         checkpoints.mid_apply = False
         if self.program.has_volatile_keys:
-            # A key that has lost its value counts as unchanged: what was written last is shown.
+            # Only written keys count: a volatile key that lost its value is no change to show.
             shown = {name for task in tasks for name, _ in task.writes}
             self._show_changes(shown)
         elif not (events.quiet and self.has_output):
@@ -303,10 +303,10 @@ class GraphRun:
     def _run_tasks(
         self, tasks: Sequence[Task], unsaved: list[Task], at_once: int | None, *, alone: bool
     ) -> EffectGenerator[list[Task]]:
-        """Run tasks of a step, and those that they call, until all have ended.
+        """Run tasks of a step, and the tasks that they call, until all have ended.
 
-        Stores what some wrote while others still run. Returns the tasks of which something is
-        still to be stored; `unsaved` are those of before. `alone`: the step has one task.
+        Stores ended tasks while others still run. Returns the ended tasks that are not stored
+        yet; `unsaved` are such tasks from before. `alone`: the step has one task.
         """
         checkpoints, events, subtasks = self.checkpoints, self.events, self.subtasks
         if subtasks.called or subtasks.ended:
@@ -331,7 +331,7 @@ class GraphRun:
                 else:
                     left -= 1
                     if task.paused and subtasks.called:
-                        # Tasks that it called may still run, and come to interrupts too.
+                        # Tasks that this task called may still run, and raise interrupts too.
                         waiting.append(task)
                         continue
                     if not (alone and events.quiet):
@@ -340,8 +340,8 @@ class GraphRun:
                     unsaved.append(task)
             ended = ()
             if unsaved and (left or subtasks.running):
-                # A crash, or a sibling that fails, shall not cost what has ended meanwhile.
-                # What ends last can wait for the checkpoint.
+                # A crash or a failing sibling must not lose the writes of ended tasks. The
+                # writes of the last task are stored with the checkpoint.
                 yield from checkpoints.save_writes(list(map(to_store, unsaved)))
                 unsaved = []
         for task in waiting:
@@ -351,10 +351,10 @@ class GraphRun:
         return unsaved
 
     def _apply(self, tasks: Sequence[Task]) -> None:
-        """Apply what the tasks of a step wrote, which must be in their order."""
+        """Apply the writes of a step's tasks, which are in path order."""
         channels, checkpoints = self.channels, self.checkpoints
-        # Under `exit` the steps before are still to be saved if this one fails, and of this one
-        # only the checkpoint. Otherwise they are saved, and will be loaded again.
+        # Under `exit` the earlier steps are not stored yet. If this step fails, the channels are
+        # rolled back, and `finish` stores them. Otherwise the next run loads the stored state.
         undo = None
         if checkpoints.stores_at_exit and not cannot_fail(self.program, channels, tasks):
             undo = self._rollback_point(tasks)
@@ -374,7 +374,7 @@ class GraphRun:
                 break
 
     def _time_out(self, tasks: Sequence[Task], waiting: Sequence[Task]) -> EffectGenerator[None]:
-        """A step has taken too long; what had ended is stored, but for what still waited."""
+        """Store the tasks in `waiting`, and raise StepTimeoutError; others are stored already."""
         for task in waiting:
             gather_interrupts(self.subtasks.called, task)
         yield from self.checkpoints.save_writes(list(map(to_store, waiting)))
@@ -385,7 +385,7 @@ class GraphRun:
         )
 
     def _stores_calls(self, tasks: Sequence[Task]) -> bool:
-        """Whether what these tasks call is stored before they have ended themselves."""
+        """Whether tasks that these tasks call are stored while the callers still run."""
         thread = self.checkpoints.thread
         return (
             thread is not None
@@ -396,8 +396,8 @@ class GraphRun:
     def _ended(self, task: Task, *, alone: bool) -> None:
         """A task has ended: check what it wrote, and tell the streams.
 
-        A task whose writes the state cannot take fails before they are stored beside others'.
-        Stored, they would be applied at every resume, and fail there for ever.
+        A task with writes that a channel refuses fails before its writes are stored. Stored
+        writes would be applied, and would fail, at every resume.
         """
         if task.finished and not alone:
             try:
@@ -417,7 +417,7 @@ class GraphRun:
     # -- interrupts
 
     def still_waits(self, task: Task) -> bool:
-        """Answers came, but none for this task: it need not ask again."""
+        """Whether answers came, but none for this task: the task is not run again."""
         return (
             bool(task.interrupts)
             and not task.failed
@@ -452,7 +452,7 @@ class GraphRun:
         if errors:
             raise _first_error(errors)
         if not self.interrupts:
-            # A breakpoint inside: what the others wrote shows in the state.
+            # A breakpoint of an inner graph: the state shows what finished tasks wrote.
             self._show_changes({name for name, _ in finished_writes(tasks)})
         self._show_breakpoint()
 
@@ -481,13 +481,13 @@ class GraphRun:
             self.events.values(self._read(self.events.keys))
 
     def _show_changes(self, changed: set[str] | None) -> None:
-        """Stream the state, if something has changed that the streams show."""
+        """Stream the state if a shown key has changed."""
         keys = self.events.keys
         if changed is None or not changed.isdisjoint((keys,) if isinstance(keys, str) else keys):
             self.show_values()
 
     def _show_breakpoint(self) -> None:
-        """A breakpoint asks nothing; of one inside, too, the outermost graph tells."""
+        """Stream a breakpoint; the outermost graph does so for inner graphs too."""
         if self.position.parent is None and not self.interrupts:
             self.events.breakpoint()
 

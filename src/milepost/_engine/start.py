@@ -1,4 +1,4 @@
-"""The beginning of a run: take what is saved and what the caller gave, and get ready to step."""
+"""The beginning of a run: load the thread, take the input or command, plan the first step."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def open_run(run: GraphRun, input: Any) -> EffectGenerator[None]:
-    """Load what is saved, and get ready for the first step."""
+    """Load the thread and take the input, so that the first step can be planned."""
     position = run.position
     saver = find_saver(run.settings, position, run.checkpoints)
     saved: CheckpointTuple | None = None
@@ -62,7 +62,7 @@ def open_run(run: GraphRun, input: Any) -> EffectGenerator[None]:
             load = _observed_load(run, load)
         saved, explicit = yield from load
     elif position.parent is None:
-        position.present = LateId()  # the tasks of two runs have different ids
+        position.present = LateId()  # makes the task ids of two runs differ
     yield from open_channels(run, saved)
     run.stop = position.step + recursion_limit(run.resources.config) + 2
 
@@ -134,13 +134,13 @@ def take_input(run: GraphRun, input: Any) -> EffectGenerator[None]:
 
 
 def writers_of_missing_nodes(run: GraphRun) -> list[ExternalWriter]:
-    """Writers that have seen what waited for nodes which the graph does not have."""
+    """Writers that mark channels as seen, for nodes that the graph does not have."""
     missing, run.checkpoints.missing = run.checkpoints.missing, {}
     return [ExternalWriter(node, channels, ()) for node, channels in missing.items()]
 
 
 def check_nodes(run: GraphRun) -> None:
-    """Refuse to go on past what waits for a node that the graph does not have."""
+    """Raise MissingNodeError if the thread waits for a node that the graph does not have."""
     if missing := run.checkpoints.missing:
         assert run.position.thread_id is not None
         raise MissingNodeError.of(sorted(missing), run.position.thread_id, run.program.name)
@@ -158,13 +158,13 @@ def _starts_without_user_code(program: ExecutableGraph, stream: EventStream) -> 
     )
 
 
-# -- with what is saved
+# -- from a stored checkpoint
 
 
 def continue_run(
     run: GraphRun, saved: CheckpointTuple | None, replay: bool
 ) -> EffectGenerator[None]:
-    """Continue from what is saved: a resume, a retry, or a deliberate replay."""
+    """Continue from the loaded checkpoint: a resume, a retry, or a deliberate replay."""
     if saved is None:
         raise EmptyInputError(
             f"Graph '{run.program.name}' was started without input, and "
@@ -195,9 +195,9 @@ def _is_repeated(run: GraphRun, saved: CheckpointTuple | None) -> bool:
 
 
 def _is_fresh_fork(run: GraphRun) -> bool:
-    """Whether the head is an update or a fork that nothing has run from yet.
+    """Whether the loaded checkpoint is the head, an update or a fork, and no run has used it yet.
 
-    A replay of it needs no fork of its own: `invoke(None, update_state(...))` is common.
+    Its replay needs no further fork: `invoke(None, update_state(...))` is common.
     """
     assert run.checkpoints.thread is not None
     return (
@@ -208,11 +208,11 @@ def _is_fresh_fork(run: GraphRun) -> bool:
 
 
 def _fork(run: GraphRun) -> EffectGenerator[None]:
-    """A new line of history starts at the loaded checkpoint; nothing of the old one counts."""
+    """Start a new line of history at the loaded checkpoint, without its pending writes."""
     position, channels = run.position, run.channels
     run.checkpoints.pending = ()
     if position.moved_from is not None and position.moved_from != position.ns:
-        # Another namespace shares no stored values with the one that we come from.
+        # Namespaces share no stored values: every channel is stored again in this one.
         position.stored_id = None
         channels.dirty |= set(channels.versions) & set(run.program.channels)
     position.moved_from = None
@@ -223,25 +223,25 @@ def _fork(run: GraphRun) -> EffectGenerator[None]:
 
 
 def _recall_tasks(run: GraphRun) -> None:
-    """Plan the next step again, with what an earlier attempt has stored of it."""
+    """Plan the next step again, and restore the tasks that an earlier attempt has stored."""
     run.planned = plan(run.program, run.channels, run.position.task_base(), stop=run.stop)
     recall(run.planned, run.checkpoints.pending)
     run.is_retry = True
 
 
 def _recall_answers(run: GraphRun) -> None:
-    """Take what was answered before this call; a graph inside a run has what the run has."""
+    """Load the answers of earlier calls; an inner graph shares the answers of its run."""
     if run.position.parent is None:
         run.answers = answers_in(run.checkpoints.pending)
         for task in run.planned or ():
             if run.answers and task.error is not None:
-                # It failed because the answer did not fit, and asks again.
+                # The task failed because the answer did not fit: the interrupt is open again.
                 for interrupt in task.interrupts:
                     run.answers.pop(interrupt.id, None)
 
 
 def _try_failed_again(run: GraphRun) -> None:
-    """What failed in an earlier attempt may succeed in this one."""
+    """Clear the errors of failed tasks, so that the tasks run again."""
     for task in run.planned or ():
         if not task.finished and task.error is not None:
             task.error = None
@@ -249,7 +249,7 @@ def _try_failed_again(run: GraphRun) -> None:
 
 
 def waiting_tasks(run: GraphRun) -> list[Task]:
-    """The tasks of the next step, with what is stored of them and without their inputs."""
+    """The tasks of the next step with their stored outcomes, without inputs."""
     tasks = plan(run.program, run.channels, run.position.task_base())
     recall(tasks, run.checkpoints.pending)
     return tasks
@@ -275,7 +275,7 @@ def _open_with_command(
     past = explicit and position.checkpoint_id != (thread.fence.head if thread else None)
     before = waiting_tasks(run) if past else ()
     if past:
-        # Before anything is stored: what cannot be answered leaves no fork behind.
+        # Checked before the fork is stored: a wrong answer leaves no fork behind.
         given = chosen_answers(run, command.resume, *_questions_of_fork(before))
         yield from _fork(run)
     if writes:
@@ -291,11 +291,11 @@ def _open_with_command(
         again = answered_before_failures(run.planned)
         given = chosen_answers(run, command.resume, [*opened, *again], left or opened or again)
     run.answers = {**run.answers, **given}
-    # An answer that fits nothing leaves what is asked as it is, like one that fits another task.
+    # Also if no answer fits: tasks without an answer keep waiting, and are not run again.
     run.has_answers = run.has_answers or command.resume is not None
     kept: list[Write] = [*writes, (ANSWERS, given)] if given else list(writes)
     if kept and (trace := run.checkpoints.given_metadata(TRACE)) is not None:
-        # The run may pause again in this step, without a checkpoint that says who it was.
+        # The run may pause in this step again, without a checkpoint that has its trace.
         kept.append((TRACED, trace))
     yield from _store_command(run, kept)
     run.resumed = True
@@ -308,7 +308,7 @@ def _open_with_command(
 def _start_with_command(
     run: GraphRun, command: Command[Any], writes: Sequence[Write]
 ) -> EffectGenerator[None]:
-    """A command is the first thing that comes to a thread."""
+    """Start a thread that has no checkpoint with a command."""
     if command.resume is not None:
         run.program.strictness.check(
             "resume of a new thread",
@@ -328,8 +328,8 @@ def _start_with_command(
 
 
 def _store_command(run: GraphRun, writes: Sequence[Write]) -> EffectGenerator[None]:
-    """Store what a command has brought before anything is done with it: the caller must not be
-    asked for it again because a node fails or the process dies."""
+    """Store a command's writes and answers before any task runs: the caller is not asked again
+    if a node fails or the process dies."""
     if writes:
         pending = run.checkpoints.pending
         owner = null_task_id(pending)
@@ -343,12 +343,12 @@ def _store_command(run: GraphRun, writes: Sequence[Write]) -> EffectGenerator[No
 def chosen_answers(
     run: GraphRun, resume: Any, opened: Sequence[str], next_to_answer: Sequence[str]
 ) -> dict[str, Any]:
-    """Which answer belongs to which interrupt."""
+    """Interrupt id → answer, from the value of `Command(resume=...)`."""
     if resume is None:
         return {}
     thread_id, strictness = run.position.thread_id, run.program.strictness
     if isinstance(resume, dict) and resume and all(key in opened or is_id(key) for key in resume):
-        # Some may be answered already: the caller may have looked a while ago.
+        # Ids that are not open are skipped: the caller may have read an older state.
         answers = {id: answer for id, answer in resume.items() if id in opened}
         if not answers:
             strictness.check(
@@ -383,7 +383,7 @@ def chosen_answers(
 
 
 def _questions_of_fork(tasks: Sequence[Task]) -> tuple[list[str], list[str]]:
-    """What a fork asks again: all of it, and what each task asks first."""
+    """Ids of the interrupts that a fork raises again: all of them, and the first of each task."""
     asked = [own_questions(task) for task in tasks]
     return list(chain.from_iterable(asked)), [next(iter(own)) for own in asked if own]
 
@@ -391,7 +391,7 @@ def _questions_of_fork(tasks: Sequence[Task]) -> tuple[list[str], list[str]]:
 def _answers_for_fork(
     before: Sequence[Task], tasks: Sequence[Task], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Answers that use the ids of before a fork, with those under which it asks."""
+    """Answers by the fork's interrupt ids, from answers by the ids before the fork."""
     by_path = {task.path: task for task in tasks}
     return {
         interrupt_id(by_path[old.path].ns, at): given[id]

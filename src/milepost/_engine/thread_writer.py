@@ -1,7 +1,7 @@
 """How a run hands its steps to a saver.
 
-A thread writer belongs to one run on one thread; the graphs inside that run share it. It gives
-milepost's own savers whole steps, and any other saver what the five methods of the contract take.
+A thread writer belongs to one run on one thread; the inner graphs of the run share it. It gives
+whole steps to milepost's own savers, and calls the five contract methods of any other saver.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ThreadWriter:
         self.deferred = durability == "async" and not self.instant
         """Whether steps are stored while the run goes on."""
         self.queue: WriteBehindQueue | None = None
-        """Steps that are still to be stored, once there have been any."""
+        """Steps that are still to be stored; None until the first one is queued."""
         self._opening = threading.Lock()
 
     def prepare(self, step: StepCommit) -> Any:
@@ -102,18 +102,18 @@ class ThreadWriter:
     def notify_when_stored(
         self, prepared: Any, observers: Sequence[RunObserver], step: StepCommit
     ) -> None:
-        """Let observers of a run hear when a prepared step is stored; WatchedThreadWriter does."""
+        """Tell observers when a prepared step is stored. Only WatchedThreadWriter does so."""
 
     def open_queue(self) -> tuple[WriteBehindQueue, bool]:
         """The queue, and whether it was opened just now and needs a worker that stores it."""
-        with self._opening:  # graphs inside the run may run side by side
+        with self._opening:  # inner graphs may run side by side
             if (queue := self.queue) is not None and not queue.abandoned:
                 return queue, False
             queue = self.queue = WriteBehindQueue(self._load)
             return queue, True
 
     def _load(self, step: Any) -> int:
-        """What a prepared step counts for in the queue."""
+        """The load of a prepared step in the queue."""
         return 1 if self.native is None else 1 + self.native.weight(step) // LARGE_STEP
 
     def _run_ended_error(self) -> ThreadConflict:
@@ -157,10 +157,10 @@ class ThreadWriter:
             raise self._explained(failure)  # noqa: B904 - it carries its cause
 
     def _explained(self, error: Exception) -> Exception:
-        """An error of the saver, saying what is stored.
+        """An error of the saver, with a text that says what is stored.
 
-        One of our savers raises an error of ours, with the original as its cause. What another
-        saver raises is what its program expects, and is left as it is, with a note.
+        An error of our savers becomes the cause of a SaverError. An error of another saver keeps
+        its type, which the program may expect, and gets a note.
         """
         if isinstance(error, (MilepostError, NotImplementedError)):
             return error

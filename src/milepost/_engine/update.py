@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from milepost._engine.thread_writer import ThreadWriter
 
 COPY = "__copy__"
-"""As `as_node`: make a checkpoint like this one beside it, without any change."""
+"""A value of `as_node`: copy the checkpoint, with the same parent."""
 
 _UPDATED = "__update__"
-"""Beside what a node has seen: when an update was made in its name."""
+"""A key of a node's `versions_seen`: the version that the last update as this node made."""
 
 _OUTCOME = "interrupted"
-"""An update is no run: what waits after it waits for a resume of the thread."""
+"""The status after an update that leaves tasks: they wait for a resume of the thread."""
 
 
 def update_thread(
@@ -55,8 +55,8 @@ def update_thread(
 ) -> EffectGenerator[RunnableConfig]:
     """Make one checkpoint for each superstep; return the config of the last.
 
-    `around` writes for a run that the update is part of. If that is on the same thread, the update
-    is made in its name.
+    `around` is the thread writer of an enclosing run. On the same thread and saver, the update
+    shares its fence.
     """
     if not supersteps:
         raise ValueError("No supersteps provided: bulk_update_state needs at least one.")
@@ -71,18 +71,18 @@ def update_thread(
         saved, explicit = yield from load_checkpoint(
             saver, run.settings, run.position, run.checkpoints, in_place=True
         )
-        # The checkpoints around an inner graph are those of its last step.
+        # The enclosing checkpoints of an inner graph stay those of its last step.
         run.position.enclosing = saved.metadata.get("parents", {}) if saved is not None else {}
         yield from open_channels(run, saved)
         if saved is not None and (trace := trace_of(saved)) is not None:
-            # A run that goes on from here is linked with the one that was updated.
+            # The trace of a run that continues from here is linked with the updated run.
             run.checkpoints.add_metadata(TRACE, str(trace))
         for updates in supersteps:
             yield from _superstep(run, updates, saved, explicit)
             explicit = False
             saved = None
     except GeneratorExit:
-        raise  # it was dropped: no driver carries out what it would ask for
+        raise  # the generator was dropped: no driver is left to carry out effects
     except BaseException:
         yield from run.close(_OUTCOME, succeeded=False)
         raise
@@ -107,7 +107,7 @@ def _superstep(
                 f"'{first.as_node}' cannot be combined with other updates in one superstep."
             )
     if not run.position.ns:
-        # What is inside a call goes on with that call.
+        # An inner graph keeps the line of history of its call.
         start_lineage(run.position, run.channels, run.resources.config)
     if first.as_node not in (END, INPUT):
         check_nodes(run)
@@ -159,9 +159,9 @@ def _write(run: GraphRun, updates: Sequence[StateUpdate], explicit: bool) -> Eff
         seen = channels.seen.get(task.name, {})
         channels.mark_seen(task.name, {**seen, _UPDATED: channels.top})
     position.step += 1
-    # Of what others wrote, nothing says at the parent that it led here, if there is a parent; and
-    # where a saver takes the checkpoint and the writes one after the other, it might get no
-    # further.
+    # Delta channels are stored whole if stored writes may not rebuild them: writes of siblings are
+    # not marked as part of this update, there may be no parent to store writes at, and a saver of
+    # another kind stores checkpoint and writes one after the other.
     assert checkpoints.thread is not None
     parent = position.stored_id
     checkpoints.deltas.keeps_whole = (
@@ -185,10 +185,10 @@ def _as_if_run(node: Node, values: Any, at: int, base: Base) -> Task:
 
 
 def _finished_siblings(run: GraphRun, updated: set[str]) -> list[Task]:
-    """Tasks of the present step that are done: their writes are part of what is updated.
+    """Finished tasks of the present step, whose writes are applied together with the update.
 
-    Only where the update takes the place of one that is not: it then ends the step. Any other
-    update starts over from its node's edges, and may run those tasks again.
+    Only if the update replaces an unfinished task, and so ends the step. Any other update starts
+    from the edges of its node, and may run the finished tasks again.
     """
     tasks = waiting_tasks(run)
     if all(task.finished or task.name not in updated for task in tasks):
@@ -197,7 +197,7 @@ def _finished_siblings(run: GraphRun, updated: set[str]) -> list[Task]:
 
 
 def _record(run: GraphRun, parent: str, tasks: Sequence[Task]) -> EffectGenerator[None]:
-    """Store what was written at the parent, where a step's writes are, under our own id."""
+    """Store the update's writes at the parent, as a step's are, under the new checkpoint's id."""
     position, checkpoints = run.position, run.checkpoints
     writes = [
         TaskWrites(f"{position.checkpoint_id}:{at}:{task.name}", "", task.name, list(task.writes))
@@ -213,11 +213,11 @@ def _record(run: GraphRun, parent: str, tasks: Sequence[Task]) -> EffectGenerato
 
 
 def _last_node(program: ExecutableGraph, channels: ChannelState) -> str:
-    """The node that an update without `as_node` counts as: the last that wrote, or the only."""
+    """The node that an update without `as_node` counts as: the last that ran, or the only one."""
     if len(program.nodes) == 1:
         return next(iter(program.nodes))
-    # A node that ran because of an update has seen the very version that the update made:
-    # it counts as the later of the two.
+    # A node that an update triggered has seen the version that the update made: the node counts
+    # as later than the update.
     seen = sorted(
         ((version, trigger != _UPDATED), name)
         for name, versions in channels.seen.items()
@@ -263,7 +263,7 @@ def _end(run: GraphRun, update: StateUpdate) -> EffectGenerator[None]:
 
 
 def _copy(run: GraphRun, saved: CheckpointTuple | None, values: Any) -> EffectGenerator[None]:
-    """Make a checkpoint like the one at hand beside it; then write `values` to the copy."""
+    """Copy the present checkpoint, with the same parent; then write `values` to the copy."""
     updates = _updates_of_copy(run, values)
     if saved is None:
         saved = yield from _last_made(run)
@@ -277,7 +277,7 @@ def _copy(run: GraphRun, saved: CheckpointTuple | None, values: Any) -> EffectGe
 
 
 def _last_made(run: GraphRun) -> EffectGenerator[CheckpointTuple]:
-    """The checkpoint that the superstep before has made."""
+    """The checkpoint that the previous superstep made."""
     thread, place = run.checkpoints.thread, run.position.place
     assert thread is not None
     assert place is not None
@@ -292,7 +292,7 @@ def _last_made(run: GraphRun) -> EffectGenerator[CheckpointTuple]:
 
 
 def _updates_of_copy(run: GraphRun, values: Any) -> list[StateUpdate]:
-    """What is to be written to a copy once it is made."""
+    """The updates to write to a copy."""
     if not values:
         return []
     if not isinstance(values, list) or not all(_is_update(item) for item in values):

@@ -1,4 +1,4 @@
-"""The thread writer of a run that is followed: observers hear when its steps are stored."""
+"""The thread writer of an observed run: observers are told when steps are stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class WatchedThreadWriter(ThreadWriter):
-    """Tells observers of commits, at the moment at which the saver is called."""
+    """Calls `RunObserver.commit` around each call of the saver."""
 
     __slots__ = ("_prepared",)
 
@@ -31,13 +31,13 @@ class WatchedThreadWriter(ThreadWriter):
     ) -> None:
         super().__init__(saver, thread_id, durability, fence)
         self._prepared: dict[int, tuple[Sequence[RunObserver], StoredStep]] = {}
-        """Who is to hear of which step, by identity of the encoded step, which is alive until it
-        is stored."""
+        """The observers and the description of each prepared step, by `id` of the step, which is
+        alive until it is stored."""
 
     def notify_when_stored(
         self, prepared: Any, observers: Sequence[RunObserver], step: StepCommit
     ) -> None:
-        """Let observers of a run hear when a prepared step is stored."""
+        """Tell observers when a prepared step is stored."""
         new_id = None if step.new is None else step.new.checkpoint["id"]
         writes = 0
         for task in step.writes:
@@ -47,7 +47,7 @@ class WatchedThreadWriter(ThreadWriter):
         self._prepared[id(prepared)] = (observers, told)
 
     def _entered_while_stored(self, steps: Sequence[Any]) -> AbstractContextManager[object]:
-        """What is entered while these steps are stored."""
+        """The context managers of the observers, to be entered while these steps are stored."""
         pop = self._prepared.pop
         known = [found for step in steps if (found := pop(id(step), None)) is not None]
         if not known:

@@ -8,25 +8,25 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 QUEUE_LIMIT = 256
-"""Steps that may wait for a slow saver before the run waits too; a large one counts as several.
+"""Steps that may wait for a slow saver before the run waits too; a large step counts as several.
 
-Few of them would do for a program that waits for models. One that does not makes a hundred before
-the interpreter lets the writer have its turn, and each time that it waits, it waits for a disk."""
+A program that waits for models needs a short queue. A program that never waits makes a hundred
+steps before the interpreter switches to the writer; a short queue would stop it for each commit."""
 LARGE_STEP = 250_000
-"""Bytes for which a step counts as one more: so the bytes that wait are bounded as well."""
+"""Bytes for which a step counts as one more: this bounds the queued bytes as well."""
 
 
 class WriteBehindQueue:
     """Prepared steps between the run that makes them and the worker that stores them.
 
-    Knows nothing of threads or loops beyond a lock: a driver, sync or async, registers a callback
-    for the moment when what they wait for has come true.
+    The queue itself uses neither threads nor loops, only a lock. Drivers, sync or async, register
+    callbacks for the changes that they wait for.
     """
 
     def __init__(self, load: Callable[[Any], int]) -> None:
         self._lock = threading.Lock()
         self._load = load
-        """What a step counts for."""
+        """The load of one step."""
         self._waiting: deque[Any] = deque()
         self._taken = 0
         self.unstored = 0
@@ -35,14 +35,14 @@ class WriteBehindQueue:
         self._wake: Callable[[], None] | None = None
         self.closed = False
         self.abandoned = False
-        """Whether the worker has gone before its time: its loop was ended."""
+        """Whether the worker has ended early, because its event loop is closing."""
         self.loop: object = None
-        """The event loop that stores them, if that is not a thread's work."""
+        """The event loop whose task stores the steps; None if a thread stores them."""
         self.error: BaseException | None = None
         """Why the worker gave up; later steps are not stored after a failed one."""
 
     def add(self, steps: Sequence[Any]) -> bool:
-        """Queue steps, and wake the worker; False if it has gone, and nothing was queued."""
+        """Queue steps and wake the worker; False, with nothing queued, if the worker has ended."""
         with self._lock:
             if self.abandoned:
                 return False
@@ -53,13 +53,13 @@ class WriteBehindQueue:
             return True
 
     def abandon(self) -> bool:
-        """The worker has to go; False if there is something to store first."""
+        """Mark the worker as ended; False if there are steps to store first."""
         with self._lock:
             self.abandoned = not self._waiting
             return self.abandoned
 
     def take(self, wake: Callable[[], None]) -> list[Any]:
-        """Everything that waits; if nothing does, `wake` is called when that changes."""
+        """Take all waiting steps. If there are none, the next `add` or `close` calls `wake`."""
         with self._lock:
             steps = list(self._waiting)
             self._waiting.clear()
@@ -81,16 +81,16 @@ class WriteBehindQueue:
             tell()
 
     def is_above(self, limit: int, tell: Callable[[], None]) -> bool:
-        """Whether more than `limit` is not stored; if so, `tell` is called later."""
+        """Whether the unstored load is above `limit`; if so, `tell` is called when it is not."""
         with self._lock:
             if self.unstored <= limit:
                 return False
             self._watchers.append((limit, tell))
-            self._wake_worker()  # the caller that added steps may have been interrupted before
+            self._wake_worker()  # Ctrl-C may have stopped `add` before it woke the worker
             return True
 
     def close(self) -> None:
-        """Let the worker go, when it has stored what there is."""
+        """Let the worker end after it has stored all steps."""
         with self._lock:
             self.closed = True
             self._wake_worker()
@@ -101,6 +101,6 @@ class WriteBehindQueue:
             self._wake = None
 
     def raise_error(self) -> None:
-        """Raise what made the worker give up, if it did."""
+        """Raise the error that made the worker give up, if it did."""
         if self.error is not None:
             raise self.error

@@ -1,4 +1,4 @@
-"""Configs: what a caller says about a run, and what nodes get."""
+"""Configs: what a caller passes to a run, and what nodes get."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def merge_configs(*configs: RunnableConfig | None) -> RunnableConfig:
                     raise TypeError(f"config['{key}'] must be a dict, not {type(value).__name__}.")
                 merged[key] = {**merged.get(key, {}), **value}
             elif key == "tags":
-                # Once each: a graph inside a node may be given the config that it has anyway.
+                # Without repeats: an inner graph may be given the config that it inherits anyway.
                 merged[key] = list(dict.fromkeys([*merged.get(key, ()), *value]))  # type: ignore[misc]
             elif key == "callbacks" and key in merged:
                 merged[key] = _merged_callbacks(merged[key], value)
@@ -42,7 +42,7 @@ def merge_configs(*configs: RunnableConfig | None) -> RunnableConfig:
 
 
 def _merged_callbacks(before: Any, after: Any) -> Any:
-    """The handlers of both: lists of them, or LangChain's managers, which know a parent run."""
+    """The handlers of both. Each is a list, or a manager of LangChain, which has a parent run."""
     if after is before or not after:
         return before
     if not before:
@@ -80,7 +80,7 @@ def recursion_limit(config: RunnableConfig) -> int:
 def retry_policies(
     given: RetryPolicy | Sequence[RetryPolicy] | None,
 ) -> tuple[RetryPolicy, ...]:
-    """The policies of a node or task, checked when they are given and not when it fails."""
+    """The policies of a node or task, checked when they are given."""
     if given is None:
         return ()
     policies = (given,) if isinstance(given, RetryPolicy) else tuple(given)
@@ -101,7 +101,7 @@ def retry_policies(
 
 
 _METADATA_KEYS = ("thread_id", "checkpoint_id", "task_id", "run_id", "assistant_id", "graph_id")
-"""Keys of `configurable` that a node's metadata have, too, for tracers and streams."""
+"""Keys of `configurable` that are copied to a node's metadata, for tracers and streams."""
 
 
 def node_config(config: RunnableConfig, position: Position, task: Task) -> RunnableConfig:
@@ -115,7 +115,7 @@ def node_config(config: RunnableConfig, position: Position, task: Task) -> Runna
     configurable["checkpoint_ns"] = position.ns
     configurable["checkpoint_id"] = position.stored_id
     metadata = {
-        # Of the outermost task: an inner graph gets those of its caller.
+        # Of the outermost task: an inner graph inherits the namespace from its caller.
         "checkpoint_ns": given.get("checkpoint_ns") or task.ns,
         **(config.get("metadata") or {}),
         **task.node.metadata,
@@ -126,7 +126,7 @@ def node_config(config: RunnableConfig, position: Position, task: Task) -> Runna
         "langgraph_checkpoint_ns": task.ns,
     }
     for key in _METADATA_KEYS:
-        # An inner graph has a checkpoint of its caller in its config, which says nothing of it.
+        # The `checkpoint_id` in the config of an inner graph is that of its caller.
         if given.get(key) and (key != "checkpoint_id" or position.parent is None):
             metadata.setdefault(key, given[key])
     seen: RunnableConfig = {
@@ -135,7 +135,7 @@ def node_config(config: RunnableConfig, position: Position, task: Task) -> Runna
         "metadata": metadata,
         "tags": [*config.get("tags", ()), *task.node.tags],
     }
-    # They name this run; a LangChain runnable that got them would take them for its own.
+    # Both keys name this run; a LangChain runnable would take them for its own.
     seen.pop("run_id", None)
     seen.pop("run_name", None)
     return seen

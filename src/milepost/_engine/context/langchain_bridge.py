@@ -1,11 +1,11 @@
-"""The runtime's side of the bridge to LangChain.
+"""The engine's side of the bridge to LangChain.
 
-A LangChain model or runnable that a node calls without a config takes the one of the run around
-it: tags, metadata, callbacks. LangChain keeps that in a context variable of its own, which is set
-here while a node runs, if the program has loaded LangChain at all.
+A LangChain model or runnable that a node calls without a config takes the config of the node:
+tags, metadata, callbacks. LangChain finds that config in a context variable of its own. The
+variable is set here while a node runs, if the program has loaded LangChain.
 
-The other side, `milepost.integrations.langchain`, is looked up by name and only where LangChain is
-installed: the one place where the runtime reaches down a layer.
+The other side, `milepost.integrations.langchain`, is imported by name, and only if LangChain is
+installed: this is the one module of the engine that imports from a layer above.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from milepost.types import RunnableConfig
 
 LANGCHAIN = "langchain_core.runnables.config"
-"""The module that is asked for, once a program has loaded it."""
+"""The module of LangChain that has the context variable."""
 _VARIABLE = "var_child_runnable_config"
 _variable: ContextVar[Any] | None = None
-"""The context variable of that name, once LangChain is loaded."""
+"""LangChain's context variable; None until LangChain is loaded."""
 
 
 class _ConfigOnDemand(dict[Any, Any]):
     """A node's config, made when it is first read: most nodes call nothing that reads it.
 
-    Making it takes a quarter of a small step without a saver, and a third of one under `exit`. It
-    must be a dict, since LangChain expects one, and each method of dict fills it first. Python's
-    own C code asks these methods as well, because `__iter__` is not that of dict; code that does
-    not, and takes the items from where a dict keeps them, finds a key that is no text.
+    Making a config takes a quarter of a small step without a saver, and a third under `exit`.
+    LangChain expects a dict, so each method of dict is overridden, and fills the dict first.
+    Python's own C code calls these methods too, because `__iter__` is overridden. Other C code that
+    reads the storage of a dict directly finds a key that is not text.
     """
 
     __slots__ = ("_context",)
@@ -50,7 +50,7 @@ class _ConfigOnDemand(dict[Any, Any]):
     _context: TaskContext | None
 
     def __init__(self, context: TaskContext) -> None:
-        dict.__setitem__(self, _UNFILLED, None)  # not empty, as json asks for the bare size
+        dict.__setitem__(self, _UNFILLED, None)  # not empty: json reads the bare size
         self._context = context
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -110,9 +110,9 @@ def share_config(variables: Context, context: TaskContext) -> None:
 
 
 def config_around() -> Mapping[str, Any] | None:
-    """The config of the LangChain runnable that this code runs in, if that is the innermost.
+    """The config of the innermost LangChain runnable that this code runs in.
 
-    None where the innermost is a node of ours: its context says more.
+    None if a node of ours is further inside: its TaskContext says more.
     """
     variable = _config_variable()
     found = None if variable is None else variable.get()
@@ -120,7 +120,7 @@ def config_around() -> Mapping[str, Any] | None:
 
 
 def callbacks_around(context: TaskContext | None) -> Any:
-    """What a graph or task that is called here reports to."""
+    """The callbacks of a graph or task that is called here."""
     around = config_around()
     if around is not None and around.get("callbacks") is not None:
         return around["callbacks"]
@@ -128,14 +128,14 @@ def callbacks_around(context: TaskContext | None) -> Any:
 
 
 def is_langchain_runnable(target: Any) -> bool:
-    """Whether `target` is a Runnable by descent."""
+    """Whether the class of `target` derives from LangChain's Runnable."""
     base: Any = sys.modules.get("langchain_core.runnables.base")
     return base is not None and base.Runnable in type(target).__mro__
 
 
 def steps_of(target: Any) -> Any:
     """What runs a node that is a runnable of LangChain's own; None for anything else."""
-    # A graph is a Runnable too, but not by descent, or it has a state.
+    # Not a compiled graph: it does not derive from Runnable, or it has `aget_state`.
     if not is_langchain_runnable(target) or hasattr(target, "aget_state"):
         return None
     return import_module("milepost.integrations._langchain.sequences").Steps(target)
@@ -147,7 +147,7 @@ _TRACING = ("LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2", "LANGSMITH_TRACING_V2")
 _OFF = ("", "0", "false", "False")
 """What LangChain takes for a switch that is off."""
 _LISTENERS = ("langchain_core.tracers.context", "langsmith.run_helpers")
-"""Modules by which handlers get to runs that were not given any."""
+"""Modules that add handlers to runs without callbacks."""
 
 
 def watch(run: GraphRun, input: Any) -> RunObserver | None:  # noqa: ARG001
@@ -162,7 +162,7 @@ def watch(run: GraphRun, input: Any) -> RunObserver | None:  # noqa: ARG001
 
 
 def _may_listen(run: GraphRun) -> bool:
-    """Whether LangChain has to be asked if something listens to runs without callbacks."""
+    """Whether handlers may listen to a run without callbacks: LangChain is then asked."""
     modules = sys.modules
     if LANGCHAIN in modules:
         for name in _LISTENERS:
@@ -170,7 +170,7 @@ def _may_listen(run: GraphRun) -> bool:
                 return True
         if getattr(modules.get("langchain_core.globals"), "_debug", False):
             return True
-    # The environment is asked once for a whole run: that takes microseconds.
+    # Only the outermost run reads the environment, which takes microseconds.
     given = os.environ
     return run.depth == 0 and any(n in given and given[n] not in _OFF for n in _TRACING)
 

@@ -49,7 +49,7 @@ class Callee:
         return {name: find(context) for name, find in self.inject}
 
     def arguments_alone(self, config: RunnableConfig | None) -> dict[str, Any]:
-        """The same outside a run: a config, an empty runtime, and None for the rest."""
+        """The keyword arguments outside a run: a config, an empty runtime, None for the rest."""
         from milepost._engine.context.task_context import Runtime
 
         found: dict[str, Any] = {name: None for name, _ in self.inject}
@@ -96,7 +96,7 @@ def is_generator(target: Any) -> bool:
 
 
 def _gathering(name: str, target: Any, inject: tuple[Injection, ...]) -> Callee:
-    """Calls a generator function: what it yields is added up, or the last of it is taken."""
+    """Calls a generator function: yielded values are added up, or else the last one is taken."""
     if inspect.isasyncgenfunction(function_of(target)):
 
         async def gather_async(*args: Any, **kwargs: Any) -> Any:
@@ -147,7 +147,7 @@ def is_async(target: Any) -> bool:
 
 
 def can_be_stopped(target: Any) -> bool:
-    """Whether a timeout can end a call of `target`: it awaits, in all of its parts."""
+    """Whether a timeout can end a call of `target`: all of its parts are async."""
     if not _is_runnable(target):
         return is_async(target)
     parts = getattr(target, "steps__", None) or getattr(target, "steps", None)
@@ -181,9 +181,9 @@ def hints_of(target: Any) -> Mapping[str, Any]:
 
 
 def _is_runnable(target: Any) -> bool:
-    """Whether `target` is run by its `invoke`: a Runnable, or what cannot be called itself.
+    """Whether `target` is run by its `invoke`: a Runnable, or an object that is not callable.
 
-    Of anything else that can be called, the attributes mean nothing: a mock has every one.
+    For any other callable an attribute `invoke` means nothing: a mock has every attribute.
     """
     if inspect.isclass(target) or not (hasattr(target, "invoke") or hasattr(target, "ainvoke")):
         return False

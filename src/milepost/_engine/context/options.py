@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @record(kw_only=True)
 class RunSettings:
-    """What a caller says about a run, and what the graph was compiled with."""
+    """What a caller passes to a run, and what the graph was compiled with."""
 
     config: RunnableConfig
     checkpointer: Checkpointer = None
@@ -36,12 +36,12 @@ class RunSettings:
     run_name: str = "LangGraph"
     """What callbacks and traces call the run."""
     run_id: UUID | None = None
-    """The id of this run for callbacks: given by the caller, not taken over from a run around."""
+    """The id of this run for callbacks: given by the caller, not inherited."""
 
 
 @record(frozen=False)
 class RunResources:
-    """What the tasks of a run can use: given by the caller, or inherited from the run around."""
+    """What the tasks of a run can use: given by the caller, or inherited from the enclosing run."""
 
     config: RunnableConfig
     context: Any
@@ -54,7 +54,7 @@ class RunResources:
 
 
 def resources_of(settings: RunSettings, above: RunResources | None) -> RunResources:
-    """The resources of a run with these settings, inside a run with those of `above`."""
+    """The resources of a run; what the settings lack is inherited from `above`."""
     context, store, cache, control = (
         settings.context,
         settings.store,

@@ -1,4 +1,4 @@
-"""What an answer to an interrupt has to be, as `interrupt(response_schema=)` says it."""
+"""The schema of an answer, from `interrupt(response_schema=)`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from milepost.errors import MissingDependencyError, mark_invalid_resume
 
 
 class ResponseSchema:
-    """JSON Schema for callers, and the check of what they answer."""
+    """JSON Schema for callers, and the check of their answers."""
 
     __slots__ = ("_adapter", "shown")
 
     def __init__(self, schema: type[Any] | dict[str, Any]) -> None:
         self._adapter: Any = None
         self.shown: dict[str, Any]
-        """As JSON Schema."""
+        """The JSON Schema that callers see."""
         if isinstance(schema, dict):
             self.shown = schema
             return

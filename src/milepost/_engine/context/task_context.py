@@ -192,7 +192,7 @@ class Runtime(Generic[ContextT]):
     """What the caller passed as `control=`: ask it whether the run is to stop."""
 
     def merge(self, other: Runtime[ContextT]) -> Runtime[ContextT]:
-        """What `other` says, and where it says nothing what this one does.
+        """The fields of `other`; where `other` has none, the fields of this runtime.
 
         Args:
             other: The runtime whose fields come first.
@@ -268,21 +268,21 @@ class TaskContext:
 
     # Defaults are kept on the class: a context is made for every attempt, and few are changed.
     failure: NodeError | None = None
-    """For an error handler: what it handles."""
+    """For an error handler: the error that it handles."""
     heartbeat: Callable[[], None] = staticmethod(_no_heartbeat)
     open_inside: tuple[Interrupt, ...] = ()
-    """Open interrupts of an inner graph of this task, where the task has failed as well."""
+    """Interrupts that an inner graph left open when the inner graph failed."""
     interrupts_asked: int = 0
     children: int = 0
-    """Graphs called in this attempt so far: keeps their namespaces apart."""
+    """Number of graphs called in this attempt so far: keeps their namespaces distinct."""
     calls: int = 0
-    """Tasks called in this attempt so far: keeps their ids apart."""
+    """Number of tasks called in this attempt so far: keeps their ids distinct."""
     came_up: ParentCommand | None = None
     """A command that an inner graph of the node has sent to the graph of this task."""
     callbacks: Any = None
-    """What LangChain's runnables inside the node report to, where something listens."""
+    """Callbacks for LangChain's runnables inside the node, if something listens."""
     pushed: Sequence[tuple[str, Any]] = ()
-    """Writes from inside the node: they come before those that it returns."""
+    """Writes from inside the node: applied before the writes that the node returns."""
     _config: RunnableConfig | None = None
     _runtime: Runtime[Any] | None = None
 
@@ -292,9 +292,9 @@ class TaskContext:
         self.attempt = attempt
 
     def entered(self) -> Context:
-        """A copy of the context variables here, with this context among them.
+        """A copy of the present context variables, with this TaskContext among them.
 
-        So context variables that a node sets end with the node.
+        Since it is a copy, variables that a node sets end with the node.
         """
         variables = copy_context()
         variables.run(_current.set, self)
@@ -322,7 +322,7 @@ class TaskContext:
             try:
                 given = schema.checked(answer)
             except ValueError:
-                # The interrupt stays open: no graph around this one counts it as answered.
+                # The interrupt stays open: enclosing graphs must not count it as answered.
                 self.run.answers.pop(identity, None)
                 raise
         task.answers = [*task.answers, answer]

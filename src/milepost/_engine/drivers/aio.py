@@ -75,7 +75,7 @@ class AsyncDriver:
     def __init__(self, events: EventStream | None = None) -> None:
         self.events = events or EventStream()
         self.loop: asyncio.AbstractEventLoop | None = None
-        """The one that the run is on, once that has begun."""
+        """The event loop of the run; None before the run begins."""
         self._ended: deque[Ended] = deque()
         self._news = asyncio.Event()
         """Set when a task has ended or there is an event to deliver."""
@@ -107,8 +107,8 @@ class AsyncDriver:
     ) -> AsyncGenerator[Any, None]:
         """Run a generator to its end, and yield its events as they come; see `result`.
 
-        This is what a consumer iterates over, with no generator around it: a loop that ends
-        closes all that are open at once, and one of two would find the other running.
+        A consumer iterates over this generator itself. A loop that ends closes all open
+        generators at once: of two nested generators, one would find the other running.
         """
         loop = self.loop = asyncio.get_running_loop()
         program = begin()
@@ -134,7 +134,7 @@ class AsyncDriver:
                             yield show(undelivered.popleft())
                         while not self._ended:
                             self._news.clear()
-                            self.events.woken = False  # before looking: what comes now wakes
+                            self.events.woken = False  # before looking: later events wake again
                             while undelivered:
                                 yield show(undelivered.popleft())
                             if not self._ended and not await self._wait_for_news(effect.deadline):
@@ -157,16 +157,16 @@ class AsyncDriver:
                         await to_the_end(self._stop_tasks())
                     steps.fail(failure, effect, answered=answered)
         except GeneratorExit:
-            # Perhaps while a cancellation is dealt with: a loop that ends may cancel the very task
-            # that closes this generator.
+            # Perhaps while a cancellation is handled: a loop that ends may cancel the task that
+            # closes this generator.
             if runs_here(loop):  # otherwise the generator was dropped, and nothing can be awaited
                 try:
                     await self._wind_up(steps, None if answered else effect)
                 finally:
-                    undelivered.clear()  # no caller is left for it
+                    undelivered.clear()  # no consumer is left
             raise
         except Exception:
-            # What was said before the failure still counts.
+            # Events from before the failure are still delivered.
             while undelivered:
                 yield show(undelivered.popleft())
             raise
@@ -180,7 +180,7 @@ class AsyncDriver:
             yield show(undelivered.popleft())
 
     async def _wind_up(self, steps: RunDriver[Any], effect: Effect[Any] | None) -> None:
-        """The run is broken off: let it save what it has, without starting more.
+        """Let a run that is stopped early save what it has, without starting more.
 
         `effect` is what the run still waits for.
         """
@@ -207,7 +207,7 @@ class AsyncDriver:
         return _CARRY_OUT[type(effect)](self, effect)
 
     async def _carry_out_anyway(self, effect: Effect[R]) -> R:
-        """Carry an effect out, though it may be cancelled meanwhile."""
+        """Carry an effect out to its end, even if this code is cancelled meanwhile."""
         return await to_the_end(self.carry_out(effect))
 
     # -- savers and caches
@@ -238,7 +238,7 @@ class AsyncDriver:
         if effect.wait:
             if writer.queue is not None:
                 await self._wait_for(writer.queue, 0)
-            # Once begun, a commit is seen through: a cancelled run keeps what it has saved.
+            # A commit that has begun goes on to its end, even if the run is cancelled.
             storing = writer.astore(effect.steps, self.carry_out)
             await (storing if writer.steadfast else see_through(storing))
             return
@@ -268,15 +268,15 @@ class AsyncDriver:
                 try:
                     await woken.wait()
                 except asyncio.CancelledError as error:
-                    # The end of the loop cancels all of its tasks. What the run has left to
-                    # store when it is closed after that gets a writer of its own.
+                    # A loop that ends cancels all of its tasks. Steps that the run stores
+                    # after that get a new writer.
                     cancelled = error
                 continue
             while True:
                 try:
                     await writer.astore(steps, self.carry_out)
                 except asyncio.CancelledError as error:
-                    cancelled = error  # how far it came is unknown: to store it again is safe
+                    cancelled = error  # perhaps stored: storing again is safe
                     continue
                 except BaseException as error:
                     queue.stored(error)
@@ -289,7 +289,7 @@ class AsyncDriver:
             raise cancelled
 
     async def leave(self) -> None:
-        """Wait until the loop has no task of the run left."""
+        """Wait, at most a second, until the background writer of the run has ended."""
         if self._writer is not None:
             await asyncio.wait([self._writer], timeout=1.0)
 
@@ -347,7 +347,7 @@ class AsyncDriver:
         context: contextvars.Context | None = None,
     ) -> None:
         async def work() -> BaseException | None:
-            # Returned: an exit or an interrupt would leave the loop.
+            # Returned, not raised: SystemExit or KeyboardInterrupt would end the loop.
             try:
                 await adrive(program, self.carry_out)
             except BaseException as error:
@@ -355,7 +355,7 @@ class AsyncDriver:
             return None
 
         def finished(running: asyncio.Task[BaseException | None]) -> None:
-            # Not at the end of `work`, which never begins if it is cancelled before.
+            # Not at the end of `work`: a task that is cancelled at once never begins.
             self._running.discard(running)
             crash = asyncio.CancelledError() if running.cancelled() else running.result()
             self._ended.append((task, outcome_of(task, crash, ended)))
@@ -387,7 +387,7 @@ class AsyncDriver:
         except TimeoutError:
             await to_the_end(self._stop_tasks())
             ended = [item for item in self._ended if item[1] is None]
-            self._ended.clear()  # what the others crashed with is that they were stopped
+            self._ended.clear()  # the others crashed because they were stopped
             self._ended.extend(ended)
             return False
         return True
@@ -401,7 +401,7 @@ class AsyncDriver:
         return ended
 
     def _ended_now(self) -> list[Task]:
-        """The tasks that have ended by now, though the run was broken off."""
+        """The tasks that have ended by now, after the run was stopped early."""
         ended = [task for task, crash in self._ended if crash is None]
         self._ended.clear()
         return ended
@@ -452,4 +452,4 @@ _CARRY_OUT: Mapping[type, Callable[[AsyncDriver, Any], Coroutine[Any, Any, Any]]
     NextCheckpoint: AsyncDriver._next,
     **dict.fromkeys(METHOD_CALLS, AsyncDriver._call_method),
 }
-"""How each effect is carried out, but for those that `stream` has to wait for."""
+"""Effect → method; `stream` itself carries out `Start` and `Await`."""

@@ -1,9 +1,9 @@
 """Ends the streams that are open when the interpreter exits.
 
-A stream that a program has not gone through has a run behind it with steps that are still to be
-stored, by threads. Left to the end of the interpreter, it would be closed when those threads do
-not run any more, and wait for them without end. Callbacks of `atexit` come early enough: threads
-still run then, though none can be started from Python 3.12 on.
+A stream that was not consumed to its end has a run with steps that threads are still to store. The
+interpreter would close such a stream when those threads do not run any more, and the stream would
+wait for them for ever. Callbacks of `atexit` run early enough: threads still run then, though from
+Python 3.12 on none can be started.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _async_streams: WeakKeyDictionary[AsyncGenerator[Any, None], AsyncDriver] = Weak
 
 
 def end_at_exit(stream: S) -> S:
-    """Close this stream, should it be open when the interpreter exits."""
+    """Close this stream if it is open when the interpreter exits."""
     _register()
     _streams[stream] = None
     return stream
@@ -49,8 +49,8 @@ _registered = False
 
 
 def _register() -> None:
-    # Not when this is imported: what a program registers before its first stream, such as the
-    # closing of its saver, then comes after the end of the stream.
+    # At the first stream, not at import: callbacks run in reverse order, so a callback that the
+    # program registered before, such as closing its saver, runs after the stream has ended.
     global _registered
     if not _registered:
         _registered = True
@@ -61,7 +61,7 @@ def _end_all() -> None:
     threads.start_no_more()
     for stream in list(_streams):
         if _is_running(stream):
-            continue  # a daemon thread is inside it, and goes no further soon
+            continue  # a daemon thread is inside it, and stops soon
         try:
             stream.close()
         except Exception as error:

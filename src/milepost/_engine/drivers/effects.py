@@ -1,9 +1,9 @@
 """What the engine asks its driver to do.
 
 The engine's generators yield effects and are sent the results; an error is thrown in. They never
-wait, and never call a node or a saver themselves. There is a class for each effect, here for what
-concerns steps and tasks, in `saver_effects.py` for what concerns savers and caches. Drivers find
-the way to carry out an effect in a table, by its class.
+wait, and never call a node or a saver themselves. Each effect is a class: effects of steps and
+tasks are here, effects of savers and caches in `saver_effects.py`. A driver finds the method that
+carries out an effect in a table, by the class.
 
     effect   of       result
     Start    a run    tasks that have ended, if any has; others are under way
@@ -51,13 +51,13 @@ Spawn: TypeAlias = "Callable[[Task, TaskGenerator, Callable[[], None]], None]"
 
 @record
 class Start(Effect["Sequence[Task]"]):
-    """Start tasks. A step's only task may have ended by the time that this is answered."""
+    """Start tasks. The only task of a step may already have ended when the result is sent."""
 
     tasks: Sequence[tuple[Task, TaskGenerator]]
     at_once: int | None
     """How many may run at the same time."""
     apart: bool = False
-    """Whether events of inner calls are streamed while the tasks run, even of a single task."""
+    """Whether a single task, too, runs beside the driver, which stores called tasks meanwhile."""
 
 
 class Await(Effect["Sequence[Task]"]):
@@ -67,7 +67,7 @@ class Await(Effect["Sequence[Task]"]):
 
     def __init__(self, deadline: float | None = None) -> None:
         self.deadline = deadline
-        """When to stop the tasks that still run, by `time.monotonic`: none is sent back then."""
+        """When to stop the running tasks, by `time.monotonic`; the result may then be empty."""
 
 
 AWAIT = Await()
@@ -116,7 +116,7 @@ class Tell(Effect[Any]):
 
     call: Callable[[], Any]
     acall: Callable[[], Any] | None = None
-    """What is awaited; the result of `call` if there is no other."""
+    """Called and awaited on an event loop; `call` if it is None."""
 
 
 class Abandoned(BaseException):
@@ -128,9 +128,9 @@ class Abandoned(BaseException):
 
 
 STACKED = 24
-"""Nested graphs that may share one stack: Python allows for a thousand calls."""
+"""How many nested graphs may share one stack: Python allows a thousand nested calls."""
 
 
 def is_deep(depth: int) -> bool:
-    """Whether a graph that has so many around it needs a stack of its own."""
+    """Whether a graph at this depth of nesting needs a stack of its own."""
     return depth > 0 and depth % STACKED == 0

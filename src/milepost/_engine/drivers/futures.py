@@ -92,14 +92,14 @@ class LoopFuture(asyncio.Future[T], Generic[T]):
             stopped.__cause__ = error
             error = stopped
         self.set_exception(error)
-        # asyncio would log an error that no code asks for. The run knows of it.
+        # asyncio would log an error that is never read. The run handles the error.
         super().exception()
 
 
 def new_future() -> TaskFuture[Any]:
     """A future for the code here that calls a task."""
     if loop_is_running():
-        # Both have what programs use; a type checker is told of one, since it cannot know where
-        # a task is called.
+        # Both classes have the methods that programs use. The declared type is one of them, since
+        # a type checker cannot know where a task is called.
         return cast("TaskFuture[Any]", LoopFuture())
     return TaskFuture()

@@ -1,8 +1,8 @@
 """What both drivers share: where an interrupted run stops.
 
 A run may be interrupted at any moment: by Ctrl-C, by a cancellation, by a consumer that goes away.
-Tasks that have ended by then are done, and must not run again on a resume. So the run is given
-those first, stores them, and is stopped where it would start or await more.
+Tasks that have ended by then must not run again on a resume. So the run first gets the ended tasks
+and stores them. Then it is stopped where it would start or await more.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ Ended: TypeAlias = "tuple[Task, BaseException | None]"
 
 
 class RunDriver(GeneratorDriver[Effect[Any], R]):
-    """Iterates over the effects of a run, and knows whether the run is being broken off."""
+    """Iterates over the effects of a run, and knows whether the run is being stopped early."""
 
     __slots__ = ("_ended", "reason")
 
     def __init__(self, program: EffectGenerator[R], ended: Callable[[], list[Task]]) -> None:
         super().__init__(program)
         self._ended = ended
-        """Gives the tasks that have ended and that the run does not know of."""
+        """Returns the ended tasks that the run has not received yet."""
         self.reason: BaseException | None = None
         """Why the run is to stop as soon as it has stored the tasks that have ended."""
 
     def is_stopped_at(self, effect: Effect[Any]) -> bool:
-        """Whether an effect is not carried out, because the run is being broken off."""
+        """Whether an effect is not carried out, because the run is being stopped early."""
         if self.reason is None or not isinstance(effect, STARTING):
             return False
         if not self.take_ended(effect):
@@ -42,14 +42,14 @@ class RunDriver(GeneratorDriver[Effect[Any], R]):
         return True
 
     def take_ended(self, effect: Effect[Any]) -> bool:
-        """Give the run tasks that ended just before it was broken off; False if there are none."""
+        """Give the run the tasks that ended just before it was stopped; False if there are none."""
         if type(effect) is not Await or not (ended := self._ended()):
             return False
         self.answer = ended
         return True
 
     def fail(self, failure: BaseException, effect: Effect[Any], *, answered: bool) -> None:
-        """Carrying out an effect has failed, or something came in between after that."""
+        """Handle an error in an effect or, if `answered`, after the effect was carried out."""
         if not isinstance(failure, Exception) and (answered or self.take_ended(effect)):
             self.reason = failure
         else:
@@ -63,10 +63,9 @@ class RunDriver(GeneratorDriver[Effect[Any], R]):
 
 
 def sorted_out(items: Sequence[Ended]) -> tuple[list[Task], list[Ended]]:
-    """Of tasks that have ended: those without a crash, and the others, which are kept for later.
+    """Split ended tasks into those without a crash, and those with one, which are kept for later.
 
-    What one of them crashed with is raised when no other is left: the others are done, and can be
-    saved.
+    The first crash is raised if no other task has ended: tasks without a crash are saved first.
     """
     ended = [task for task, crash in items if crash is None]
     crashed = [item for item in items if item[1] is not None]

@@ -1,7 +1,7 @@
 """Effects that are calls of savers and caches.
 
-Each knows its call in the sync and in the async form. The driver decides which form is called and
-how to wait for it: a saver may have only one of them.
+Each effect has a sync and an async form of its call. The driver decides which form is called and
+how to wait for it: a saver may have only one of the two.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ def is_sync_only(target: Any) -> bool:
 def is_async_only(target: Any) -> bool:
     """A saver whose sync methods were left out."""
     if getattr(type(target), "put", _PUT) is not _PUT:
-        return False  # as nearly all
+        return False  # nearly all savers
     return isinstance(target, BaseCheckpointSaver) and _has(target, "aput")
 
 

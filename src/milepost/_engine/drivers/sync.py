@@ -84,7 +84,7 @@ class SyncDriver:
         events = self.events
         undelivered = events.undelivered
         steps: RunDriver[R] = RunDriver(program, self._pool.ended)
-        is_finalizing = sys.is_finalizing  # by then modules may have been emptied
+        is_finalizing = sys.is_finalizing  # bound now: modules may be empty by then
         try:
             for effect in steps:
                 answered = False
@@ -96,7 +96,7 @@ class SyncDriver:
                             yield show(undelivered.popleft())
                         steps.answer = self._start(effect)
                     elif type(effect) is Await:
-                        events.woken = False  # before looking: what comes from here on wakes
+                        events.woken = False  # before looking: later events wake again
                         while undelivered:
                             yield show(undelivered.popleft())
                         if effect.deadline is None:
@@ -119,19 +119,19 @@ class SyncDriver:
                     while undelivered:
                         yield show(undelivered.popleft())
                 except GeneratorExit:
-                    if not is_finalizing():  # no thread runs then that could be waited for
+                    if not is_finalizing():  # otherwise no thread runs that could be awaited
                         steps.abandon(None if answered else effect, Abandoned())
                         try:
                             self._wind_up(steps)
                         finally:
-                            undelivered.clear()  # no caller is left for it
+                            undelivered.clear()  # no consumer is left
                     raise
                 except BaseException as failure:
                     if not isinstance(failure, Exception):
                         self._pool.dismiss()
                     steps.fail(failure, effect, answered=answered)
         except Exception:
-            # What was said before the failure still counts.
+            # Events from before the failure are still delivered.
             while undelivered:
                 yield show(undelivered.popleft())
             raise
@@ -152,7 +152,7 @@ class SyncDriver:
         return steps.result
 
     def _wind_up(self, steps: RunDriver[Any]) -> None:
-        """The run is broken off: let it save what it has, without starting more."""
+        """Let a run that is stopped early save what it has, without starting more."""
         self._pool.dismiss()
         assert steps.reason is not None
         with suppress(type(steps.reason)):
@@ -202,7 +202,7 @@ class SyncDriver:
             if is_new:
                 try:
                     threads.submit(partial(self._write_behind, writer, queue))
-                except RuntimeError:  # no thread can be started: the interpreter exits, maybe
+                except RuntimeError:  # no thread can be started: perhaps Python exits
                     writer.queue = None
                     writer.store(effect.steps, self.carry_out)
                     return
@@ -277,10 +277,10 @@ class SyncDriver:
         return ()
 
     def _ended_by(self, deadline: float) -> Sequence[Task] | None:
-        """Tasks that have ended; None if there is something to deliver first.
+        """Tasks that have ended; None if there are events to deliver first.
 
-        At the deadline no more of them are begun. Those that run cannot be stopped: what they do
-        from then on leads nowhere.
+        At the deadline no more tasks are begun. Running tasks cannot be stopped: their results
+        are dropped.
         """
         try:
             item = self._pool.wait_until(deadline)
@@ -352,7 +352,7 @@ class SyncDriver:
 
 
 class SyncReader(SyncDriver):
-    """Carries out the effects of a generator that starts no tasks and tells of nothing."""
+    """Carries out the effects of a generator that starts no tasks and streams no events."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -381,4 +381,4 @@ _CARRY_OUT: Mapping[type, Callable[[SyncDriver, Any], Any]] = {
     NextCheckpoint: SyncDriver._next,
     **dict.fromkeys(METHOD_CALLS, SyncDriver._call_method),
 }
-"""How each effect is carried out, but for those that `stream` has to wait for."""
+"""Effect → method; `stream` itself carries out `Start` and `Await`."""

@@ -1,8 +1,8 @@
 """Runs the tasks of a step side by side, on threads, and hands back those that have ended.
 
 One thread takes the tasks one after the other. While tasks wait that no thread has begun, the
-number of threads doubles every half millisecond: slow tasks soon run at once, and quick ones do not
-wake threads for nothing, which would take longer than the tasks.
+number of threads doubles every half millisecond. Slow tasks soon run at once. Quick tasks do not
+cause further threads, whose start would take longer than the tasks.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ Item: TypeAlias = "Ended | None"
 _MAX_AT_ONCE = 64
 """Tasks of one step that run at once if the config does not say."""
 _WAIT_BEFORE_GROWING = 0.0005
-"""Seconds that tasks wait for the threads that there are."""
+"""Seconds that tasks wait for the existing threads before threads are added."""
 
 
 class TaskThreadPool:
-    """The threads of one run. One thread asks them for tasks, and for those that have ended."""
+    """The threads of one run. The driver's thread hands out tasks and collects ended ones."""
 
     def __init__(self, perform: Callable[[TaskGenerator], None], *, hurried: bool) -> None:
         self._perform = perform
         self._hurried = hurried
-        """Whether the consumer of events may pause for long, so that threads must be added without
-        waiting for it."""
+        """Whether threads of the pool add threads, since a slow consumer of events may hold
+        up the driver's thread."""
         self._mailbox: SimpleQueue[Item] = SimpleQueue()
         self._queue: deque[tuple[Task, TaskGenerator]] = deque()
         self._running = 0
         self._at_once = _MAX_AT_ONCE
         self._more_at = 0.0
-        """When there will be more threads, if tasks still wait for one."""
+        """When threads are added, if tasks still wait for one."""
         self._lock = threading.Lock()
 
     def start(self, tasks: Sequence[tuple[Task, TaskGenerator]], at_once: int | None) -> None:
@@ -57,7 +57,7 @@ class TaskThreadPool:
         self._more_at = time.monotonic() + _WAIT_BEFORE_GROWING
 
     def dismiss(self) -> None:
-        """Begin no more of them."""
+        """Drop the tasks that have not begun."""
         self._queue.clear()
 
     def spawn(self, task: Task, program: TaskGenerator, ended: Callable[[], None]) -> None:
@@ -141,7 +141,7 @@ class TaskThreadPool:
         crash: BaseException | None = None
         try:
             if task.was_cancelled:
-                from concurrent.futures import CancelledError  # loaded, where there are futures
+                from concurrent.futures import CancelledError  # imported already with futures
 
                 task.give_up(CancelledError())
             else:

@@ -41,7 +41,7 @@ class View:
     program: ExecutableGraph
     saver: BaseCheckpointSaver[Any]
     writing: ThreadWriter | None
-    """The run that the caller is part of, if it writes to this saver: it reads what it wrote."""
+    """The thread writer of the calling run, if it uses this saver; flushed before a read."""
     inside: Callable[[str], View | None]
     """The view of the graph inside a node."""
 
@@ -49,9 +49,10 @@ class View:
 def read_state(
     view: View, config: RunnableConfig, place: Place, *, subgraphs: bool, goes_on: bool = True
 ) -> EffectGenerator[StateSnapshot]:
-    """The state at one checkpoint, or at the latest, from which the thread may go on.
+    """The state at one checkpoint, or at the latest.
 
-    `place` is where `config` points.
+    `place` is where `config` points. `goes_on`: a run may continue from the latest checkpoint, so a
+    missing node is an error.
     """
     if view.writing is not None:
         yield Flush(view.writing, last=False)
@@ -59,7 +60,7 @@ def read_state(
     saved = view.program.renames.apply(saved)
     if saved is None:
         if place.checkpoint_id is not None:
-            # It may have been removed: what was written there is not an empty state.
+            # The checkpoint may have been removed: an empty state would be wrong.
             raise no_such_checkpoint(place)
         return empty_snapshot(config)
     latest = place.checkpoint_id is None
@@ -82,7 +83,7 @@ def read_history(
     place = place_of(config)
     if view.writing is not None:
         yield Flush(view.writing, last=False)
-    # One more: the next in the list is mostly the parent, whose tasks tell what made this one.
+    # One more: the next in the list is mostly the parent, whose tasks made this checkpoint.
     more = None if limit is None else limit + 1
     cursor = yield from ListCheckpoints(view.saver, place.config(), filter, before, more)
     renamed = view.program.renames.apply
@@ -138,14 +139,14 @@ def _show(
 def _parent(
     view: View, saved: CheckpointTuple, candidate: CheckpointTuple | None
 ) -> EffectGenerator[CheckpointTuple | None]:
-    """The checkpoint before this one, where that tells what made this one."""
+    """The parent checkpoint, if its tasks or writes made this one."""
     try:
         before = saved.parent_config
         if before is None:
             return None
         if candidate is not None and candidate.config != before:
             candidate = candidate if place_of(candidate.config) == place_of(before) else None
-        # Our own savers fetch it along, without the parts that mostly are not looked at.
+        # Our own savers fetch the parent too, without the parts that are rarely read.
         for parent in (candidate, getattr(saved, "parent", None)):
             if parent is not None:
                 has: Callable[[Container[str]], bool] | None = getattr(parent, "has", None)
@@ -156,6 +157,6 @@ def _parent(
             return None
     except (BrokenChainError, SerdeError):
         return None  # reading this snapshot raises the error
-    # In a listing, a checkpoint is read on access: a damaged one does not hide the others.
+    # A listing reads checkpoints on access: a damaged parent does not hide this checkpoint.
     cursor = yield from ListCheckpoints(view.saver, before, limit=1)
     return view.program.renames.apply((yield from NextCheckpoint(cursor)))

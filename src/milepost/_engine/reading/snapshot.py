@@ -36,7 +36,7 @@ def tasks_at(
     saved: CheckpointTuple,
     place: Place,
 ) -> list[Task]:
-    """The tasks that follow the checkpoint at `place`, with what is stored of them."""
+    """The tasks that follow the checkpoint at `place`, with their stored outcomes."""
     base = (checkpoint["id"], place.checkpoint_ns, saved.metadata.get("step", -1) + 1)
     tasks = plan(program, channels, base)
     recall(tasks, saved.pending_writes or ())
@@ -49,12 +49,12 @@ def channels_of(program: ExecutableGraph, saved: CheckpointTuple) -> ChannelStat
 
 
 def with_values_of(saved: CheckpointTuple, channels: Collection[str]) -> Checkpoint:
-    """A checkpoint with the values of these channels; with all, if its saver leaves none out."""
+    """A checkpoint with the values of these channels, or with all if the saver cannot select."""
     outline: Callable[[Collection[str]], Checkpoint] | None = getattr(saved, "outline", None)
     if outline is None:
         return saved.checkpoint
     found = outline(channels)
-    # The channels have had other names then.
+    # In an older format the channels have other names.
     return found if found["v"] >= EDGES_HAVE_ONE_NAME else saved.checkpoint
 
 
@@ -69,7 +69,7 @@ def _tasks_seen(
 
 
 def with_null_writes(channels: ChannelState, saved: CheckpointTuple, names: Container[str]) -> None:
-    """Apply what came from outside, in a Command, while the thread was paused here."""
+    """Apply the writes of Commands that came while the thread was paused here."""
     of_owners: Callable[[str], Sequence[PendingWrite]] | None = getattr(saved, "pending_of", None)
     pending = saved.pending_writes if of_owners is None else of_owners(NULL_PREFIX)
     for name, value in chain.from_iterable(null_writes(pending)) if pending else ():
@@ -90,7 +90,7 @@ def snapshot(
     latest: bool,
     states: Mapping[str, RunnableConfig | StateSnapshot],
 ) -> StateSnapshot:
-    """A checkpoint as users see it; what its parent tells about it, when that is looked at.
+    """A checkpoint as users see it; `metadata["writes"]` is derived from the parent on access.
 
     For the latest one, what finished tasks of the interrupted or failed step wrote is shown as
     part of the values, since a resume will not run them again.
@@ -110,7 +110,7 @@ def snapshot(
 def snapshot_later(
     program: ExecutableGraph, saved: CheckpointTuple, parent: CheckpointTuple | None
 ) -> StateSnapshot:
-    """The same for a checkpoint of the history, of which nothing is read before that.
+    """A checkpoint of the history as users see it; each field is read on access.
 
     A program that searches the history by tasks or metadata does not read values.
     """
@@ -148,8 +148,8 @@ class Snapshot(LazyTuple, plain=StateSnapshot):
 
 
 class Metadata(dict[str, Any]):
-    """The metadata of a checkpoint. It has a key more than it shows: `writes`, what made the
-    checkpoint, which is derived when it is asked for."""
+    """The metadata of a checkpoint, with a hidden key `writes`: what made the checkpoint. The
+    value of `writes` is derived on access."""
 
     __slots__ = ("_derive",)
 
@@ -182,7 +182,7 @@ def _next_fields(
     latest: bool,
     states: Mapping[str, RunnableConfig | StateSnapshot],
 ) -> dict[str, Any]:
-    """The fields about the tasks that follow."""
+    """The fields of a snapshot about the next tasks."""
     if not tasks:
         return {"next": (), "tasks": (), "interrupts": ()}
     tasks = _in_shown_order(program, tasks)
@@ -195,7 +195,7 @@ def _next_fields(
 
 
 def _in_shown_order(program: ExecutableGraph, tasks: Sequence[Task]) -> Sequence[Task]:
-    """Tasks of Sends as they were sent, then those of nodes in the order of the program's text."""
+    """Tasks of Sends in order of sending, then tasks of nodes in the order of `program.nodes`."""
     if len(tasks) < 2:
         return tasks
     places = {name: place for place, name in enumerate(program.nodes)}
@@ -220,7 +220,7 @@ def _show(
 
 
 def _task_result(program: ExecutableGraph, task: Task) -> Any:
-    """What a finished task wrote; several writes to one key are together under that key."""
+    """What a finished task wrote; several writes to one key are {"$writes": [...]}."""
     keys = program.stream_keys
     found = written(keys, task.writes)
     if RETURN in found:
@@ -234,7 +234,7 @@ def _result(program: ExecutableGraph, task: Task) -> Any:
 
 
 def config_of(saved: CheckpointTuple) -> RunnableConfig:
-    """The config that leads back to a checkpoint, through the graphs around it."""
+    """The config of a checkpoint, with the checkpoints of the enclosing graphs."""
     place = place_of(saved.config)
     if not place.checkpoint_ns:
         return place.config()
@@ -247,7 +247,7 @@ def _parent_config_of(saved: CheckpointTuple) -> RunnableConfig | None:
         return None
     place = place_of(parent)
     if not place.checkpoint_ns or without_ids(place.checkpoint_ns) == place.checkpoint_ns:
-        # In a memory that lasts, the parent may have been made in a call of another checkpoint.
+        # In a graph with memory of its own, the parent may have other enclosing checkpoints.
         return parent
     return place.config_inside(saved.metadata.get("parents", {}))
 
@@ -365,7 +365,7 @@ def _event_config(position: Position, checkpoint_id: str | None) -> RunnableConf
 
 
 def child_config(thread_id: str | None, task: Task) -> RunnableConfig | None:
-    """Where the state of the graph inside a task is, if it is saved at all."""
+    """The config of the graph inside a task; None if there is none, or it is never saved."""
     graphs = [g for g in task.node.subgraphs if g.checkpointer is not False]
     if not graphs or thread_id is None:
         return None

@@ -1,4 +1,4 @@
-"""Events of a run: what they contain, and the way of an event to its consumer."""
+"""Events of a run, and how they reach their consumers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Event(NamedTuple):
 
 
 _event = partial(tuple.__new__, Event)
-"""`Event(*parts)`, without a call of Python code: there are many tokens."""
+"""Makes an Event without a call of Python code: every token is an event."""
 
 
 def _wake_nothing() -> None:
@@ -76,46 +76,46 @@ class EventStream:
         self.flows_during_nodes = bool(modes) and (
             eager or subgraphs or bool(modes & {"custom", "messages", "tools"})
         )
-        """Whether events may come up while a node runs, so that nodes must not block them."""
+        """Whether events may come while a node runs: nodes then run beside the driver."""
         self.undelivered: deque[Event] = deque()
         """Events that the driver has not delivered yet."""
         self.blocks = False
         """Whether the consumer of `messages` takes models' answers in content blocks."""
         self.wake: Callable[[], None] = _wake_nothing
-        """Tells a driver that waits for tasks to look here."""
+        """Wakes a driver that waits for tasks, so that it delivers events."""
         self.woken = False
-        """Whether the driver was told so, and has not looked yet."""
+        """Whether `wake` was called and the driver has not looked yet."""
         self.heard: set[str] = set()
-        """Ids of the messages that the consumer of `messages` knows."""
+        """Ids of messages that the consumer of `messages` has, or need not get."""
         if modes & {"messages", "tools"}:
             langchain_bridge.load()
 
     @property
     def takes_from_children(self) -> bool:
-        """Whether events of inner graphs have somewhere to go."""
+        """Whether events of inner graphs have a consumer."""
         return (self.subgraphs and bool(self.modes)) or self.parent is not None
 
     def wants(self, mode: StreamMode) -> bool:
-        """Whether an event of this mode has somewhere to go."""
+        """Whether events of this mode have a consumer, here or in an enclosing graph."""
         if mode in self.modes:
             return True
         return self.parent is not None and self.parent.wants(mode)
 
     @property
     def wants_callbacks(self) -> bool:
-        """Whether events have somewhere to go that LangChain tells through callbacks."""
+        """Whether there is a consumer of events that come from LangChain's callbacks."""
         return self.wants("messages") or self.wants("tools")
 
     @property
     def takes_blocks(self) -> bool:
-        """Whether models' answers come in content blocks, to this stream or to those around."""
+        """Whether models' answers come in content blocks; an enclosing stream may decide."""
         if "messages" in self.modes or self.parent is None:
             return self.blocks
         return self.parent.takes_blocks
 
     @property
     def silent(self) -> bool:
-        """Whether no event has anywhere to go."""
+        """Whether events have no consumer."""
         return not self.modes and self.parent is None
 
     def deliver(self, event: Event) -> None:
@@ -126,7 +126,7 @@ class EventStream:
             self.wake()
 
     def push(self, event: Event, *, from_child: bool = False) -> None:
-        """Deliver an event, from any thread."""
+        """Deliver an event here and to enclosing graphs, from any thread."""
         if event.mode in self.modes and (self.subgraphs or not from_child):
             self.deliver(event)
         if self.parent is not None:
@@ -178,9 +178,9 @@ class RunEvents:
         self.quiet = stream.silent
         """Whether the stream has no consumer."""
         self.observers: Sequence[RunObserver] = ()
-        """Those that follow the steps of the run."""
+        """Observers that follow the steps of the run."""
         self._takers: tuple[tuple[str, ...], list[EventStream]] | None = None
-        """The namespace that messages come with, and where they go, once there was one."""
+        """The namespace of messages and the streams that take them; set by the first message."""
 
     def push(self, mode: StreamMode, payload: Any) -> None:
         """Send an event of this graph."""
@@ -212,7 +212,7 @@ class RunEvents:
     def tasks_start(self, tasks: Sequence[Task]) -> None:
         """Tasks are about to run."""
         if self.stream.wants("messages"):
-            # Messages that tasks are given are not streamed when they pass them on.
+            # Messages in a task's input are not streamed when the task passes them on.
             self.stream.know_messages(
                 message.id
                 for task in tasks
@@ -229,7 +229,7 @@ class RunEvents:
                 self.push("debug", payloads.as_debug(self.position.step + 1, "task", started))
 
     def tasks_recalled(self, tasks: Sequence[Task]) -> None:
-        """A step is taken again: what its finished tasks wrote is told, marked as cached."""
+        """A step is taken again: stream what its finished tasks wrote, marked as cached."""
         if self.stream.wants("updates"):
             for task in in_path_order(tasks):
                 if task.finished and payloads.visible(task):
@@ -245,11 +245,11 @@ class RunEvents:
         if task.finished and stream.wants("updates"):
             self.push("updates", payloads.update_of(self.keys, task))
         if payloads.is_cached(task) or isinstance(task.error, GraphBubbleUp):
-            # It has not run; or what it wrote is for the graph around; or a graph inside it was
-            # asked to stop, and goes on later.
+            # The task has not run; or its command is for the enclosing graph; or an inner graph
+            # was drained, and continues later.
             return
         if task.paused and not task.interrupts:
-            return  # a graph inside it stopped at a breakpoint: it has no result, and asks nothing
+            return  # an inner graph stopped at a breakpoint: no result, no interrupt
         if stream.wants("tasks"):
             self.push("tasks", payloads.task_ended(self.program.stream_keys, task))
         if stream.wants("debug"):
@@ -280,7 +280,7 @@ class RunEvents:
     # -- messages
 
     def message(self, message: Any, metadata: dict[str, Any], *, once: bool) -> None:
-        """A message or a piece of one; `once`: only to those who have not heard it."""
+        """Stream a message or a piece of one; `once`: only to streams that have not had it."""
         if self._takers is None:
             self._takers = ns_parts(self.position.ns), [*self.stream.takers_of_messages()]
         ns, takers = self._takers
@@ -294,11 +294,11 @@ class RunEvents:
             taker.deliver(event)
 
     def message_event(self, event: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
-        """The begin, a content block or the end of a message."""
+        """Stream the begin, a content block or the end of a message."""
         self.push("messages", (event, dict(metadata)))
 
     def returned_messages(self, task: Task) -> None:
-        """The messages in what an ended task has written."""
+        """Stream the messages that an ended task has written."""
         if not payloads.visible(task):
             return  # the caller knows what the input was
         metadata: dict[str, Any] | None = None
@@ -307,12 +307,12 @@ class RunEvents:
                 if is_removal(message):
                     continue
                 if message.id is None:
-                    message.id = random_uuid()  # the state will have it under the same one
+                    message.id = random_uuid()  # the state gets it with the same id
                 if metadata is None:
                     config = node_config(self.config, self.position, task)
                     metadata = {"ls_integration": "langgraph", **(config.get("metadata") or {})}
                     if metadata.get("checkpoint_ns") == task.ns:
-                        del metadata["checkpoint_ns"]  # it is that of models called in the node
+                        del metadata["checkpoint_ns"]  # only for models that the node calls
                 self.message(message, metadata, once=True)
 
 

@@ -1,7 +1,7 @@
-"""The `messages` stream: where messages are in what nodes are given and return.
+"""The `messages` stream: finds messages in the inputs and results of nodes.
 
-A consumer of the stream gets every message once. What was streamed in pieces does not come again
-as a whole when the node returns it, and what a node merely passes on was heard before.
+A consumer of the stream gets every message once. A message that was streamed in pieces is not sent
+again when the node returns it. A message that a node only passes on was sent before.
 """
 
 from __future__ import annotations

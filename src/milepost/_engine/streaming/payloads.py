@@ -1,4 +1,4 @@
-"""What events say: the payloads of the stream modes."""
+"""The payloads of the stream modes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 _OF_THE_RUN = frozenset(("thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map"))
-"""Metadata that says where a task belongs, which its event says anyway."""
+"""Metadata keys that task events leave out: other fields say where a task belongs."""
 
 
 def result_of(keys: str | Sequence[str], writes: Sequence[tuple[str, Any]]) -> Any:
@@ -35,7 +35,7 @@ def result_of(keys: str | Sequence[str], writes: Sequence[tuple[str, Any]]) -> A
             repeated.setdefault(name, [result[name]]).append(value)
         result[name] = value
     if repeated:
-        # A node that wrote a key several times: one update for each of its writes.
+        # The node wrote a key several times: there is one update for each write.
         return [{name: value} for name, value in writes if name in keys]
     return result or None
 

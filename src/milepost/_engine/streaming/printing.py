@@ -39,7 +39,7 @@ class PrintingStream(EventStream):
 
 
 def line_of(event: Event) -> str:
-    """An event as it is printed: its mode, the graph inside that it comes from, what it says."""
+    """An event as it is printed: its mode, its inner graph if any, its payload."""
     parts = [bold(f"[{event.mode}]"), repr(event.payload)]
     if event.ns:
         parts.insert(1, f"\033[1;33m[graph={event.ns}]\033[0m")

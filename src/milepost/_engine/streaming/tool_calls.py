@@ -1,4 +1,4 @@
-"""How the tool that runs here sends parts of its output before it has ended."""
+"""Lets a running tool stream parts of its output."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ Writer: TypeAlias = Callable[[Any], None]
 """Sends a part of the output of one tool call to the `tools` stream."""
 
 current_writer: ContextVar[Writer | None] = ContextVar("milepost_tool_call_writer", default=None)
-"""The writer of the call that this code is part of, while the `tools` stream has a consumer."""
+"""The writer of the present tool call; None if the `tools` stream has no consumer."""

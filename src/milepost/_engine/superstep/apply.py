@@ -33,7 +33,7 @@ def apply_writes(
     version = next_version(channels.top, None)
     changed: set[str] = set()
 
-    # What each node saw; its triggers have done their work.
+    # Mark the triggers of each writer as seen.
     live = channels.live
     for writer in writers:
         seen = {}
@@ -52,7 +52,7 @@ def apply_writes(
                     versions[name] = version
                     changed.add(name)
 
-    # The writes themselves, all of a step's at once for each channel.
+    # Each channel gets all of its writes in one call.
     by_channel: dict[str, list[Any]] = {}
     specs = program.channels
     for writer in writers:
@@ -106,7 +106,7 @@ def apply_writes(
 def cannot_fail(
     program: ExecutableGraph, channels: ChannelState, writers: Sequence[Writer]
 ) -> bool:
-    """Whether all that was written is sure to be applied: nothing is combined or checked."""
+    """Whether no write can be refused: no channel combines or checks values."""
     names = [name for writer in writers for name, _ in writer.writes]
     return (
         program.overwriting.issuperset(names)

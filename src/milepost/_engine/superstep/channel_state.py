@@ -1,7 +1,7 @@
 """The live channels of one graph while it runs.
 
-Planning reads them, applying changes them. What a step costs follows what is written: channels
-that nothing touches are neither created nor visited.
+`plan` reads channels, `apply_writes` changes them. The cost of a step depends on what is written:
+untouched channels are neither created nor visited.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class ChannelState:
         checkpoint: Checkpoint | None,
     ) -> None:
         self.specs = specs
-        """The channels that the graph has, as patterns."""
+        """The graph's channels as templates, without values."""
         self.keys = keys
-        """Those that make up the state, in the schema's order."""
+        """The channels that make up the state, in the schema's order."""
         self.key_places = key_places
         self.live: dict[str, BaseChannel[Any, Any, Any]] = {}
         """The channels in use; any other has its initial value."""
@@ -63,7 +63,7 @@ class ChannelState:
         self.top: Any = None
         """The largest version in use."""
         self.volatile: set[str] = set()
-        """Channels that a step without a write may change."""
+        """Channels that may change in a step that does not write them."""
         self.dirty: set[str] = set()
         """Channels whose present version is not saved."""
         self.unsaved_seen: set[str] = set()
@@ -71,9 +71,9 @@ class ChannelState:
         self.changed: set[str] | None = None
         """Channels that the last step changed; None if that is not known."""
         self.ready: Sequence[Node] = ()
-        """The nodes that those changes start."""
+        """The nodes that the changes in `ready_after` start."""
         self.ready_after: Iterable[str] | None = None
-        """The changes that `ready` was found for: every step has a set of its own."""
+        """The set of changes that `ready` was computed for; sets are compared by identity."""
         stored: Mapping[str, Any] = {}
         if checkpoint is not None:
             self.versions = dict(checkpoint["channel_versions"])
@@ -91,7 +91,7 @@ class ChannelState:
         self._read_all()
 
     def mark_seen(self, node: str, versions: ChannelVersions) -> None:
-        """Note what a node has seen."""
+        """Record the versions that a node has seen."""
         self.seen[node] = versions
         self.unsaved_seen.add(node)
 
@@ -123,7 +123,7 @@ class ChannelState:
             except EmptyChannelError:
                 values.pop(name, None)
                 continue
-            # A key that appears must take its place in the order of the schema.
+            # A new key has to take its place in the schema's order.
             if name in values or not values or places[next(reversed(values))] < places[name]:
                 values[name] = value
             else:
@@ -131,7 +131,7 @@ class ChannelState:
                 values = self.values
 
     def rollback_point(self, touched: Iterable[str], nodes: Iterable[str]) -> Callable[[], None]:
-        """Undoes what is done from now on, if that changes only these channels and nodes."""
+        """A function that undoes later changes to these channels, and to `seen` of these nodes."""
         live, versions, seen = self.live, self.versions, self.seen
         channels = {
             name: None if (channel := live.get(name)) is None else channel.copy()
@@ -182,7 +182,7 @@ class ChannelState:
         return values
 
     def pick(self, keys: str | Sequence[str], values: Mapping[str, Any]) -> Any:
-        """Of the state with these values, some keys; or the bare value of any one channel."""
+        """Some keys of `values` as a dict; for a single name, the bare value of that channel."""
         if not isinstance(keys, str):
             return {key: values[key] for key in keys if key in values}
         if keys in values:

@@ -1,4 +1,4 @@
-"""The node cache: where results of tasks are, how they get there and back."""
+"""The node cache: keys of task results, lookups and stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def recall_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerator[None]:
-    """Give tasks the results that the cache has for them: those are then finished."""
+    """Give tasks the results that the cache has, and mark these tasks as finished."""
     keys = {_key(task): task for task in tasks if task.node.cache is not None}
     if not keys:
         return
@@ -41,8 +41,8 @@ def keep_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerator
 
 
 def _key(task: Task) -> CacheKey:
-    """Where the result of a task is cached: by the name of its node and of what that calls, and by
-    its input. New code under the same names finds what the old code has left."""
+    """The cache key of a task: the names of its node and function, and its input. New code under
+    the same names finds results of the old code."""
     policy = task.node.cache
     assert policy is not None
     try:
@@ -64,7 +64,7 @@ def _key(task: Task) -> CacheKey:
 
 
 def namespace_of(node: Node) -> tuple[str, ...]:
-    """All cached results of one node."""
+    """The cache namespace of one node."""
     target = node.callee.target
     module = getattr(target, "__module__", None) or type(target).__module__
     name = getattr(target, "__qualname__", None) or type(target).__qualname__

@@ -1,5 +1,5 @@
-"""Checkpoints that an older LangGraph has made, and a program has put into a saver, as they are
-made today.
+"""Converts checkpoints that an older LangGraph made, and a program put into a saver, to today's
+format.
 
 Before format 3 every kind of edge had channels of its own: `start:b`, `branch:a:condition:b`, and
 for a plain edge from a to b just `a`. For Sends see `checkpoint._contract.older_sends`.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint._contract.records import Checkpoint
 
 EDGES_HAVE_ONE_NAME: Final = 3
-"""The format since which an edge is the channel of the node that it leads to."""
+"""The first format in which all edges to a node share one channel."""
 
 
 def with_edges_of_today(program: ExecutableGraph, checkpoint: Checkpoint) -> Checkpoint:
@@ -37,7 +37,7 @@ def with_edges_of_today(program: ExecutableGraph, checkpoint: Checkpoint) -> Che
 
 
 def _today(program: ExecutableGraph, channel: str) -> Iterator[str]:
-    """The channels that have taken the place of one."""
+    """Today's channels for a channel of an older format."""
     kind, *rest = channel.split(":")
     if kind == "start" and len(rest) == 1 and rest[0] in program.nodes:
         yield f"{BRANCH_TO}{rest[0]}"

@@ -1,4 +1,4 @@
-"""Writes that are stored between two checkpoints, and what they say about the tasks there."""
+"""Writes that are stored between two checkpoints, and the task outcomes that they record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _SPECIAL = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED, NO_WRITES, CHILDREN, ANSWERS, TRACED})
 NULL_PREFIX = NULL_TASK_ID[:24]
-"""How the ids begin under which writes are stored that no task made."""
+"""The prefix of the task ids under which writes of no task are stored."""
 
 
 def is_id(key: object) -> bool:
@@ -41,7 +41,7 @@ _ID = 32
 
 
 def recall(tasks: Iterable[Task], pending: Sequence[PendingWrite]) -> None:
-    """Give tasks back what an earlier attempt at this step has stored of them."""
+    """Restore tasks from the writes that an earlier attempt at this step has stored."""
     if not pending:
         return
     by_task: dict[str, list[Write]] = {}
@@ -67,14 +67,14 @@ def recall(tasks: Iterable[Task], pending: Sequence[PendingWrite]) -> None:
 
 
 def is_worth_storing(task: Task) -> bool:
-    """Whether anything is stored of a task that has ended without finishing."""
+    """Whether a task that has ended without finishing is stored."""
     if task.was_cancelled:
         return False  # a resume runs it again
     return not isinstance(task.error, ParentCommand)
 
 
 def to_store(task: Task) -> TaskWrites:
-    """What is stored of a task that has ended."""
+    """The writes that are stored for a task that has ended."""
     writes: list[tuple[str, Any]]
     if task.finished:
         writes = list(task.writes) or [(NO_WRITES, None)]
@@ -95,7 +95,7 @@ def to_store(task: Task) -> TaskWrites:
 
 
 def null_writes(pending: Sequence[PendingWrite]) -> list[list[Write]]:
-    """What came with Commands from outside and belongs to no task, of one after the other."""
+    """The writes of Commands from outside, which belong to no task: a list for each Command."""
     by_owner: dict[str, list[Write]] = {}
     for task_id, channel, value in pending:
         if task_id.startswith(NULL_PREFIX) and channel not in _SPECIAL:
@@ -104,7 +104,7 @@ def null_writes(pending: Sequence[PendingWrite]) -> list[list[Write]]:
 
 
 def answers_in(pending: Sequence[PendingWrite]) -> dict[str, Any]:
-    """Interrupt id → answer, of all that was answered since the checkpoint."""
+    """Interrupt id → answer, for the interrupts that were answered since the checkpoint."""
     found: dict[str, Any] = {}
     for _, channel, value in pending:
         if channel == ANSWERS and isinstance(value, dict):
@@ -113,7 +113,7 @@ def answers_in(pending: Sequence[PendingWrite]) -> dict[str, Any]:
 
 
 def null_task_id(pending: Sequence[PendingWrite]) -> str:
-    """An owner for more such writes: the first of each number stays when it is written twice."""
+    """A new task id for writes of no task: a saver would not replace writes under a used id."""
     used = {task_id for task_id, _, _ in pending if task_id.startswith(NULL_PREFIX)}
     return f"{NULL_PREFIX}{len(used):012d}"
 
@@ -142,16 +142,16 @@ def command_writes(program: ExecutableGraph, command: Command[Any]) -> list[Writ
 
 
 def open_interrupts(tasks: Iterable[Task]) -> list[str]:
-    """The ids of what tasks wait for."""
+    """The ids of the interrupts that tasks wait for."""
     return [i.id for task in tasks if not task.finished for i in task.interrupts]
 
 
 def answered_before_failures(tasks: Iterable[Task]) -> list[str]:
-    """The ids of what failed tasks asked last: another answer may let them succeed."""
+    """The ids of the last answered interrupts of failed tasks: another answer may help."""
     return [task.asked[-1].id for task in tasks if task.error is not None and task.asked]
 
 
 def own_questions(task: Task) -> dict[str, int]:
-    """The ids of what a task itself has asked so far, and how many questions were before each."""
+    """Interrupt id → index, for interrupts that a task has raised itself, not a graph inside."""
     asked = [question.id for question in (*task.asked, *task.interrupts)]
     return {id: at for at, id in enumerate(asked) if id == interrupt_id(task.ns, at)}

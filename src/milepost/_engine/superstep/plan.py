@@ -30,25 +30,25 @@ class Task:
     writes: Sequence[Write] = ()
     finished: bool = False
     caller: Task | None = None
-    """The running task that called it; one that was called is no part of the plan."""
+    """The task that called this one inside its node; None for a planned task."""
     cancellation: Cancellation | None = None
-    """Of a called task: how its caller can end it."""
+    """For a called task: lets the caller cancel it."""
     error: BaseException | str | None = None
     started: float | None = None
-    """When its first attempt began, in seconds since the epoch; the driver knows the time."""
+    """When the first attempt began, in seconds since the epoch."""
     failed: bool = False
-    """It failed in an earlier attempt at this step."""
+    """Whether the task failed in an earlier attempt at this step."""
     paused: bool = False
     interrupts: tuple[Interrupt, ...] = ()
-    """The open ones."""
+    """Open interrupts."""
     asked: tuple[Interrupt, ...] = ()
-    """Earlier ones that were answered."""
+    """Interrupts that were answered."""
     answers: Sequence[Any] = ()
     """Answers to its interrupts, in the order in which it asks."""
     pins: Mapping[str, str] = _NOTHING
-    """Inner graphs with memory of their own that have run in it, and how far they came."""
+    """Namespace → last checkpoint id, for graphs with memory that have run in this task."""
     planned_as: str | None = None
-    """The name that its node had when it was planned, if that was another."""
+    """The node's name when the task was planned, if the node was renamed since."""
     _id: str | None = None
 
     def __init__(
@@ -69,20 +69,20 @@ class Task:
         self.base = base
 
     def pause(self, interrupts: tuple[Interrupt, ...]) -> None:
-        """It waits for answers, or at a static interrupt inside; what was asked before is kept."""
+        """Mark the task as waiting, for answers or at a breakpoint of an inner graph."""
         opened = {interrupt.id for interrupt in interrupts}
         self.asked = (*self.asked, *(i for i in self.interrupts if i.id not in opened))
         self.interrupts = interrupts
         self.paused = True
 
     def fail(self, open_inside: tuple[Interrupt, ...], answered: Container[str]) -> None:
-        """It failed: what it asked is open only where no answer has come."""
+        """Mark the interrupts of a failed task: they are open if they have no answer."""
         asked = {interrupt.id: interrupt for interrupt in (*self.interrupts, *open_inside)}
         self.asked = (*self.asked, *(i for id, i in asked.items() if id in answered))
         self.interrupts = tuple(i for id, i in asked.items() if id not in answered)
 
     def give_up(self, cancelled: BaseException) -> None:
-        """It was cancelled: nothing of it is kept, and nothing that it asked is open."""
+        """Mark the task as cancelled: nothing of it is stored, and no interrupt is open."""
         self.error = cancelled
         self.interrupts, self.paused = (), False
 
@@ -98,7 +98,7 @@ class Task:
 
     @property
     def id(self) -> str:
-        """The same whenever this step is taken again from the same checkpoint."""
+        """The id of the task: the same each time that this step is taken from this checkpoint."""
         if self._id is None:
             checkpoint_id, ns, step = self.base
             name = self.planned_as or self.name
@@ -122,8 +122,8 @@ def plan(
     """The tasks of the next step: those that a Send asks for, then those that channels trigger.
 
     `changed` are the channels that the last step changed; None if that is not known.
-    `stop` is the last step of the run. Without it the tasks have no inputs: they are not run, and
-    the state need not be read for them.
+    `stop` is the last step of the run. Without `stop` the tasks get no inputs: the caller does not
+    run them.
     """
     tasks: list[Task] = []
     sends = channels.live.get(TASKS)
@@ -166,7 +166,7 @@ def ready_nodes(
 ) -> Sequence[Node]:
     """The nodes with a trigger whose value the node has not seen, in the order of their names.
 
-    After a step they are asked for twice: does the thread wait, and which tasks come next.
+    The result is kept, because `is_waiting` and `plan` both ask after each step.
     """
     if changed is not None and channels.ready_after is changed:
         return channels.ready
@@ -191,7 +191,7 @@ def ready_nodes(
 
 
 def _push(program: ExecutableGraph, send: Any, at: int, base: Base) -> Task | None:
-    """The task of a Send; None for a node that the graph has lost: loading reports it."""
+    """The task of a Send; None if the graph does not have the node, which loading reports."""
     if not isinstance(send, Send):
         raise InvalidUpdateError(f"Expected a Send, got {send!r}.")
     node = program.nodes.get(program.renames.node(send.node))
@@ -227,5 +227,5 @@ def in_path_order(tasks: Iterable[Task]) -> list[Task]:
 
 
 def finished_writes(tasks: Iterable[Task]) -> list[Write]:
-    """What the finished ones of a step's tasks wrote, in the order in which it will be applied."""
+    """The writes of finished tasks, in the order in which they are applied."""
     return [write for task in in_path_order(tasks) if task.finished for write in task.writes]

@@ -89,8 +89,8 @@ class Reader:
         stop: int,
         values: Mapping[str, Any] | None = None,
     ) -> Any:
-        """The input of a step, in a mapping that the node may keep; of a state with these values,
-        if they are given."""
+        """The input of a node, in a mapping that the node may keep; `values` replaces the values of
+        the present state."""
         if self.channel is not None:
             if values is not None:
                 return values.get(self.channel)
@@ -129,7 +129,7 @@ class Node:
     callee: Callee
     triggers: tuple[str, ...]
     waits_for: str | None = None
-    """A channel without a value of which the node does not run, whichever channel triggers it."""
+    """The node runs only if this channel has a value, whichever channel triggers it."""
     reader: Reader
     writes_of: Callable[[Any], list[Write]]
     """Turns what the node returned into writes; raises InvalidUpdateError."""
@@ -143,20 +143,20 @@ class Node:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     channels_written: tuple[str, ...] = ()
-    """Of a graph that is made from channels: those that the node may write to."""
+    """In a graph that is made from channels: the channels that the node may write to."""
     trace: TracePolicy | None = None
     """What tracers record of the node's input and output."""
     subgraphs: tuple[Any, ...] = ()
     """Compiled graphs that the node is, or that its function refers to."""
     starts_tasks: bool = False
-    """Whether its function may call tasks: these end, and are stored, while it runs."""
+    """Whether its function may call tasks, which end and are stored while the function runs."""
     silent: bool = False
-    """Of a called task: whether it is a part of its caller, which alone streams tell of."""
+    """For a called task: whether streams show only its caller."""
 
     path: tuple[str, str] = field(init=False)
     """The path of a task that a channel started."""
     path_text: str = field(init=False)
-    """The same as text, as it is stored."""
+    """The path as text, as it is stored."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", (PULL, self.name))
@@ -192,7 +192,7 @@ class ExecutableGraph:
     keys: tuple[str, ...]
     """The channels that make up the state, in the schema's order."""
     key_places: Mapping[str, int] = field(init=False)
-    """The same, for looking up: each with its place in that order."""
+    """Key → its place in `keys`."""
     input_channel: str | tuple[str, ...] = START
     """Where the input goes: to this channel, or a dict to several."""
     output_keys: str | tuple[str, ...] = ()
@@ -202,11 +202,11 @@ class ExecutableGraph:
     triggers: Mapping[str, tuple[str, ...]]
     """Channel → nodes that a new version of it may start."""
     waiting: tuple[str, ...] = ()
-    """Channels that want to know when nothing is left to run."""
+    """Channels whose `finish` is called when nothing is left to run."""
     delta: tuple[str, ...] = ()
     """Channels whose checkpoints hold only what was written."""
     consumed: frozenset[str] = field(init=False)
-    """Channels to which it matters that a node which they triggered has run."""
+    """Channels that may change when a node that they triggered has run."""
     starts_tasks: bool = field(init=False)
     """Whether one of the nodes may call tasks."""
     untracked: frozenset[str] = field(init=False)
@@ -214,19 +214,19 @@ class ExecutableGraph:
     has_volatile_keys: bool = field(init=False)
     """Whether a key of the state may lose its value in a step that does not write it."""
     overwriting: frozenset[str] = field(init=False)
-    """Channels that take any one write of a step as it is."""
+    """Channels that store any single write of a step unchanged."""
     planning_channels: frozenset[str] = field(init=False)
-    """Channels that say which tasks come next."""
+    """Channels that decide which tasks come next."""
     goto: Callable[[Any], Write | None]
-    """Turns a target of a Command into a write; None for what is passed over."""
+    """Turns a target of a Command into a write; None for a target that is ignored."""
     writes_of_update: Callable[[Any], list[Write]]
     """Turns an update that came from outside into writes."""
     strictness: Strictness = field(default_factory=Strictness)
-    """Whether it refuses what is most likely a mistake, or warns."""
+    """Whether a likely mistake is an error or a warning."""
     renames: Renames = field(default_factory=Renames)
-    """What nodes and keys were called before."""
+    """Old names of nodes and keys."""
     storable: StorableCheck = field(default_factory=StorableCheck, compare=False)
-    """Looks at what runs without a checkpointer write."""
+    """Checks the writes of runs without a checkpointer."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_places", {name: at for at, name in enumerate(self.keys)})

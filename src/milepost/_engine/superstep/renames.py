@@ -1,9 +1,9 @@
 """Nodes and keys that had other names when a thread was stored.
 
-A checkpoint is brought to the present names when it is loaded. What is stored keeps the old names:
-a renamed channel has both, with the same version, until a step writes to it under the new one. A
-task that was planned under the old name of its node keeps that name in its id, so its stored
-writes, its questions and the graphs inside it are found.
+Loading translates a checkpoint to the present names. Stored rows keep the old names: a renamed
+channel has both names, with the same version, until a step writes to it under the new name. A task
+that was planned under the old name of its node keeps that name in its id, so its stored writes, its
+interrupts and its inner graphs are found.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @record
 class Renames:
-    """What nodes and keys of a graph were called before: old name → present name."""
+    """Old name → present name, for the nodes and keys of a graph."""
 
     nodes: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Renames:
         return self.keys.get(name, name)
 
     def value(self, channel: str, stored: Any) -> Any:
-        """What a channel holds, or what is written to it: a join holds names of nodes."""
+        """A channel's value, or a write to it, under present names: a join holds names of nodes."""
         if not channel.startswith(JOIN):
             return stored
         if isinstance(stored, str):
@@ -60,7 +60,7 @@ class Renames:
         return cast("CheckpointTuple", RenamedCheckpoint(self, saved))
 
     def former_name(self, versions: Mapping[str, Any], triggers: Iterable[str], node: str) -> str:
-        """The name that a node had when it was triggered: its task was planned under it."""
+        """The name that a node had when it was triggered, under which its task was planned."""
         for name, version in versions.items():
             present = self.channel(name)
             if present != name and present in triggers and versions.get(present) == version:
@@ -89,7 +89,7 @@ def passes_for_one_step(channel: str, value: Any) -> bool:
 class RenamedCheckpoint:
     """A checkpoint under the present names, with the fields of a CheckpointTuple.
 
-    Nothing is read before it is looked at, as in what the saver returned.
+    Values are read on access, as in the record that the saver returned.
     """
 
     def __init__(self, renames: Renames, saved: CheckpointTuple) -> None:
@@ -97,9 +97,9 @@ class RenamedCheckpoint:
         self._saved = saved
         self._checkpoint: Checkpoint | None = None
         self.former_names: dict[str, str] = {}
-        """Channels that a run has to store under their present names, with their old ones."""
+        """Present name → old name, for channels that a run has to store under the present name."""
         self.changed_seen: set[str] = set()
-        """Nodes with entries of `versions_seen` that a run has to store."""
+        """Nodes whose entries of `versions_seen` a run has to store."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._saved, name)
@@ -113,7 +113,7 @@ class RenamedCheckpoint:
 
     @property
     def pending_writes(self) -> list[PendingWrite] | None:
-        """The stored writes; they belong to the tasks that they belonged to."""
+        """The stored writes under the present names; task ids do not change."""
         pending = self._saved.pending_writes
         if pending is None:
             return None
@@ -121,12 +121,12 @@ class RenamedCheckpoint:
         return [(id, renames.channel(c), renames.value(c, value)) for id, c, value in pending]
 
     def pending_of(self, owners: str) -> list[PendingWrite] | None:  # noqa: ARG002
-        """The same: a saver that leaves some out does not know the names of today."""
+        """All pending writes: callers filter them by owner again."""
         return self.pending_writes
 
     @property
     def parent(self) -> Any:
-        """The checkpoint before it, if that was fetched along with it."""
+        """The parent checkpoint, if the saver fetched it too."""
         return self._renames.apply(getattr(self._saved, "parent", None))
 
     def has(self, channels: Collection[str]) -> bool:
@@ -142,7 +142,7 @@ class RenamedCheckpoint:
         return self._renamed(outline(_AndOld(channels, self._renames)))
 
     def _renamed(self, checkpoint: Checkpoint) -> Checkpoint:
-        """The newer of the two, where a channel is stored under an old and the present name."""
+        """A checkpoint under present names; if a channel is stored under both, the newer counts."""
         renames = self._renames
         versions = dict(checkpoint["channel_versions"])
         values = dict(checkpoint["channel_values"])
@@ -154,7 +154,7 @@ class RenamedCheckpoint:
             has_value = old in values
             value = values.pop(old, None)
             if has_value and passes_for_one_step(old, value) and version != top:
-                continue  # it was left behind by a graph that did not know the node
+                continue  # stale: left by a graph that did not have the node
             if new not in versions or version > versions[new]:
                 versions[new] = version
                 values.pop(new, None)
@@ -162,7 +162,7 @@ class RenamedCheckpoint:
                     values[new] = renames.value(old, value)
                 self.former_names[new] = old
             elif has_value and new in values and self.former_names.get(new, old) != old:
-                values[old] = value  # two nodes that became one both wait: that is an error
+                values[old] = value  # two nodes that became one both wait: loading reports it
         return {
             **checkpoint,
             "channel_versions": versions,
@@ -175,7 +175,7 @@ class RenamedCheckpoint:
         seen = dict(stored)
         for old, versions in stored.items():
             if old.startswith("__"):
-                continue  # what the runtime notes there has names of its own
+                continue  # an entry of the engine, not of a node
             node = renames.node(old)
             merged = dict(seen.get(node, {}))
             for channel, version in versions.items():
@@ -189,12 +189,12 @@ class RenamedCheckpoint:
 
 
 def as_renamed(saved: object) -> RenamedCheckpoint | None:
-    """A loaded checkpoint, if it was brought to the present names."""
+    """A loaded checkpoint as RenamedCheckpoint; None if it was not translated."""
     return saved if isinstance(saved, RenamedCheckpoint) else None
 
 
 class _AndOld(Collection[str]):
-    """Names of channels, and what these were called before."""
+    """Names of channels, together with their old names."""
 
     def __init__(self, names: Collection[str], renames: Renames) -> None:
         self._names = names
@@ -213,7 +213,7 @@ class _AndOld(Collection[str]):
 def checked_renames(
     kind: str, given: Mapping[str, str] | None, present: Collection[str]
 ) -> dict[str, str]:
-    """Old name → present name, where each rename may be renamed again; raises GraphBuildError."""
+    """Old name → present name, with chains of renames followed; raises GraphBuildError."""
     resolved = {}
     for old in given or {}:
         if old in present:

@@ -1,9 +1,9 @@
-"""Values that a checkpointer would refuse, noticed in a graph that has none.
+"""Warns of values that a checkpointer would refuse, in a graph without a checkpointer.
 
 A unit test mostly runs a graph without a checkpointer, and would pass with a value in the state
-that fails in production. So the first value of each type that a node writes to a key is looked at,
-and what could not be stored gives a warning. After some runs of a node, and some steps of the
-graph, that is over: a long run, or a server, does not pay for it.
+that fails in production. So the first value of each type that a node writes to a key is checked.
+The checks end after some runs of a node and some steps of the graph: a long run or a server does
+not pay for them.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
     from milepost._engine.superstep.program import ExecutableGraph, Writer
 
 _MAX_OBJECTS: Final = 1_000
-"""How many objects inside a value are looked at: enough for a test, little for a large state."""
+"""How many objects inside a value are checked: enough for a test, little for a large state."""
 _CHECKED_RUNS: Final = 100
-"""How many runs of a node are looked at."""
+"""How many runs of a node are checked."""
 _CHECKED_STEPS: Final = 500
-"""How many steps of a graph are looked at."""
+"""How many steps of a graph are checked."""
 _COLLECTIONS: Final = frozenset({list, tuple, set, frozenset, deque})
 _SCALARS: Final[frozenset[type]] = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 class StorableCheck:
-    """What one graph has been warned of."""
+    """The checks and warnings of one graph so far."""
 
     __slots__ = ("_runs", "_seen", "_warned", "steps_left")
 
     def __init__(self) -> None:
         self.steps_left = _CHECKED_STEPS
-        """How many more steps are to be looked at."""
+        """How many more steps are checked."""
         self._runs: dict[str, int] = {}
-        """How often each node has been looked at."""
+        """Node → how many of its runs were checked."""
         self._seen: set[tuple[str, str, type]] = set()
-        """Node, key and type of what was looked at."""
+        """Node, key and type of each checked value."""
         self._warned: set[tuple[str, type]] = set()
 
     def check(self, writers: Sequence[Writer], program: ExecutableGraph) -> None:
-        """Warn of what these wrote to the keys of the state and could not be stored."""
+        """Warn of values that were written to keys of the state and cannot be stored."""
         self.steps_left -= 1
         runs, seen = self._runs, self._seen
         for writer in writers:
@@ -90,7 +90,7 @@ def _refused(value: Any) -> Iterator[tuple[type, str]]:
             inside.extend(islice(one, _MAX_OBJECTS))
             inside.extend(islice(one.values(), _MAX_OBJECTS))
         elif cls not in known:
-            if why_refused is None:  # most states are plain, and need no serializer to say so
+            if why_refused is None:  # imported late: most states are plain
                 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 
                 why_refused = JsonPlusSerializer().why_refused

@@ -1,9 +1,9 @@
 """What a running node calls: `@task` functions, and graphs.
 
-A call starts a task of its own beside the node that made it, with an id that depends on the node
-and on how many calls it made before. What the task returns is stored as soon as it is there, so a
-node that runs again from its top finds the results of its finished calls. A graph stores its own
-end, but for `exit`.
+A call starts a task beside the calling task. Its id depends on the calling task and on the number
+of calls before. Its result is stored as soon as it ends, so a node that runs again from its top
+finds the results of its finished calls. An inner graph stores its own checkpoints, except
+its end under `exit` (see `CheckpointWriter.finish`).
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ class Subtasks:
         self.spawn: Spawn
         """Starts a task; set by the driver of the run."""
         self.called: list[Task] = []
-        """Those that were called in this step and had not finished before."""
+        """Tasks that were called in this step, without those whose results were stored before."""
         self.ended: dict[str, tuple[Task, CheckpointWriter]] = {}
-        """Under `exit`: graphs that have ended in this step, by namespace, and who called them."""
+        """Under `exit`: namespace → caller and checkpoints, for graphs that ended in this step."""
         self._futures: dict[str, TaskFuture[Any]] = {}
-        """Of each of them the latest, by task id."""
+        """Task id → the latest future of a called task."""
         self.running = 0
-        """How many have been started and have not ended."""
+        """How many called tasks have been started and have not ended."""
         self._lock = threading.Lock()
 
     def wait_blocks(self) -> bool:
-        """Whether code here that waits without `await` keeps called tasks from running."""
+        """Whether called tasks run on the loop of this thread: a blocking wait would stop them."""
         loop = getattr(getattr(self.spawn, "__self__", None), "loop", None)
         return loop is not None and runs_here(loop)
 
     def begin_step(self) -> None:
-        """Forget what the tasks of the last step have called."""
+        """Forget the tasks and graphs that were called in the last step."""
         self.called = []
         self.ended = {}
         self._futures = {}
@@ -69,7 +69,7 @@ class Subtasks:
         self._futures[task.id] = future
 
     def earlier_call(self, task: Task) -> TaskFuture[Any] | None:
-        """What an earlier attempt of the caller got for the same call, unless that has failed."""
+        """The future that an earlier attempt of the caller got, unless the call has failed."""
         future = self._futures.get(task.id)
         if future is None or (future.done() and (future.cancelled() or future.exception())):
             return None
@@ -87,7 +87,7 @@ class Subtasks:
         try:
             self.spawn(task, effects, ended)
         except BaseException:
-            self.one_has_ended()  # it will never end: nothing may wait for it
+            self.one_has_ended()  # the task will never end: nothing may wait for it
             raise
 
 
@@ -96,9 +96,9 @@ def call(
 ) -> TaskFuture[Any]:
     """Start a task on behalf of the one that is running.
 
-    The result is in `future`, or in one that suits the code here: on a loop, one of the loop.
+    The result is in `future`, or in a new one: on an event loop, a future of that loop.
     """
-    # With all that it imports, only if needed.
+    # Imported late, because it imports asyncio.
     from milepost._engine.drivers.futures import new_future
 
     run, caller = context.run, context.task
@@ -149,7 +149,7 @@ def _settle(events: RunEvents, task: Task, future: TaskFuture[Any]) -> None:
 
 
 def gather_interrupts(called: Sequence[Task], task: Task) -> None:
-    """A node waits for whatever the tasks wait for that it has called."""
+    """Add the interrupts of called tasks to those of the caller."""
     found = {i.id: i for i in task.interrupts}
     asked = {i.id: i for i in task.asked}
     for inner in called:

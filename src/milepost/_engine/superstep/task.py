@@ -1,7 +1,7 @@
 """One task: call the node, try again if it fails, follow its branches.
 
 `perform` is a generator of effects. It leaves the outcome in the task: writes, an error, or open
-interrupts; only what must end the run at once leaves it as an exception.
+interrupts. It raises only what must end the run at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class ReturnedRunnable(Exception):
-    """A node returned something to invoke: what that returns takes its place."""
+    """A node returned a runnable: the result of the runnable replaces it."""
 
     def __init__(self, runnable: Any) -> None:
         super().__init__(runnable)
@@ -44,7 +44,7 @@ class ReturnedRunnable(Exception):
 
 
 def perform_observed(run: GraphRun, task: Task) -> TaskGenerator:
-    """Run a task of a run that is followed."""
+    """Run a task of an observed run."""
     return observed(
         run.events.observers,
         perform(run, task),
@@ -57,7 +57,7 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
     """Run a task to its end."""
     node, callee, observers = task.node, task.node.callee, run.events.observers
     attempt = 0
-    # A step asks for its own tasks together; one that is called asks for itself.
+    # A step looks up its own tasks in the cache together; a called task looks itself up.
     cache = run.resources.cache if task.caller is not None else None
     if cache is not None:
         yield from recall_cached(cache, [task])
@@ -85,7 +85,7 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
                 except ParentCommand as up:
                     if up.command.graph is not None:
                         raise
-                    # A graph inside this node addressed it to the one we are in.
+                    # A graph inside this node addressed the command to this graph.
                     output, context.came_up = up.command, up
                 while True:
                     try:
@@ -110,7 +110,7 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
                 elif node.edges:
                     writes.extend(node.edges)
             except GeneratorExit:
-                raise  # it was dropped: no driver carries out what it would ask for
+                raise  # the generator was dropped: no driver is left to carry out effects
             except BaseException as error:
                 for observer in reversed(observers):
                     yield from observer.attempt_ends(context, None, error)
@@ -136,8 +136,8 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
             log.info(log.RUN, retry, task.name, error, attempt, delay)
             yield Pause(delay)
     if not (run.events.quiet or node.silent) and run.events.stream.wants("messages"):
-        # Here, and not when the run takes notice, so that it comes before what a task says that
-        # was started with the result of this one.
+        # Streamed here, not when the run collects the task: tasks that are started with this
+        # result must not stream their messages first.
         run.events.returned_messages(task)
     if cache is not None:
         yield from keep_cached(cache, [task])
@@ -176,7 +176,7 @@ def _observed_branch(
 
 
 def _give_up(task: Task, context: TaskContext, error: Exception) -> TaskGenerator:
-    """A node has failed for good: its error handler may still put things right."""
+    """A node has failed for good: call its error handler, if it has one."""
     task.fail(context.open_inside, context.run.answers)
     error.add_note(f"During task '{task.name}' with id '{task.id}'")
     handler = task.node.error_handler
@@ -233,9 +233,9 @@ def _covers(policy: RetryPolicy, error: Exception) -> bool:
 def outcome_of(
     task: Task, crash: BaseException | None, ended: Callable[[], None] | None
 ) -> BaseException | None:
-    """A task has ended, perhaps with a crash: tell its caller. Returns what is to end the run.
+    """Tell the caller of a task that the task has ended; return an error that is to end the run.
 
-    Whatever fails here, the driver has to hear of the end: the run waits for it.
+    This never raises: the run waits until the driver reports the end of the task.
     """
     if crash is not None and task.was_cancelled and is_cancellation(crash):
         task.give_up(crash)
@@ -249,7 +249,7 @@ def outcome_of(
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """Whether this is what asyncio throws into what is cancelled."""
+    """Whether this is asyncio's CancelledError."""
     asyncio = sys.modules.get("asyncio")
     return asyncio is not None and isinstance(error, asyncio.CancelledError)
 
@@ -257,12 +257,12 @@ def is_cancellation(error: BaseException) -> bool:
 def raise_own_cancellation(error: BaseException, node: str) -> None:
     """Raise NodeCancelledError for a CancelledError that a node raised of its own accord.
 
-    Passed on as it is, callers on asyncio would take it for a cancellation of themselves.
+    A caller on asyncio would take the original for a cancellation of the caller.
     """
     if is_cancellation(error):
         raise NodeCancelledError(node) from error
 
 
 def addressed_here(command: Command[Any]) -> Command[Any]:
-    """The command as the graph that receives it sees it."""
+    """The command without `graph`, for the graph that receives it."""
     return replace(command, graph=None)

@@ -1,7 +1,7 @@
 """Keeps the values of untracked keys out of what is stored.
 
-They are for things of this process. Wherever one is on its way to a saver, as a write, in the
-input or in the argument of a `Send`, it is left out.
+Such values belong to this process. They are left out of writes, inputs and arguments of `Send` on
+the way to a saver.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Keys = frozenset[str]
 def tracked_writes(
     stored: Sequence[TaskWrites], untracked: Keys, *, step_ends: bool
 ) -> list[TaskWrites]:
-    """What is stored of what tasks wrote.
+    """The writes of tasks without untracked values.
 
-    Of a task that wrote only untracked values, and no edge, nothing is stored until its step has
-    ended: if the step is resumed later, the task runs again and makes those values again.
+    A task that wrote only untracked values, and no edge, is not stored before its step has ended:
+    if the step is resumed, the task runs again and makes its values again.
     """
     found = []
     for task in stored:
@@ -51,7 +51,7 @@ def _returns_some(result: Any, untracked: Keys) -> bool:
 
 
 def tracked_value(channel: str, value: Any, untracked: Keys) -> Any:
-    """What is stored as the value of a channel, or of a write to it."""
+    """The value of a channel, or of a write to it, without untracked values."""
     if channel == START:
         return _without(value, untracked)
     if channel == TASKS:
