@@ -278,8 +278,6 @@ class GraphRun:
             if not task.finished:
                 yield from self._stop_unfinished(tasks, todo, unsaved)
                 return False
-        if cache is not None:
-            yield from keep_cached(cache, todo)
         ordered = in_path_order(tasks) if len(tasks) > 1 else tasks
         try:
             self._apply(ordered)
@@ -289,6 +287,9 @@ class GraphRun:
                 # a corrected graph can resume with them.
                 yield from checkpoints.save_writes(list(map(to_store, unsaved)))
             raise
+        if cache is not None:
+            # Not before: a result that a reducer refuses must not be given to later runs.
+            yield from keep_cached(cache, todo)
         writes = () if checkpoints.stores_at_exit else list(map(to_store, unsaved))
         yield from checkpoints.save_checkpoint("loop", writes, ordered)
         checkpoints.mid_apply = False

@@ -15,7 +15,7 @@ from milepost.cache.memory import InMemoryCache
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.errors import NodeTimeoutError
 from milepost.graph import START, StateGraph
-from milepost.types import CachePolicy, RetryPolicy, TimeoutPolicy, interrupt
+from milepost.types import CachePolicy, RetryPolicy, Send, TimeoutPolicy, interrupt
 
 
 class Flaky:
@@ -266,6 +266,43 @@ def test_a_failed_node_is_not_cached(run):
     with pytest.raises(ValueError):
         run.invoke(graph, {})
     assert run.invoke(graph, {})["log"] == [2]
+
+
+def test_a_result_that_a_reducer_refuses_is_not_cached(run):
+    refused = [9]
+
+    def reducer(_before: int, now: int) -> int:
+        if now in refused:
+            raise ValueError("refused")
+        return now
+
+    class Checked(TypedDict):
+        number: int
+        square: Annotated[int, reducer]
+
+    squarer = Squarer()
+    builder = StateGraph(Checked).add_node("square", squarer, cache_policy=CachePolicy())
+    graph = builder.add_edge(START, "square").compile(cache=InMemoryCache())
+    with pytest.raises(ValueError, match="refused"):
+        run.invoke(graph, {"number": 3})
+    refused.clear()
+    assert run.invoke(graph, {"number": 3})["square"] == 9
+    assert squarer.calls == [3, 3]
+
+
+def test_each_of_several_equal_tasks_is_answered_from_the_cache(run):
+    calls: list[str] = []
+
+    def node(word: str) -> dict[str, Any]:
+        calls.append(word)
+        return {"log": [word]}
+
+    builder = StateGraph(Log).add_node("node", node, cache_policy=CachePolicy())
+    builder.add_conditional_edges(START, lambda _: [Send("node", "same")] * 3, ["node"])
+    graph = builder.compile(cache=InMemoryCache())
+    for _ in range(2):
+        assert run.invoke(graph, {})["log"] == ["same"] * 3
+    assert calls == ["same"] * 3
 
 
 @pytest.mark.parametrize("ends", ["fails", "asks"])

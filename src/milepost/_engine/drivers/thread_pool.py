@@ -122,7 +122,12 @@ class TaskThreadPool:
                 return
             self._running += 1
         context = contextvars.copy_context()
-        threads.submit(lambda: context.run(self._work))
+        try:
+            threads.submit(lambda: context.run(self._work))
+        except BaseException:  # no thread can be started
+            with self._lock:
+                self._running -= 1
+            raise
 
     def _work(self) -> None:
         while True:

@@ -13,20 +13,25 @@ from milepost.types import CacheKey
 if TYPE_CHECKING:
     from milepost._engine.superstep.plan import Task
     from milepost._engine.superstep.program import Node
-    from milepost.cache.base import BaseCache
+    from milepost.cache.base import BaseCache, FullKey
 
 
 def recall_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerator[None]:
     """Give tasks the results that the cache has, and mark these tasks as finished."""
-    keys = {_key(task): task for task in tasks if task.node.cache is not None}
-    if not keys:
+    by_key: dict[FullKey, list[Task]] = {}
+    for task in tasks:
+        if task.node.cache is not None:
+            key = _key(task)
+            by_key.setdefault((key.namespace, key.key), []).append(task)
+    if not by_key:
         return
-    found = yield from GetCached(cache, [(key.namespace, key.key) for key in keys])
-    for key, task in keys.items():
-        writes = found.get((key.namespace, key.key))
+    found = yield from GetCached(cache, list(by_key))
+    for full_key, equal_tasks in by_key.items():
+        writes = found.get(full_key)
         if writes is not None:
-            task.writes = [(name, value) for name, value in writes]
-            task.finished = True
+            for task in equal_tasks:
+                task.writes = [(name, value) for name, value in writes]
+                task.finished = True
 
 
 def keep_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerator[None]:
