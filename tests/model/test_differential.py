@@ -135,8 +135,8 @@ def a_join_that_fires_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_replay_that_reuses_old_writes(patch: pytest.MonkeyPatch) -> None:
-    go_on = start.go_on
-    patch.setattr(start, "go_on", lambda run, saved, _: go_on(run, saved, False))
+    continue_run = start.continue_run
+    patch.setattr(start, "continue_run", lambda run, saved, _: continue_run(run, saved, False))
 
 
 def a_resume_that_runs_finished_siblings_again(patch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,7 @@ class CheckpointWriter:
         "_unstored_writes",
         "channels",
         "deltas",
+        "enclosing_writer",
         "events",
         "is_never_saved",
         "made_by",
@@ -76,7 +77,6 @@ class CheckpointWriter:
         "pending",
         "position",
         "program",
-        "shared",
         "stores_at_exit",
         "thread",
     )
@@ -102,7 +102,7 @@ class CheckpointWriter:
         """Whether nothing is stored before the run ends."""
         self.owns_thread = False
         """Whether the thread writer was made for this run, not for an enclosing one."""
-        self.shared: ThreadWriter | None = None
+        self.enclosing_writer: ThreadWriter | None = None
         """For an update inside a run on the same thread: the thread writer of that run."""
         self._given: dict[str, Any] = {
             key: value
@@ -246,7 +246,7 @@ class CheckpointWriter:
     def set_outcome(self, status: str) -> None:
         """Set the status that the registry gets when the run stops."""
         if (thread := self._claimed) is not None:
-            thread.fence.waiting = status
+            thread.fence.pending_status = status
 
     def finish(self, subtasks: Subtasks, *, succeeded: bool) -> EffectGenerator[None]:
         """Store what is not stored yet. `succeeded`: the run has neither paused nor failed.
@@ -261,9 +261,11 @@ class CheckpointWriter:
             # This state of an inner graph is needed only if the calling task does not finish.
             around = position.parent
             if around is not None and around.run.checkpoints.thread is self.thread:
-                around.run.subtasks.ended[position.ns] = (around.task, self)
+                around.run.subtasks.ended_graphs[position.ns] = (around.task, self)
             return
-        for task, ended in list(subtasks.ended.values()):  # a copy: other threads may add some
+        for task, ended in list(
+            subtasks.ended_graphs.values()
+        ):  # a copy: other threads may add some
             if not task.finished:
                 with suppress(SerdeError):  # the inner graph runs again
                     yield from ended._store_at_exit()
@@ -304,7 +306,7 @@ class CheckpointWriter:
             return
         fence = thread.fence
         fence.ended = True
-        status = fence.waiting if fence.status == "running" else None
+        status = fence.pending_status if fence.status == "running" else None
         if fence.status is None:
             status = fence.before  # nothing was stored: the thread keeps its status
         if thread.native is not None and status is not None:
@@ -318,7 +320,7 @@ class CheckpointWriter:
     @property
     def _claimed(self) -> ThreadWriter | None:
         """The thread writer, if this run, not an enclosing one, has claimed the thread."""
-        return self.thread if self.owns_thread and self.shared is None else None
+        return self.thread if self.owns_thread and self.enclosing_writer is None else None
 
     # -- what a checkpoint is made of
 
@@ -350,7 +352,7 @@ class CheckpointWriter:
     ) -> Any:
         """Encode a step."""
         position = self.position
-        status = thread.fence.waiting
+        status = thread.fence.pending_status
         if new is not None and not position.ns and (not thread.instant or status != "running"):
             waiting = is_waiting(self.program, self.channels)
             status = status if waiting else "idle"

@@ -134,7 +134,7 @@ def load_checkpoint(
         position.thread_id = checkpoints.thread.thread_id
         inner = yield from _load_inner(saver, position, checkpoints.thread)
         return checkpoints.program.renames.apply(inner), False
-    shared = checkpoints.shared
+    shared = checkpoints.enclosing_writer
     if shared is not None and shared.deferred:
         yield Flush(shared, last=False)
     place = place_of(settings.config)
@@ -226,7 +226,7 @@ def _root_place(
             f"Thread '{place.thread_id}' has no checkpoint '{checkpoint_id}' in the inner "
             f"graph '{ns}'. get_state_history lists those that it has."
         )
-    position.travel = travel
+    position.inner_starts = travel
     return Place(place.thread_id, "", root)
 
 
@@ -248,17 +248,22 @@ def _load_inner(
     parent, ns = position.parent, position.ns
     assert parent is not None
     above = parent.run
-    if NS_END in ns and parent.attempt == 1 and not above.is_retry and not above.position.travel:
+    if (
+        NS_END in ns
+        and parent.attempt == 1
+        and not above.is_retry
+        and not above.position.inner_starts
+    ):
         return None  # the task is new, and so is everything inside it
     if thread.deferred:
         yield Flush(thread, last=False)
-    origin = _step_into(above.position.travel, ns)
+    origin = _step_into(above.position.inner_starts, ns)
     if origin is not None:
-        old_ns, old_id, position.travel = origin
+        old_ns, old_id, position.inner_starts = origin
         place = Place(thread.thread_id, old_ns, old_id)
         found = yield from LoadCheckpoint(saver, place.config())
         if found is not None:
-            position.moved_from = old_ns
+            position.loaded_ns = old_ns
             return found
     latest = yield from LoadCheckpoint(saver, Place(thread.thread_id, ns, None).config())
     if latest is None or is_of_this_call(position, latest):
@@ -340,7 +345,7 @@ def restore(
     checkpoints.pending = saved.pending_writes or ()
     thread = checkpoints.thread
     assert thread is not None
-    if position.moved_from is None:
+    if position.loaded_ns is None:
         thread.fence.load(position.ns, checkpoint["id"], checkpoints.pending)
     channels = checkpoints.channels
     yield from rebuild_deltas(thread.saver, checkpoints.program, channels, saved)

@@ -28,7 +28,8 @@ class Position:
 
     __slots__ = (
         "enclosing",
-        "moved_from",
+        "inner_starts",
+        "loaded_ns",
         "ns",
         "parent",
         "present",
@@ -36,7 +37,6 @@ class Position:
         "step",
         "stored_id",
         "thread_id",
-        "travel",
     )
 
     def __init__(self, parent: TaskContext | None) -> None:
@@ -52,9 +52,9 @@ class Position:
         """The last checkpoint that is stored."""
         self.previous_id: str | None = None
         """The checkpoint before the present one."""
-        self.travel: Mapping[str, str] = {}
+        self.inner_starts: Mapping[str, str] = {}
         """Namespace → checkpoint id, for inner graphs that start from an older checkpoint."""
-        self.moved_from: str | None = None
+        self.loaded_ns: str | None = None
         """The namespace of the loaded checkpoint, if `travel` named this checkpoint."""
         self.enclosing: Mapping[str, str] | None = None
         """The value of `parents` for an update, which has no enclosing run."""
@@ -124,14 +124,14 @@ def pin(position: Position, channels: ChannelState, tasks: Sequence[Task]) -> No
     """Record in the enclosing tasks which checkpoints this run and its inner runs have reached."""
     reached = dict(channels.seen.get(CHILDREN, {}))
     for task in tasks:
-        reached.update(task.pins)
+        reached.update(task.inner_heads)
     if not position.is_transient:
         reached[position.ns] = position.checkpoint_id
     around = position.parent if reached else None
     while around is not None:
         owner: Task | None = around.task
         while owner is not None:
-            owner.pins = {**owner.pins, **reached}
+            owner.inner_heads = {**owner.inner_heads, **reached}
             owner = owner.caller
         around = around.run.position.parent
 
@@ -140,7 +140,7 @@ def pin_children(channels: ChannelState, tasks: Sequence[Task]) -> None:
     """Record in the next checkpoint how far inner graphs with memory of their own have come."""
     newest: dict[str, str] = {}
     for task in tasks:
-        newest |= {ns: max(id, newest.get(ns, "")) for ns, id in task.pins.items()}
+        newest |= {ns: max(id, newest.get(ns, "")) for ns, id in task.inner_heads.items()}
     channels.mark_seen(CHILDREN, {**channels.seen.get(CHILDREN, {}), **newest})
 
 
@@ -163,15 +163,15 @@ def remembered(position: Position) -> str | None:
 
 def _reached(channels: ChannelState, tasks: Sequence[Task], ns: str) -> str | None:
     """The checkpoint of an inner graph after the finished tasks of a run."""
-    ended = [task.pins[ns] for task in tasks if task.finished and ns in task.pins]
+    ended = [task.inner_heads[ns] for task in tasks if task.finished and ns in task.inner_heads]
     saved: str | None = channels.seen.get(CHILDREN, {}).get(ns)
     return max(ended, default=saved)
 
 
 def _own_pin(task: Task | None, ns: str) -> str | None:
     while task is not None:
-        if ns in task.pins:
-            return task.pins[ns]
+        if ns in task.inner_heads:
+            return task.inner_heads[ns]
         task = task.caller
     return None
 

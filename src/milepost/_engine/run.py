@@ -310,7 +310,7 @@ class GraphRun:
         yet; `unsaved` are such tasks from before. `alone`: the step has one task.
         """
         checkpoints, events, subtasks = self.checkpoints, self.events, self.subtasks
-        if subtasks.called or subtasks.ended:
+        if subtasks.called or subtasks.ended_graphs:
             subtasks.begin_step()
         wait = AWAIT
         if (limit := self.settings.step_timeout) is not None:
@@ -370,7 +370,7 @@ class GraphRun:
         self.position.step += 1
         self.is_retry = False
         for task in tasks:
-            if task.pins:
+            if task.inner_heads:
                 pin_children(channels, tasks)
                 break
 
@@ -412,7 +412,7 @@ class GraphRun:
     def _rollback_point(self, writers: Sequence[Task]) -> Callable[[], None]:
         touched = {name for writer in writers for name, _ in writer.writes}
         touched.update(name for writer in writers for name in writer.triggers)
-        touched.update(self.channels.volatile, self.program.waiting)
+        touched.update(self.channels.volatile, self.program.finish_channels)
         return self.channels.rollback_point(touched, [writer.name for writer in writers])
 
     # -- interrupts

@@ -177,7 +177,7 @@ def continue_run(
         )
     check_nodes(run)
     run.resumed = True
-    if (replay and not _is_fresh_fork(run)) or run.position.moved_from is not None:
+    if (replay and not _is_fresh_fork(run)) or run.position.loaded_ns is not None:
         yield from _fork(run)
     else:
         _recall_tasks(run)
@@ -191,7 +191,7 @@ def _is_repeated(run: GraphRun, saved: CheckpointTuple | None) -> bool:
     """Whether an earlier attempt of the same task has already begun this inner run."""
     if saved is None:
         return False
-    return run.position.moved_from is not None or is_of_this_call(run.position, saved)
+    return run.position.loaded_ns is not None or is_of_this_call(run.position, saved)
 
 
 def _is_fresh_fork(run: GraphRun) -> bool:
@@ -211,11 +211,11 @@ def _fork(run: GraphRun) -> EffectGenerator[None]:
     """Start a new line of history at the loaded checkpoint, without its pending writes."""
     position, channels = run.position, run.channels
     run.checkpoints.pending = ()
-    if position.moved_from is not None and position.moved_from != position.ns:
+    if position.loaded_ns is not None and position.loaded_ns != position.ns:
         # Namespaces share no stored values: every channel is stored again in this one.
         position.stored_id = None
         channels.dirty |= set(channels.versions) & set(run.program.channels)
-    position.moved_from = None
+    position.loaded_ns = None
     position.step += 1
     channels.changed = None
     start_lineage(position, channels, run.resources.config)

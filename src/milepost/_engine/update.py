@@ -66,7 +66,7 @@ def update_thread(
     assert isinstance(saver, BaseCheckpointSaver)
     thread_id = place_of(run.settings.config).thread_id
     if around is not None and around.saver is saver and around.thread_id == thread_id:
-        run.checkpoints.shared = around
+        run.checkpoints.enclosing_writer = around
     try:
         saved, explicit = yield from load_checkpoint(
             saver, run.settings, run.position, run.checkpoints, in_place=True

@@ -88,7 +88,9 @@ def compile_program(
         output_keys=ROOT if output.is_root else output.keys,
         stream_keys=ROOT if ROOT in builder.channels else keys,
         triggers=nodes_by_trigger(nodes),
-        waiting=tuple(name for name, channel in channels.items() if channel.waits_for_finish),
+        finish_channels=tuple(
+            name for name, channel in channels.items() if channel.waits_for_finish
+        ),
         delta=delta,
         goto=router.goto,
         writes_of_update=update_writer(router, INPUT, compiler.keys, builder.managed),

@@ -81,7 +81,7 @@ def channel_program(name: str, given: ChannelGraph) -> ExecutableGraph:
         output_keys=outputs,
         stream_keys=shown,
         triggers=nodes_by_trigger(nodes),
-        waiting=tuple(key for key, channel in channels.items() if channel.waits_for_finish),
+        finish_channels=tuple(key for key, channel in channels.items() if channel.waits_for_finish),
         delta=tuple(key for key in keys if isinstance(channels[key], DeltaChannel)),
         goto=_goto,
         writes_of_update=partial(_writes_of_update, name),

@@ -68,7 +68,7 @@ def shape(row: Any) -> Any:
     base = row.base_version or (row.base.version if row.base else None)
     chain = row.cached.chain
     how = (chain.rows, chain.spent, chain.roots, chain.tail, chain.is_root, chain.compactions)
-    return base, row.delta, row.fresh, row.compactions, how
+    return base, row.delta, row.delta_from_previous, row.compactions, how
 
 
 @given(_EDITS, st.booleans(), st.booleans())

@@ -112,7 +112,7 @@ def test_no_more_than_a_certain_number_of_bytes_wait(slow, colour):
     result = colour.invoke(counting(slow, 30, size), {}, thread("t"), durability="async")
     assert result["n"] == 30
     assert size <= slow.most_bytes
-    assert slow.most_bytes <= write_behind.QUEUE_LIMIT * write_behind.LARGE + 3 * size
+    assert slow.most_bytes <= write_behind.QUEUE_LIMIT * write_behind.LARGE_STEP + 3 * size
 
 
 MEASURED = """

@@ -56,7 +56,7 @@ class Start(Effect["Sequence[Task]"]):
     tasks: Sequence[tuple[Task, TaskGenerator]]
     at_once: int | None
     """How many may run at the same time."""
-    apart: bool = False
+    beside_driver: bool = False
     """Whether a single task, too, runs beside the driver, which stores called tasks meanwhile."""
 
 

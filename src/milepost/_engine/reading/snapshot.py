@@ -205,7 +205,7 @@ def _in_shown_order(program: ExecutableGraph, tasks: Sequence[Task]) -> Sequence
 def _show(
     program: ExecutableGraph, task: Task, latest: bool, state: RunnableConfig | StateSnapshot | None
 ) -> PregelTask:
-    asked = (*task.asked, *task.interrupts)
+    asked = (*task.answered_interrupts, *task.interrupts)
     waiting = () if task.finished else task.interrupts
     error = task.error
     return PregelTask(

@@ -87,10 +87,10 @@ def apply_writes(
                 elif channel.update(()):
                     versions[name] = version
                     changed.add(name)
-        if program.waiting and not any(
+        if program.finish_channels and not any(
             name in program.triggers and channels.live[name].is_available() for name in changed
         ):
-            for name in program.waiting:
+            for name in program.finish_channels:
                 waiting = channels.live.get(name)
                 if waiting is not None and waiting.finish():
                     versions[name] = version
@@ -112,7 +112,7 @@ def cannot_fail(
         program.overwriting.issuperset(names)
         and len(set(names)) == len(names)
         and program.overwriting.issuperset(channels.volatile)
-        and not program.waiting
+        and not program.finish_channels
         and not program.consumed
     )
 

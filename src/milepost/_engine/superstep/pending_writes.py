@@ -55,7 +55,7 @@ def recall(tasks: Iterable[Task], pending: Sequence[PendingWrite]) -> None:
         task.finished = any(name not in _SPECIAL or name == NO_WRITES for name, _ in found)
         for channel, value in found:
             if channel == CHILDREN:
-                task.pins = value
+                task.inner_heads = value
             elif channel == ERROR:
                 task.error = value
             elif channel == RESUME:
@@ -63,7 +63,9 @@ def recall(tasks: Iterable[Task], pending: Sequence[PendingWrite]) -> None:
             elif channel == INTERRUPT:
                 raised = value if isinstance(value, (list, tuple)) else [value]
                 task.interrupts = tuple(i for i in raised if isinstance(i, Interrupt))
-                task.asked = tuple(i.interrupt for i in raised if isinstance(i, _Answered))
+                task.answered_interrupts = tuple(
+                    i.interrupt for i in raised if isinstance(i, _Answered)
+                )
 
 
 def is_worth_storing(task: Task) -> bool:
@@ -78,10 +80,10 @@ def to_store(task: Task) -> TaskWrites:
     writes: list[tuple[str, Any]]
     if task.finished:
         writes = list(task.writes) or [(NO_WRITES, None)]
-        if task.pins:
-            writes.append((CHILDREN, task.pins))
+        if task.inner_heads:
+            writes.append((CHILDREN, task.inner_heads))
     elif task.paused:
-        writes = [(INTERRUPT, [*map(_Answered, task.asked), *task.interrupts])]
+        writes = [(INTERRUPT, [*map(_Answered, task.answered_interrupts), *task.interrupts])]
         if task.answers:
             writes.append((RESUME, list(task.answers)))
     else:
@@ -89,8 +91,10 @@ def to_store(task: Task) -> TaskWrites:
 
         error = task.error
         writes = [(ERROR, storable_error(error) if isinstance(error, Exception) else error)]
-        if task.interrupts or task.asked:
-            writes.append((INTERRUPT, [*map(_Answered, task.asked), *task.interrupts]))
+        if task.interrupts or task.answered_interrupts:
+            writes.append(
+                (INTERRUPT, [*map(_Answered, task.answered_interrupts), *task.interrupts])
+            )
     return TaskWrites(task.id, task.path_text, task.name, writes)
 
 
@@ -148,10 +152,14 @@ def open_interrupts(tasks: Iterable[Task]) -> list[str]:
 
 def answered_before_failures(tasks: Iterable[Task]) -> list[str]:
     """The ids of the last answered interrupts of failed tasks: another answer may help."""
-    return [task.asked[-1].id for task in tasks if task.error is not None and task.asked]
+    return [
+        task.answered_interrupts[-1].id
+        for task in tasks
+        if task.error is not None and task.answered_interrupts
+    ]
 
 
 def own_questions(task: Task) -> dict[str, int]:
     """Interrupt id → index, for interrupts that a task has raised itself, not a graph inside."""
-    asked = [question.id for question in (*task.asked, *task.interrupts)]
+    asked = [question.id for question in (*task.answered_interrupts, *task.interrupts)]
     return {id: at for at, id in enumerate(asked) if id == interrupt_id(task.ns, at)}

@@ -41,11 +41,11 @@ class Task:
     paused: bool = False
     interrupts: tuple[Interrupt, ...] = ()
     """Open interrupts."""
-    asked: tuple[Interrupt, ...] = ()
+    answered_interrupts: tuple[Interrupt, ...] = ()
     """Interrupts that were answered."""
     answers: Sequence[Any] = ()
     """Answers to its interrupts, in the order in which it asks."""
-    pins: Mapping[str, str] = _NOTHING
+    inner_heads: Mapping[str, str] = _NOTHING
     """Namespace → last checkpoint id, for graphs with memory that have run in this task."""
     planned_as: str | None = None
     """The node's name when the task was planned, if the node was renamed since."""
@@ -71,14 +71,20 @@ class Task:
     def pause(self, interrupts: tuple[Interrupt, ...]) -> None:
         """Mark the task as waiting, for answers or at a breakpoint of an inner graph."""
         opened = {interrupt.id for interrupt in interrupts}
-        self.asked = (*self.asked, *(i for i in self.interrupts if i.id not in opened))
+        self.answered_interrupts = (
+            *self.answered_interrupts,
+            *(i for i in self.interrupts if i.id not in opened),
+        )
         self.interrupts = interrupts
         self.paused = True
 
     def fail(self, open_inside: tuple[Interrupt, ...], answered: Container[str]) -> None:
         """Mark the interrupts of a failed task: they are open if they have no answer."""
         asked = {interrupt.id: interrupt for interrupt in (*self.interrupts, *open_inside)}
-        self.asked = (*self.asked, *(i for id, i in asked.items() if id in answered))
+        self.answered_interrupts = (
+            *self.answered_interrupts,
+            *(i for id, i in asked.items() if id in answered),
+        )
         self.interrupts = tuple(i for id, i in asked.items() if id not in answered)
 
     def give_up(self, cancelled: BaseException) -> None:

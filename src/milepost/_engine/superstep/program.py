@@ -201,7 +201,7 @@ class ExecutableGraph:
     """What the `values` stream and snapshots show."""
     triggers: Mapping[str, tuple[str, ...]]
     """Channel → nodes that a new version of it may start."""
-    waiting: tuple[str, ...] = ()
+    finish_channels: tuple[str, ...] = ()
     """Channels whose `finish` is called when nothing is left to run."""
     delta: tuple[str, ...] = ()
     """Channels whose checkpoints hold only what was written."""

@@ -37,14 +37,14 @@ class TaskStarter:
 class Subtasks:
     """The tasks and graphs that running tasks of a run have called."""
 
-    __slots__ = ("_futures", "_lock", "called", "ended", "running", "spawn")
+    __slots__ = ("_futures", "_lock", "called", "ended_graphs", "running", "spawn")
 
     def __init__(self) -> None:
         self.spawn: Spawn
         """Starts a task; set by the driver of the run."""
         self.called: list[Task] = []
         """Tasks that were called in this step, without those whose results were stored before."""
-        self.ended: dict[str, tuple[Task, CheckpointWriter]] = {}
+        self.ended_graphs: dict[str, tuple[Task, CheckpointWriter]] = {}
         """Under `exit`: namespace → caller and checkpoints, for graphs that ended in this step."""
         self._futures: dict[str, TaskFuture[Any]] = {}
         """Task id → the latest future of a called task."""
@@ -60,7 +60,7 @@ class Subtasks:
     def begin_step(self) -> None:
         """Forget the tasks and graphs that were called in the last step."""
         self.called = []
-        self.ended = {}
+        self.ended_graphs = {}
         self._futures = {}
 
     def add(self, task: Task, future: TaskFuture[Any]) -> None:
@@ -151,13 +151,13 @@ def _settle(events: RunEvents, task: Task, future: TaskFuture[Any]) -> None:
 def gather_interrupts(called: Sequence[Task], task: Task) -> None:
     """Add the interrupts of called tasks to those of the caller."""
     found = {i.id: i for i in task.interrupts}
-    asked = {i.id: i for i in task.asked}
+    asked = {i.id: i for i in task.answered_interrupts}
     for inner in called:
         if _is_inside(inner, task) and not inner.finished:
             found.update((i.id, i) for i in inner.interrupts)
-            asked.update((i.id, i) for i in inner.asked)
+            asked.update((i.id, i) for i in inner.answered_interrupts)
     task.interrupts = tuple(found.values())
-    task.asked = tuple(i for i in asked.values() if i.id not in found)
+    task.answered_interrupts = tuple(i for i in asked.values() if i.id not in found)
 
 
 def _is_inside(inner: Task | None, task: Task) -> bool:

@@ -69,7 +69,7 @@ class Fence:
     """Whether the first commit has succeeded."""
     epoch: int | None = None
     """The thread's epoch at the last commit, if the saver keeps one."""
-    waiting: str = "running"
+    pending_status: str = "running"
     """What the registry is to say of the thread while tasks wait in it. A run that is about to
     end puts here how it ends."""
     status: str | None = None

@@ -167,5 +167,5 @@ def _answers(context: TaskContext | None) -> dict[str, Any]:
     if context is None:
         return {}
     task, given = context.task, context.run.answers
-    asked = (*task.asked, *task.interrupts)
+    asked = (*task.answered_interrupts, *task.interrupts)
     return {i.id: given[i.id] for i in asked if i.id in given}
