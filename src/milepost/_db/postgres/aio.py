@@ -67,7 +67,7 @@ class AsyncPostgresEngine(PostgresSource):
         if isinstance(work, BatchableRead):
             self._check()
             return await self._readers.read(work)
-        return await self._attempts(work, self.settings.begin(write))
+        return await self._attempts(work, self.settings.begin[write])
 
     async def _read(self, work: Work[R]) -> R:
         return await self._attempts(work, self.settings.begin_read)

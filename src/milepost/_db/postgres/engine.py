@@ -82,13 +82,11 @@ class Settings:
         path = (f'SET LOCAL search_path TO "{schema}"',) if schema else ()
         self.begin_write: Begin = ("BEGIN", *path)
         self.begin_read: Begin = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *path)
+        self.begin = {True: self.begin_write, False: self.begin_read}
+        """By whether the transaction writes."""
         self.prepare = not pooler_safe
         prefix = f'"{schema}".' if schema else ""
         self.tables = [prefix + table for table in tables]
-
-    def begin(self, write: bool) -> Begin:
-        """The statements that start a transaction."""
-        return self.begin_write if write else self.begin_read
 
     def setup_work(self, make: Work[None]) -> Operation[None]:
         """Before tables are made: only one at a time, and the schema must exist."""

@@ -24,10 +24,11 @@ _UNKNOWN: Final = 0
 
 
 def encoded(
-    connection: Any, encoding: str, sql: str, parameters: Sequence[Any]
+    connection: Any, encoding: str, statement: tuple[str, Sequence[Any]]
 ) -> EncodedStatement:
     """A statement and its parameters in the form in which they are sent."""
-    texts, numbers, others, formats, types = _shape(tuple([type(value) for value in parameters]))
+    sql, parameters = statement
+    texts, numbers, others, formats, types = _shape(tuple(map(type, parameters)))
     values: list[Any] = [*parameters]
     try:
         for at in texts:

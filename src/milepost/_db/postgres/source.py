@@ -179,7 +179,7 @@ class PostgresSource(ABC):
 
     def _carry_out(self, connection: Any, work: Work[R], begin: Begin, prepare: bool) -> Steps[R]:
         """One transaction; a connection on which it is broken off is closed."""
-        if not is_idle(connection):
+        if connection.pgconn.transaction_status != TransactionStatus.IDLE:
             yield from _settle(connection)
         # The program may use the connection in other threads and tasks: psycopg's cursors wait for
         # this lock. psycopg does not document it, so its version is bounded in pyproject.toml.

@@ -41,7 +41,7 @@ class PostgresEngine(PostgresSource):
 
     def run(self, work: Work[R], *, write: bool) -> R:
         """Carry out an operation in one transaction."""
-        return make_calls(self.attempts(work, self.settings.begin(write)))
+        return make_calls(self.attempts(work, self.settings.begin[write]))
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
         """`run`, for use on an event loop."""

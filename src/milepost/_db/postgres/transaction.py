@@ -69,7 +69,7 @@ class _Transaction:
                 run: Any = _RUN[type(statement)]
                 steps.answer = yield from run(self, statement)
             if self._begun:
-                yield from self._exchange([_COMMIT], prepare=False)
+                yield from exchange(self._connection, [_COMMIT], prepare=False, wait=self._wait)
             return steps.result
         except BaseException as error:
             # A caller that abandons a generator does not wait for an answer any more.
@@ -123,7 +123,7 @@ class _Transaction:
         """The results of a whole transaction. A pipeline is a transaction by itself: BEGIN and
         COMMIT are sent only if there is more to set."""
         if len(self._begin) < 2:
-            return self._exchange(statements, prepare=self._prepare)
+            return exchange(self._connection, statements, prepare=self._prepare, wait=self._wait)
         return self._send(statements, last=True)
 
     def _send(self, statements: list[BoundStatement], *, last: bool) -> Steps[list[PGresult]]:
@@ -134,13 +134,10 @@ class _Transaction:
             statements = [*statements, _COMMIT]
         self._begun = (self._begun or bool(before)) and not last
         statements = [*before, *statements] if before else statements
-        results = yield from self._exchange(statements, prepare=self._prepare)
+        results = yield from exchange(
+            self._connection, statements, prepare=self._prepare, wait=self._wait
+        )
         return results[len(before) : len(before) + count]
-
-    def _exchange(
-        self, statements: list[BoundStatement], *, prepare: bool
-    ) -> Steps[list[PGresult]]:
-        return exchange(self._connection, statements, prepare=prepare, wait=self._wait)
 
     def _guarded(self, guarded: GuardedBatch) -> Steps[bool]:
         statements: list[BoundStatement] = [
@@ -167,7 +164,7 @@ class _Transaction:
     def _undo(self) -> Steps[None]:
         """Roll back a failed transaction, if it was begun with BEGIN."""
         if self._connection.pgconn.transaction_status in _OPEN:
-            yield from self._exchange([_ROLLBACK], prepare=False)
+            yield from exchange(self._connection, [_ROLLBACK], prepare=False, wait=self._wait)
 
 
 _RUN: Final = {

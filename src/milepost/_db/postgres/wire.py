@@ -30,7 +30,7 @@ from psycopg.pq import (
     TransactionStatus,
 )
 
-from milepost._db.postgres.parameters import PrepareKey, encoded
+from milepost._db.postgres.parameters import EncodedStatement, PrepareKey, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,9 @@ def exchange(
         known = _prepared.setdefault(connection, {})
     encoding: str = connection.info.encoding
     # Before anything is sent: what cannot be encoded must not leave half a pipeline behind.
-    to_send = [encoded(connection, encoding, *statement) for statement in statements]
+    to_send: list[EncodedStatement] = []
+    for statement in statements:  # `map` would end at a StopIteration of a parameter
+        to_send.append(encoded(connection, encoding, statement))
     in_pipeline = pgconn.pipeline_status != _OFF
     if not in_pipeline:
         pgconn.enter_pipeline_mode()
@@ -124,13 +126,14 @@ def exchange(
 
 def _results(pgconn: PGconn, wait: SocketWait, until: float = math.inf) -> Steps[list[PGresult]]:
     """Send what is still to be sent, and read everything up to the synchronisation."""
-    while pgconn.flush():
-        # Also for reading: the server may read no more until its answers are read.
-        yield from _ready(pgconn, wait, True, until)
     found: list[PGresult] = []
     while True:
-        while pgconn.is_busy():
-            yield from _ready(pgconn, wait, False, until)
+        # Both in one loop: the server may read no more until its results are read.
+        while (writing := bool(pgconn.flush())) or pgconn.is_busy():
+            if time.monotonic() > until:
+                raise TimeoutError
+            yield partial(wait, pgconn.socket, writing)
+            pgconn.consume_input()
         result = pgconn.get_result()
         if result is None:  # ends the results of one statement
             if pgconn.status == ConnStatus.BAD:
@@ -138,24 +141,12 @@ def _results(pgconn: PGconn, wait: SocketWait, until: float = math.inf) -> Steps
                     return found
                 raise psycopg.OperationalError("the server closed the connection")
         elif result.status == ExecStatus.PIPELINE_SYNC:
-            _pass_on_notifies(pgconn)
+            while notify := pgconn.notifies():
+                if pgconn.notify_handler:  # that of the program
+                    pgconn.notify_handler(notify)
             return found
         else:
             found.append(result)
-
-
-def _ready(pgconn: PGconn, wait: SocketWait, writing: bool, until: float) -> Steps[None]:
-    if time.monotonic() > until:
-        raise TimeoutError
-    yield partial(wait, pgconn.socket, writing)
-    pgconn.consume_input()
-
-
-def _pass_on_notifies(pgconn: PGconn) -> None:
-    """Give the program the notifications that came with the results."""
-    while notify := pgconn.notifies():
-        if pgconn.notify_handler:
-            pgconn.notify_handler(notify)
 
 
 def _cancel(connection: Any, wait: SocketWait) -> Steps[None]:
