@@ -200,20 +200,9 @@ class CheckpointWriter:
                 check.check(made_by, self.program)
             return
         if self.stores_at_exit:
-            self._unstored = True
-            self._unstored_writes.clear()
-            for writer in made_by:
-                for name, _ in writer.writes:
-                    self._authors[name] = writer.name
+            self._keep_for_exit(made_by)
             if self.events.quiet and not self.program.delta:
-                # Most of these checkpoints are never seen. An id is made when it is first read,
-                # metadata when the run ends.
-                if isinstance(position.present, LateId):
-                    position.present = position.present.successor()
-                else:
-                    position.present = LateId(position.present, thread.fence.head)
-                self._announce(thread)
-                self._source, self.pending = source, ()
+                self._move_without_id(thread, source)
                 return
         before = str(position.present)
         position.previous_id = position.stored_id and before
@@ -233,6 +222,28 @@ class CheckpointWriter:
         self.pending = ()
         if not self.events.quiet:
             self.events.checkpoint(self.channels, self.metadata, made_by)
+
+    def _keep_for_exit(self, made_by: Sequence[Writer]) -> None:
+        """Under `exit`: the present checkpoint waits for the end of the run."""
+        self._unstored = True
+        self._unstored_writes.clear()
+        for writer in made_by:
+            for name, _ in writer.writes:
+                self._authors[name] = writer.name
+
+    def _move_without_id(self, thread: ThreadWriter, source: str) -> None:
+        """Under `exit`, with no consumer of events: go on to the next checkpoint without its id.
+
+        Most of these checkpoints are never seen. An id is made when it is first read, metadata
+        when the run ends.
+        """
+        position = self.position
+        if isinstance(position.present, LateId):
+            position.present = position.present.successor()
+        else:
+            position.present = LateId(position.present, thread.fence.head)
+        self._announce(thread)
+        self._source, self.pending = source, ()
 
     def store_prepared(self) -> EffectGenerator[None]:
         """Store the prepared steps, in one transaction if the saver can."""

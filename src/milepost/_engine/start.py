@@ -139,7 +139,7 @@ def writers_of_missing_nodes(run: GraphRun) -> list[ExternalWriter]:
     return [ExternalWriter(node, channels, ()) for node, channels in missing.items()]
 
 
-def check_nodes(run: GraphRun) -> None:
+def refuse_missing_nodes(run: GraphRun) -> None:
     """Raise MissingNodeError if the thread waits for a node that the graph does not have."""
     if missing := run.checkpoints.missing:
         assert run.position.thread_id is not None
@@ -175,7 +175,7 @@ def continue_run(
             )
             + " Pass an input."
         )
-    check_nodes(run)
+    refuse_missing_nodes(run)
     run.resumed = True
     if (replay and not _is_fresh_fork(run)) or run.position.loaded_ns is not None:
         yield from _fork(run)
@@ -271,7 +271,7 @@ def _open_with_command(
     if saved is None:
         yield from _start_with_command(run, command, writes)
         return
-    check_nodes(run)
+    refuse_missing_nodes(run)
     past = explicit and position.checkpoint_id != (thread.fence.head if thread else None)
     before = waiting_tasks(run) if past else ()
     if past:

@@ -18,8 +18,8 @@ from milepost._engine.observers import TRACE, trace_of
 from milepost._engine.position import start_lineage
 from milepost._engine.run import GraphRun
 from milepost._engine.start import (
-    check_nodes,
     open_channels,
+    refuse_missing_nodes,
     take_input,
     waiting_tasks,
     writers_of_missing_nodes,
@@ -110,7 +110,7 @@ def _superstep(
         # An inner graph keeps the line of history of its call.
         start_lineage(run.position, run.channels, run.resources.config)
     if first.as_node not in (END, INPUT):
-        check_nodes(run)
+        refuse_missing_nodes(run)
     if first.as_node == END:
         yield from _end(run, first)
     elif first.as_node == COPY:
