@@ -50,7 +50,20 @@ if TYPE_CHECKING:
 def find_saver(
     settings: RunSettings, position: Position, checkpoints: CheckpointWriter
 ) -> Saver | None:
-    """The saver of a run, or None. Sets the namespace, and joins the thread of an enclosing run."""
+    """The saver of a run; None if the run is not saved.
+
+    Sets the namespace of an inner graph, and joins the thread writer of the enclosing run:
+
+        checkpointer  enclosing run                 result
+        False         any                           not saved
+        none          not saved                     not saved
+        none or True  saved                         joins the thread of that run
+        a saver       the same saver and thread     joins the thread of that run
+        a saver       another saver, same thread    its own saver, in the inner namespace
+        a saver       saved in another thread       a run of its own
+        a saver       not saved                     a run of its own; without a thread, not saved
+        a saver       there is none                 its own saver
+    """
     chosen = settings.checkpointer
     own: Saver | None = None if chosen is None or isinstance(chosen, bool) else chosen
     parent = position.parent
