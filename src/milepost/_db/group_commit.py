@@ -121,7 +121,7 @@ class Committer(Generic[Step]):
             queue.popleft()
 
     def _one_by_one(self, taken: Sequence[Waiting[Step]]) -> Generator[Work[Outcome], Any, Outcome]:
-        """Store the steps of each caller alone, so that a bad step fails only its own caller."""
+        """Store the steps of each caller alone, so that a bad step fails no other caller."""
         outcome: Outcome = []
         for waiting in taken:
             try:

@@ -14,8 +14,8 @@ knows no driver. A driver runs a whole operation in one transaction, in sync or 
     ConditionalInsert  True if the statement has run; False if not
 
 A driver may end the transaction together with a statement that is marked `last`, which saves a
-round trip. Mostly no statement follows. Statements that do follow are a new transaction, and the
-operation must read again what it relies on.
+round trip. Statements that follow are a new transaction, and the operation must read again what it
+relies on.
 """
 
 from __future__ import annotations

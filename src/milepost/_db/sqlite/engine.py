@@ -113,8 +113,7 @@ class SqliteEngine:
     # -- processes
 
     def owns(self, conn_string: str) -> None:
-        """The engine itself has opened the connection, with `conn_string`: a forked child opens
-        another one."""
+        """The engine has opened the connection itself: a forked child opens another."""
         self._is_own = True
         if is_in_memory(conn_string):
             self._in_child = _MEMORY_IN_CHILD
@@ -210,9 +209,8 @@ class SqliteEngine:
         with self.lock, not_erased(), explained():
             cursor = self._cursor()
             if not self._is_own:
-                # PASSIVE copies what it can without waiting. TRUNCATE may wait on the user's
-                # connection, and blocks writers while it waits. After PASSIVE it waits only for
-                # readers that began after the VACUUM.
+                # PASSIVE never waits. TRUNCATE blocks writers while it waits, and after PASSIVE
+                # waits only for readers that began after the VACUUM.
                 [(_, pages, moved)] = cursor.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
                 if moved < pages:
                     return False
@@ -270,8 +268,7 @@ class SqliteEngine:
                 )
             cursor = self._cursor()
             with suppress_read_only():
-                # Takes effect only on a new file. Compactions leave free pages, and `close` gives
-                # these back.
+                # Only on a new file. Compactions leave free pages; `close` gives them back.
                 [(former,)] = cursor.execute("PRAGMA auto_vacuum").fetchall()
                 if former != _INCREMENTAL:  # setting it again would wait for writers
                     cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
@@ -305,8 +302,7 @@ def _truncated(cursor: sqlite3.Cursor) -> bool:
 
 
 def _switch_to_wal(cursor: sqlite3.Cursor) -> None:
-    """Switch to the write-ahead log, with retries: SQLite does not wait here when several processes
-    open a new file at once."""
+    """Retries, since SQLite does not wait here when several processes open a new file at once."""
     until = time.monotonic() + _WAL_TIMEOUT
     while True:
         try:

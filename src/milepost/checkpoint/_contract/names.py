@@ -75,7 +75,7 @@ class NameChecker:
         self._sound: set[str] = set()
 
     def checkpoint(self, place: Place, new: NewCheckpoint) -> None:
-        """Check the names in a checkpoint of `put`, which a foreign runtime calls."""
+        """Check the names in a foreign runtime's `put`."""
         check_place(place)
         check_name("checkpoint_id", new.checkpoint["id"])
         for version in new.checkpoint["channel_versions"].values():
@@ -83,7 +83,7 @@ class NameChecker:
         self.check((), new)
 
     def writes(self, place: Place, task: TaskWrites) -> None:
-        """Check the names in writes of `put_writes`, which a foreign runtime calls."""
+        """Check the names in a foreign runtime's `put_writes`."""
         check_place(place)
         if place.checkpoint_id is None:
             raise ValueError(
@@ -96,8 +96,7 @@ class NameChecker:
     def check(self, tasks: Sequence[TaskWrites], new: NewCheckpoint | None, **others: str) -> None:
         """Check the names in writes, in a checkpoint, and in `others`: what is named, and the name.
 
-        The ids of checkpoints and tasks in our own runs are not checked: a run has made or read
-        them itself.
+        Checkpoint ids and task ids are not checked: our runs have made or read these.
         """
         names: list[tuple[str, Any]] = [*others.items()]
         for task in tasks:

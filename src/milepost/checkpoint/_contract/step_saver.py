@@ -39,8 +39,8 @@ class StoredWrites:
     keys: set[tuple[str, int]]
     """Task id and position of each write."""
     metadata: tuple[str | None, Buffer]
-    """The checkpoint's metadata, kind and bytes before sealing. The number of rows of writes is
-    stored in the same cell, so a new number means storing the metadata again."""
+    """The checkpoint's metadata, kind and bytes. Their cell also has the number of rows, and is
+    stored again when the number changes."""
     lost: int = 0
     """How many rows are missing: the stored count minus the rows that exist."""
 
@@ -106,8 +106,8 @@ class Fence:
     def load(self, ns: str, checkpoint_id: str, writes: Sequence[PendingWrite]) -> None:
         """Note that the run builds on a checkpoint with these writes.
 
-        Until the run owns the thread, another run may add writes at the same checkpoint. The head
-        does not change then. The notes let the first commit see those writes and fail.
+        Another run may add writes there before this run owns the thread. The head does not show
+        that; the first commit compares the writes.
         """
         if not self.taken:
             tasks = frozenset([task_id for task_id, _, _ in writes])
@@ -120,8 +120,8 @@ class Fence:
         return loaded is None or loaded.tasks.issuperset(tasks)
 
     def first_ids(self, ns: str, id: str | None) -> dict[str, str]:
-        """Namespace → the first checkpoint of this run there, if this step is the first to be
-        stored. `ns` and `id` are those of the step's own checkpoint."""
+        """Namespace → the run's first checkpoint there. `ns` and `id` are those of the first step
+        that is stored."""
         first = {ns: id} if id is not None else {}
         if self.begins is not None:
             graph, begins = self.begins
@@ -129,8 +129,7 @@ class Fence:
         return first
 
     def claim(self, thread_id: str, token: str | None, busy: bool) -> None:
-        """Raise ThreadConflict if another run works on the thread (`busy`), or has taken it from
-        this run. `token` is the thread's token now."""
+        """Raise ThreadConflict if another run works on the thread, or took it from this one."""
         if token == self.token:
             return
         if self.taken:
@@ -206,7 +205,7 @@ class NewCheckpoint:
 
 @record(frozen=False)
 class StepCommit:
-    """What one transaction is to store: writes, and perhaps a new checkpoint."""
+    """What one transaction stores: writes, a new checkpoint, or both."""
 
     thread_id: str
     checkpoint_ns: str
@@ -308,7 +307,7 @@ class StepSaver(Generic[Prepared]):
 def thread_metadata_of(
     saver: BaseCheckpointSaver[Any], thread_id: str, config: RunnableConfig
 ) -> dict[str, Any]:
-    """The thread metadata in a run's config, for the keys that the saver keeps in the registry.
+    """The thread metadata in a run's config.
 
     Raises TypeError or ValueError for values that the registry cannot hold, before any node runs.
     """

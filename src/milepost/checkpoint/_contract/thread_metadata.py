@@ -193,7 +193,7 @@ def _sealed_bytes(stored: Mapping[str, Any]) -> bytes:
     try:
         return b64decode(stored[SEALED]["values"], validate=True)
     except (TypeError, KeyError, ValueError):
-        return b""  # cannot be unsealed, so the caller reports damage
+        return b""  # fails to unseal
 
 
 def keys_of_thread(keys: Sequence[str]) -> tuple[str, ...]:

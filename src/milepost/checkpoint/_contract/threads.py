@@ -141,8 +141,8 @@ def is_trigger(channel: str) -> bool:
 def status_left(changed: Mapping[str, Any]) -> str:
     """The thread's status after a checkpoint of a foreign runtime, from the channels that changed.
 
-    The next step empties a trigger channel. So a trigger with a value has changed, and its task
-    still waits. The channel of Sends becomes an empty list instead of having no value.
+    The next step empties a trigger channel, so a trigger with a value means that a task waits. The
+    channel of Sends becomes an empty list instead.
     """
     waits = any(
         is_trigger(channel) and value is not MISSING and (channel != TASKS or bool(value))

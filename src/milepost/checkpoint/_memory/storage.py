@@ -217,8 +217,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         self.release(thread_id, fence, status)
 
     def _status_of(self, thread_id: str, thread: RegistryEntry) -> str:
-        """The status of a thread. Without a stored status, a task that waits at its head means
-        `running`."""
+        """The stored status, or else `running` if a task waits at the head of the thread."""
         if thread.status is not None:
             return thread.status
         stored = self._stored(Place(thread_id, "", thread.head))
@@ -252,9 +251,8 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
     def _is_overtaken(self, step: Prepared) -> bool:
         """Whether another run has stored something since this run loaded the thread.
 
-        This matters until the first commit of a run. The other run may have stored writes of tasks
-        that this run has called too. Or this run starts from an older checkpoint, and the other run
-        has stored a newer one: then this run's checkpoints would sort between those of the other.
+        These are writes of tasks that this run has called too; or, if this run starts from an older
+        checkpoint, a newer one: this run's checkpoints would sort between the other run's.
         """
         fence, stored = step.fence, step.stored
         if fence is None:

@@ -29,7 +29,7 @@ SMALL: Final = 256
 _ELEMENTS_AT_ONCE: Final = 64
 """Elements that are compared in one call."""
 _MAX_LOG: Final = 2**32 - 1
-"""Bytes of the largest log, since the ends of a span are numbers of four bytes."""
+"""Bytes. The ends of a span are numbers of four bytes."""
 _SPAN_COST: Final = 4
 """Times the number of spans squared: about the bytes that a series of edits has spent on spans."""
 

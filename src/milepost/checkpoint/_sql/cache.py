@@ -47,10 +47,10 @@ class Chain:
     spent: int = 0
     """Bytes of the deltas since the full row."""
     roots: tuple[OlderVersion, ...] | None = ()
-    """The full row and the large rows after it, without this version's own row. None unless each
-    version only added to the version before."""
+    """The full row and the large rows before this version. None unless each version only added
+    to the version before."""
     tail: tuple[OlderVersion, ...] = ()
-    """The small rows after the last root, without this version's own row."""
+    """The small rows between the last root and this version."""
     is_root: bool = True
     """Whether this version's own row is a full or a large row."""
     compactions: int = 0
@@ -162,8 +162,7 @@ class _Thread(dict[str, _Graph]):
         self.size = _THREAD_SIZE
 
     def graph(self, ns: str) -> _Graph:
-        """One graph, moved to the end. The least recently used graph is dropped if there are too
-        many."""
+        """One graph, moved to the end. Of too many graphs, the least recently used is dropped."""
         if len(self) == 1 and ns in self:
             return self[ns]
         graph = self.pop(ns, None) or _Graph()

@@ -2,8 +2,8 @@
 
 A task's ordinary writes are stored together and never changed, so small ones share a row. A row has
 a key of a hundred bytes, while the usual task writes a value and a trigger of a few bytes each.
-Three kinds of writes have rows of their own: references to a channel's version, special writes, and
-writes of a foreign runtime, which may come one by one.
+References to a channel's version, special writes, and writes of a foreign runtime, which may come
+one by one, have rows of their own.
 
 Mostly the writes are stored together with the checkpoint that they lead to. Then they need no row:
 they are *inline*, in the row of that checkpoint. So a usual step is one row, on one page. Inline

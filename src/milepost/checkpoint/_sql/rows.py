@@ -67,8 +67,7 @@ class WriteRow(NamedTuple):
     base: str | None
     kind: str | None
     data: bytes
-    """The value. With a `base`, the delta that makes the value from that version of the channel.
-    Sealed by `place_writes`."""
+    """The value; with a `base`, the delta that makes the value from that version."""
 
 
 @record(frozen=False)
@@ -134,8 +133,7 @@ class Prepared:
 
     @property
     def weight(self) -> int:
-        """About how many bytes of memory the step takes until it is stored. Values count in full,
-        even if they are stored as deltas."""
+        """About how many bytes the step takes in memory, where values are whole."""
         values = sum(blob.encoded.size for blob in self.blobs)
         rows = (row for task in self.writes for row in (*task.ordinary, *task.special))
         inline_writes = self.checkpoint.inline_writes if self.checkpoint is not None else None

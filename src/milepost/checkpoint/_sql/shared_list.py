@@ -29,10 +29,9 @@ _Copy: TypeAlias = "Callable[[list[Any], int], list[Any]]"
 _LONGEST_HEAD: Final = 5
 _PADDING: Final = bytes(_LONGEST_HEAD)
 _USUAL_HEAD, _LIST, _DICT = 3, 0xDC, 0xDE
-"""The msgpack head of 16 to 65,535 elements: its length, and its first byte for a list and a dict.
-The number of elements follows in two bytes."""
+"""Length and first byte of the msgpack head of 16 to 65,535 elements."""
 _SHORT_LIST: Final = 0x90
-"""The msgpack head of a list of up to 15 elements, to which their number is added."""
+"""The msgpack head of a list of up to 15 elements, minus their number."""
 _SOME: Final = 64
 """Elements that are compared in one call."""
 _OBJECTS: Final = frozenset(bytes([head]) for head in (0xC7, 0xC8, 0xC9, *range(0xD4, 0xD9)))
@@ -102,8 +101,7 @@ class SharedList:
         self.count = count
         self.is_list = is_list
         self._origin = origin
-        """The version of another SharedList that this one branched from. Their common elements are
-        decoded once."""
+        """The version that this list branched from. Common elements are decoded once."""
         self._elements: list[Any] | None = None
         """The decoded elements, which callers get copies of; empty if they cannot be copied."""
         self._copy: _Copy | None = None
@@ -153,7 +151,7 @@ class SharedList:
 
     @property
     def is_decoded(self) -> bool:
-        """Whether the elements were decoded, or found to be impossible to copy."""
+        """Whether decoding was tried."""
         return self._elements is not None
 
     def _learn(self, codec: Codec) -> list[Any] | None:
@@ -189,8 +187,7 @@ class SharedList:
         return elements
 
     def _check(self, elements: list[Any], size: int, count: int, codec: Codec) -> None:
-        """Raise unless `count` elements end after `size` bytes: the bytes behind `size` must decode
-        to the elements behind `count`."""
+        """Raise unless `count` elements end after `size` bytes: the next ones must begin there."""
         end, last = self.ends[-1], self.count
         for cut in tuple(self._cuts.items()):  # a copy, since another thread may add a cut
             if size <= cut[0]:
@@ -257,7 +254,7 @@ class ListVersion:
         return found
 
     def branch(self) -> SharedList:
-        """A new SharedList with the elements of this version, to which elements can be added."""
+        """A new SharedList with the elements of this version, for additions."""
         growth, size = self.growth, self.size
         ends = [*growth.ends[: bisect_left(growth.ends, size)], size]
         pieces, is_list = growth.up_to(size), growth.is_list

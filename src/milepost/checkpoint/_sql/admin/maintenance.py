@@ -134,8 +134,7 @@ class DatabaseAdmin(Admin):
     def _load_line(
         self, stream: transfer.LoadStream, line: str, rename: Mapping[str, str]
     ) -> Program[list[str]]:
-        """Store the thread that this line completes, and return its id; empty if it completes
-        none."""
+        """Store the thread that this line completes, if it does; return its id in a list."""
         if (thread := stream.take(line)) is None:
             return []
         source, rows = thread

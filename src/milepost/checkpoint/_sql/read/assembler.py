@@ -213,8 +213,7 @@ class CheckpointAssembler:
         return found
 
     def pending_of(self, id: str, owners: str) -> list[PendingWrite]:
-        """The pending writes of tasks whose ids begin with `owners`. Mostly there are none, and
-        then no row is unpacked."""
+        """The pending writes of tasks whose ids begin with `owners`, of which mostly none exist."""
         rows = self._writes.get(id, ())
         self._manifests.check_writes(id, rows)
         if any(self._may_hold(row, owners) for row in rows):
@@ -295,8 +294,8 @@ _PRECEDENCE = {"": 0, SEVERAL_WRITES: 1, INLINE_WRITES: 2}
 def first_of_each(writes: list[WriteRecord]) -> list[WriteRecord]:
     """The writes without those of later attempts, in the order of `write_order`.
 
-    Writes of a task that were packed into one row are the first attempt. Ordinary writes of the
-    same task outside that row were stored later.
+    Writes of a task in a shared row are the first attempt. Ordinary writes of the same task in
+    other rows came later.
     """
     if not any(write.within for write in writes):
         return writes

@@ -38,8 +38,7 @@ class CheckpointRecord(NamedTuple):
 class WriteRecord(NamedTuple):
     """A row of `checkpoint_writes` without the thread and namespace.
 
-    For inline writes (kind INLINE_WRITES), `task_id` is the id of the checkpoint in whose row they
-    are.
+    For INLINE_WRITES, `task_id` is the id of the checkpoint in whose row they are.
     """
 
     checkpoint_id: str
@@ -77,8 +76,7 @@ def writes_gone(thread_id: str, ns: str, id: str, why: str) -> BrokenChainError:
 
 
 def entry_behind(thread_id: str, head: str | None, newer: str) -> DamagedRowError:
-    """The error for a registry entry older than the thread. Without it, an old state would be
-    taken for the latest."""
+    """The error for an outdated registry entry. Without it, an old state would be the latest."""
     return DamagedRowError(
         f"The registry's entry of thread '{thread_id}' is older than the thread: it says that "
         f"checkpoint '{head}' is the latest, but there is '{newer}'. Restore the row of `threads` "
@@ -126,8 +124,7 @@ class Manifests:
     def wanted(self) -> set[tuple[str, str]]:
         """The channels and versions with rows of their own in the wanted manifests.
 
-        A manifest after its parent's adds only the channels that it changed, so most manifests need
-        not be put together here.
+        Most manifests are not put together here: each adds only the channels that it changed.
         """
         found: set[tuple[str, str]] = set()
         tips: dict[str | None, dict[str, Any]] = {}
@@ -222,8 +219,7 @@ class Manifests:
     def check_writes(self, id: str, rows: Sequence[WriteRecord]) -> None:
         """Raises BrokenChainError if a checkpoint has fewer rows of writes than were counted.
 
-        The number is in the checkpoint's metadata and in its children's manifests, as far as the
-        children were fetched too.
+        The number is in the checkpoint's metadata and in the manifests of fetched children.
         """
         row = self._rows.get(id)
         wanted = 0

@@ -123,9 +123,8 @@ class Listing:
             ]
         elif graph is not None:
             sql = q.page_of_graph_and_run if self._run else q.page_of_graph
-            # The page is read with the checkpoint before it, whose manifest tells how many writes
-            # its parent, the first of the page, must have. That row is read again, since it may
-            # have been removed meanwhile.
+            # With the last checkpoint of the page before, whose manifest counts the writes at its
+            # parent. Read again, since it may have been removed meanwhile.
             end = _LAST if cursor[0] == _LAST else cursor[0] + _FIRST
             page = Query(sql, (*self._run, thread_id, graph, end, size + 1))
             (rows,) = yield from self._reader.first(page)
@@ -134,7 +133,7 @@ class Listing:
                 rows = rows[1:]
             rows = rows[:size]
         else:
-            # This query sorts the rest of the thread, so a thread with one graph avoids it.
+            # Sorts the rest of the thread, so a thread with one graph avoids it.
             sql = q.page_of_thread_and_run if self._run else q.page_of_thread
             page = Query(sql, (*self._run, thread_id, cursor[0], *cursor, size))
             inner = Query(q.inner_graph, (thread_id,))

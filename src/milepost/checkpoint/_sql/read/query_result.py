@@ -76,8 +76,8 @@ class FoundCheckpoint:
 def latest_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint | Place | None:
     """The latest checkpoint, from the rows of `Statements.latest` or `Statements.newest`.
 
-    If its parent is not the checkpoint right before it, the rows are not enough: returns the place
-    to read with `Statements.found`. Raises the same errors as `found_at`.
+    Returns the place to read with `Statements.found`, if the checkpoint right before it is not its
+    parent. Raises the same errors as `found_at`.
     """
     rows: dict[str, CheckpointRecord] = {}
     writes: list[WriteRecord] = []

@@ -261,10 +261,8 @@ class Reader:
     ) -> Operation[CheckpointAssembler]:
         """Fetch the writes at some checkpoints, and values, with one query.
 
-        With `channels`, only writes to these channels can be decoded: the values that other writes
-        refer to are not fetched. `after` maps a checkpoint to the next one, where that is known.
-        With the thread's epoch, values that are cached from this epoch are not fetched: see
-        `values`.
+        With `channels`, only writes to these channels can be decoded. `after` maps a checkpoint to
+        the next one, where that is known. `epoch` is the same as for `values`.
         """
         cached = self._cached_values(thread_id, ns, wanted, epoch)
         at = (thread_id, ns)
@@ -300,9 +298,9 @@ class Reader:
     ) -> Operation[Resolver]:
         """Fetch the rows of the wanted channels and versions, except those in `come`.
 
-        Values that are cached from this epoch are not fetched. Values from another epoch are not
-        trusted: a thread that was deleted and created again may have other values in versions of
-        the same name, if a program has chosen these names.
+        Values that are cached from this epoch are not fetched. Those of another epoch are not
+        trusted: a thread that was deleted and created again may have other values under the same
+        versions, if a program made these.
         """
         cached = self._cached_values(thread_id, ns, wanted, epoch) if epoch is not None else {}
         rows = come

@@ -185,8 +185,7 @@ class Resolver:
             if before is not None and delta is not None and not rope.grows_from(before, delta):
                 return None
             if level and tail:
-                # A large row on top of a small row: compacting the small row into a version that
-                # builds on it would make a circle.
+                # A large row on a small one: compacting the small row would make a circle.
                 return None
             before = rope
             older = OlderVersion(version, rope.head, len(rope.head) + rope.size)

@@ -251,8 +251,7 @@ class Registry:
             yield Execute(self._q.describe_thread, (*values, target))
 
     def reseal(self, thread_id: str) -> Operation[bool | None]:
-        """Seal the metadata of a thread with the newest key; False if it has that key already, None
-        if nothing is sealed."""
+        """Seal a thread's metadata with the newest key; False if it is, None if none is sealed."""
         if (yield Query(self._q.lock_thread, (thread_id,))):
             stored = yield from self._stored(thread_id)
             current = self._metadata.is_current(stored)

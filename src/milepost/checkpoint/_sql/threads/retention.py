@@ -167,11 +167,8 @@ class Remover:
         kept: Collection[Node],
         writes: Mapping[Node, Sequence[WriteRecord]],
     ) -> Operation[None]:
-        """Keep or remove inline writes together with the checkpoint that they belong to.
-
-        A kept checkpoint whose child is removed gets its writes in rows of their own, and counts
-        them in its metadata. A kept child of a removed checkpoint loses its inline writes.
-        """
+        """Keep or remove inline writes with the checkpoint that they belong to, the parent of the
+        row that holds them. Kept writes that lose their row get rows of their own."""
         rows: list[Any] = []
         cleared = []
         for (ns, id), some in writes.items():
@@ -312,8 +309,7 @@ def _keys(
     writes: Mapping[Node, Sequence[WriteRecord]],
     moved: Sequence[Any],
 ) -> dict[Node, set[tuple[str, int]]]:
-    """Kept checkpoints with a removed child, which has counted their writes → keys of their rows of
-    writes."""
+    """Kept checkpoint with a removed child, which counted its writes → keys of those writes."""
     left = {
         (ns, row.parent_id)
         for (ns, id), row in thread.rows.items()

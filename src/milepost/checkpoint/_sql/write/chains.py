@@ -32,9 +32,8 @@ _MAX_COMPACTIONS: Final = 64
 _MAX_COMPACTIONS_OF_SHORT: Final = 32
 """The same for a short value. Reading an old version follows all of these."""
 _BYTES_PER_EXTRA_ROW: Final = 1 << 20
-"""For each so many bytes of a value, its chain may have one more large row. Reading the bytes takes
-far longer than reading the row. So full rows become rarer as the value grows, and the average cost
-of a version does not grow with the value."""
+"""Bytes of a value for which its chain may have one more large row, which costs little beside
+reading the bytes. So full rows become rarer as a value grows, and a version costs the same."""
 _FEW_ELEMENTS: Final = 16
 """A new container with at most this many elements is searched for an emptied channel's value."""
 _MIN_MOVED_BYTES: Final = 64
@@ -147,8 +146,7 @@ def _compaction(older: OlderVersion, new: Encoded) -> Compaction:
 def moved_delta(cached: CachedValue, row: BlobRow) -> bytes | None:
     """The delta that makes an emptied channel's value from `row`, if the value has moved there.
 
-    The input of a graph is first the value of an input channel. One step later the same data is in
-    the channels that the input has set.
+    The input of a graph is first an input channel's value, and one step later in state channels.
     """
     pieces = [(start, piece) for start, piece in _new_pieces(row) if len(piece) >= _MIN_MOVED_BYTES]
     if not pieces:

@@ -122,8 +122,7 @@ class Preparer:
             if base is not None:
                 self._move_emptied(prepared, base, new.changed)
         if base is not None:
-            # `partial` is read first: a commit in another thread may fill in the manifest, and
-            # clears `partial` afterwards.
+            # Read before the manifest: a commit fills the manifest in, and then clears `partial`.
             partial = base.partial
             manifest, changes = manifests.next_manifest(base, new, held, self._chain)
         else:

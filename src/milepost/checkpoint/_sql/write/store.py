@@ -171,9 +171,9 @@ class Storer:
     def _guarded_batch(self, steps: Sequence[Prepared]) -> GuardedBatch | None:
         """All steps in one batch, without lookups; None if a step needs a lookup.
 
-        Each step must come from a run that owns its thread, or that takes a thread which has not
-        changed since the run loaded it. While a run goes on, the batch only checks the thread's
-        entry. It need not update the entry, since readers find the head from the checkpoints.
+        Each run must own its thread, or take a thread that has not changed since it was loaded.
+        While a run goes on, the thread's entry is mostly only checked, not updated: readers find
+        the head from the checkpoints.
         """
         held: dict[str, _ClaimedThread] = {}
         tables = TransactionRows(self._codec, self._q)
@@ -312,11 +312,10 @@ class Storer:
         """Whether another run has stored something since this run, before its first commit, loaded
         the thread.
 
-        The other run may have stored writes of tasks that this run has called too. This run's
-        writes would then be left out, though its checkpoint is made from them. Or this run starts
-        from an older checkpoint, and the other run has stored a newer one. This run's checkpoints
-        would then sort between those of the other run, whose inline writes would no longer be in
-        the row of the next checkpoint.
+        First case: writes of tasks that this run has called too. This run's writes would be left
+        out, though its checkpoint is made from them. Second case: this run starts from an older
+        checkpoint, and there is a newer one. This run's checkpoints would sort between the other
+        run's, whose inline writes would no longer be in the row of the next checkpoint.
         """
         fence, checkpoint = step.fence, step.checkpoint
         if fence is None or row.token == fence.token:
@@ -463,8 +462,7 @@ class Storer:
     def _replace(
         self, step: Prepared, new: CheckpointRow, thread: _RegistryEntry, tables: TransactionRows
     ) -> Operation[None]:
-        """Prepare for a checkpoint that a foreign runtime may put again, so that rows which build
-        on the old one stay readable."""
+        """Before a foreign runtime puts a checkpoint again: cut loose the rows that build on it."""
         thread_id, ns, _ = step.place
         yield from self._give_own_rows(thread_id, ns, new.checkpoint_id)
         found = yield Query(self._q.checkpoint, (thread_id, ns, new.checkpoint_id))
@@ -489,8 +487,7 @@ class Storer:
         yield Execute(self._q.new_epoch, (thread.head, thread.epoch, thread_id))
 
     def _give_own_rows(self, thread_id: str, ns: str, id: str) -> Operation[None]:
-        """Give inline writes their own rows, if their row is replaced, or is no longer next to its
-        parent."""
+        """Give inline writes own rows, if their row is replaced or no longer follows its parent."""
         rows = yield Query(self._q.inline_writes, (thread_id, ns, id))
         for *row, inline_writes in rows:
             child = CheckpointRecord(*row)

@@ -82,15 +82,14 @@ class TransactionRows:
         return found
 
     def _count_new(self) -> None:
-        """Put the number of writes into checkpoints of this transaction directly, without an
-        UPDATE."""
+        """Put the number of writes directly into checkpoints of this transaction."""
         for at, row in enumerate(self.checkpoints):
             counted = self.counts.pop(row[:3], None)
             if counted is not None:
                 self.checkpoints[at] = (*row[:7], *counted, *row[9:])
 
     def _compact_new(self) -> None:
-        """Put the compacted form into rows of this transaction directly, without an UPDATE.
+        """Put the compacted form directly into rows of this transaction.
 
         Otherwise the full form would take space in the database until the next vacuum.
         """
@@ -106,8 +105,7 @@ class TransactionRows:
                 self.blobs[at] = (*place, base_channel, base, 0, kind, data)
 
     def can_count(self, step: Prepared) -> bool:
-        """Whether the rows of writes at the step's checkpoint are known, so that they can be
-        counted."""
+        """Whether the rows of writes at the step's checkpoint are known."""
         return self._stored_beside(step) is not None
 
     def learn(self, step: Prepared, written: StoredWrites) -> None:
@@ -121,8 +119,7 @@ class TransactionRows:
         return found
 
     def _count(self, step: Prepared) -> int:
-        """The least number of rows of writes at the checkpoint that a step starts from, with its
-        own."""
+        """The least number of rows of writes where a step starts, with its own."""
         own = {
             (task.task_id, row.position)
             for task in step.writes
@@ -227,8 +224,7 @@ class TransactionRows:
 
 
 def stored_writes_at(step: Prepared) -> StoredWrites | None:
-    """The rows of writes that a run knows at the checkpoint where its step starts; None if
-    unknown."""
+    """The rows of writes where a step starts; None if its run does not know them."""
     if step.fence is None:
         return None
     written = step.fence.written.get(step.place.checkpoint_ns)
