@@ -1,1 +1,1 @@
-"""The SQL engine that savers and stores share: operations, migrations, sync and async drivers."""
+"""What savers and stores on databases share: operations, engines, migrations, group commit."""

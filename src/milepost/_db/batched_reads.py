@@ -1,7 +1,7 @@
 """Short reads that come at the same time share a transaction.
 
-Many runs that begin at once each load their thread. One by one that is a connection and a round
-trip for each, while everything else waits for a connection too.
+When many runs begin at once, each loads its thread. Separate reads would take a connection and a
+round trip each, and commits would wait for those connections.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ R = TypeVar("R")
 _Waiting: TypeAlias = "tuple[Work[Any], asyncio.Future[Any]]"
 
 LANES: Final = 2
-"""Transactions at a time; readers that come while so many are under way share the next one."""
+"""Transactions at a time. Readers that come while all lanes are busy share the next transaction."""
 MOST: Final = 32
-"""Readers in one transaction: its answers are in memory at the same time."""
+"""Readers in one transaction. The bound is for memory, which holds all their rows at once."""
 
 
 def together(works: Sequence[Work[Any]]) -> Operation[list[GeneratorDriver[Any, Any]]]:
-    """Several readers as one: what they want at the same time is asked for together.
+    """Run several readers as one operation: the next queries of all readers are sent together.
 
-    Each has ended with a result, or with the error that it raised.
+    Each returned reader has its result, or the error that it raised.
     """
     readers = [GeneratorDriver(work()) for work in works]
     going = readers
@@ -86,7 +86,7 @@ class Readers:
         some: list[_Waiting] = []
         while self._queue and len(some) < MOST:
             waiting = self._queue.popleft()
-            if not waiting[1].done():  # or the waiting caller was cancelled
+            if not waiting[1].done():  # done already: the caller was cancelled
                 some.append(waiting)
         if some:
             task = asyncio.ensure_future(self._share(some))
@@ -103,7 +103,7 @@ class Readers:
             except FAILURES_OF_THE_DATABASE as error:
                 for _, future in some:
                     _fail(future, error)
-            except Exception:  # most likely of one reader: the others must not fail with it
+            except Exception:  # probably caused by one reader: the others are read again alone
                 for work, future in some:
                     await self._read_alone(work, future)
             else:
@@ -114,7 +114,7 @@ class Readers:
                         future.set_result(reader.result)
         finally:
             for _, future in some:
-                future.cancel()  # nothing, unless the loop is being ended
+                future.cancel()  # has an effect only when the event loop is shutting down
             self._leave()
 
     async def _read_alone(self, work: Work[Any], future: asyncio.Future[Any]) -> None:

@@ -1,8 +1,8 @@
-"""What sync and async clients of a database do alike, written once as a generator of calls.
+"""Code for sync and async clients of a database, written once as a generator of calls.
 
-The methods of a sync and of an async client have the same names and parameters: what a call returns
-is awaited if the client is async, and that is the only difference. An error, a cancellation too, is
-thrown into the generator, so that `finally` and `except` in it may make calls.
+The methods of a sync and of an async client have the same names and parameters. The only difference
+is that the result of an async client's call is awaited. An error or a cancellation is thrown into
+the generator, so that its `finally` and `except` blocks can make calls too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Pause:
-    """Wait a little: the one call that is not a client's."""
+    """Wait for some seconds. All other calls are methods of a client."""
 
     seconds: float
 
@@ -53,13 +53,13 @@ async def _known(answer: Any) -> Any:
 
 
 def entering(manager: Any) -> Call:
-    """The call that begins a `with` or `async with`, whichever a manager is for."""
+    """The call that enters a context manager, async or sync."""
     begin: Call = getattr(manager, "__aenter__", None) or manager.__enter__
     return begin
 
 
 def leaving(manager: Any) -> Callable[..., Any]:
-    """The call that ends it; given an error, as an error ends it."""
+    """The call that leaves a context manager; pass the error that ended the block, if any."""
     end = getattr(manager, "__aexit__", None) or manager.__exit__
 
     def leave(error: BaseException | None = None) -> Any:

@@ -1,6 +1,7 @@
-"""The lock of a connection: all that were given the same connection wait for the same lock.
+"""The lock of a connection, shared by all engines that use the same connection.
 
-A saver and a store may each have an engine on one connection, which can do one thing at a time.
+A saver and a store may each have an engine on one connection. A connection can run one transaction
+at a time.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ class ConnectionLock:
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
-        """Held, so that no other connection gets its address as long as this is known."""
+        """A strong reference, so that no other connection gets the same address meanwhile."""
         self.lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_lock: asyncio.Lock | None = None
 
     def connect(self, connection: C) -> C:
-        """Guard this connection from now on: it takes the place of the one before."""
+        """Guard `connection` from now on, in place of the connection before."""
         with _registering:
             _known[id(connection)] = self
             self.connection = connection
@@ -46,12 +47,12 @@ class ConnectionLock:
 
 
 _known: WeakValueDictionary[int, ConnectionLock] = WeakValueDictionary()
-"""By the connection's address: sqlite3's connections cannot be referred to weakly."""
+"""By the connection's address, since a sqlite3 connection cannot be referenced weakly."""
 _registering = fork_guard.fresh_in_child(threading.Lock())
 
 
 def lock_of(connection: Any) -> ConnectionLock:
-    """The lock of a connection. It is forgotten with the last engine that uses it."""
+    """The lock of a connection. The lock is dropped together with the last engine that uses it."""
     with _registering:
         found = _known.get(id(connection))
         if found is None:

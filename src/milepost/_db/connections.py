@@ -1,4 +1,4 @@
-"""How many connections to databases are open in this process: own ones, users' ones and pools."""
+"""How many database connections are open in this process: our own, the user's, and pools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class OpenConnections(NamedTuple):
     system: str
     """`sqlite` or `postgresql`."""
     used: int
-    """Those that a transaction is under way on."""
+    """Connections with an open transaction."""
     idle: int
 
 
@@ -25,7 +25,7 @@ class ConnectionHolder(Protocol):
         ...
 
     def open_connections(self) -> OpenConnections:
-        """What is open of it now."""
+        """How many connections are open now."""
         ...
 
 
@@ -34,6 +34,6 @@ HOLDERS: WeakRegistry[ConnectionHolder] = WeakRegistry()
 
 
 def open_connections() -> list[OpenConnections]:
-    """One entry for each connection or pool; what several engines share counts once."""
+    """One entry for each connection or pool. One that several engines share counts once."""
     by_source = {id(holder.source()): holder for holder in HOLDERS.alive()}
     return [holder.open_connections() for holder in by_source.values()]

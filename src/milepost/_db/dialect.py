@@ -1,7 +1,7 @@
 """Where SQLite and PostgreSQL differ.
 
-What both databases can say in the same words is written once, with `?` for parameters and these
-names in braces.
+SQL for both databases is written once: parameters are `?`, and names of `Dialect` fields in braces
+stand for the parts that differ.
 """
 
 from __future__ import annotations
@@ -11,44 +11,44 @@ from typing import NamedTuple
 
 
 class Bounds(NamedTuple):
-    """How many rows a value, or a frame, is put together from at most.
+    """How many rows a value, or a manifest, is put together from at most.
 
-    What a row replaces is reused at once in SQLite. In PostgreSQL it takes room until the table is
-    vacuumed, so that longer chains pay there, though a read has more rows to fetch.
+    SQLite reuses the space of a replaced row at once, PostgreSQL only after a vacuum. So longer
+    chains, which replace rows less often, pay on PostgreSQL, though a read fetches more rows.
     """
 
     small: int
-    """Of a value that grows: rows that add a little each, before one adds all that at once."""
+    """Small rows of a growing value, before one large row takes their additions together."""
     large: int
-    """How many of those there are before a full row; of a large value a few more (`chains.py`)."""
+    """Large rows of a growing value before a full row; a large value has more (`chains.py`)."""
     frames: int
-    """Rows of a chain of frames that ends with a complete one, unless that would be costly."""
+    """Rows in a chain of manifests, after which a complete one is stored if that costs little."""
     short: int = 0
-    """Bytes up to which a value that grows is soon stored in full again."""
+    """Bytes up to which a growing value counts as short, and is soon stored in full again."""
     short_rows: int = 0
-    """Rows that add to such a value before that."""
+    """Small rows of a short value before the next full row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What savers ask of a database besides its words."""
+    """What a saver needs to know about a database besides its SQL."""
 
     name: str
     remote: bool
-    """Whether each query is a round trip, so that what may be needed is asked for at once."""
+    """Whether each query is a round trip. If so, a reader asks early for what it may need."""
     settled: tuple[str, ...]
-    """Lets a transaction use plans that were made for any parameters. PostgreSQL makes a new one
-    each of the first five times, which takes longer than to carry it out."""
+    """Statements that let a transaction use generic query plans. PostgreSQL otherwise plans a query
+    again for each of its first five runs, which takes longer than running the query."""
     chain: Bounds
 
     def placed(self, query: str) -> str:
-        """`query`, with the sign for a parameter that the driver wants."""
+        """`query` with the driver's placeholders for parameters."""
         return query.replace("?", "%s") if self.name == "postgres" else query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect(Traits):
-    """The SQL of one database for what both databases can do."""
+    """The parts of SQL that differ between the databases, as one database writes them."""
 
     bytes: str
     """The type of a column of bytes."""
@@ -57,9 +57,9 @@ class Dialect(Traits):
     """The type of a column of text that sorts by code point."""
     json: str
     compact: str
-    """Ends a CREATE TABLE whose rows are small and lie in the order of their key."""
+    """Ends a CREATE TABLE whose rows are small and stored in key order."""
     packed: str
-    """Follows a PRIMARY KEY whose entries are mostly added at the end: no room is left between."""
+    """Follows a PRIMARY KEY that mostly grows at its end: its pages are filled completely."""
     pairs: str
     """A relation (a, b) made from a JSON array of pairs of text, passed as one parameter."""
     items: str
@@ -92,8 +92,8 @@ SQLITE = Dialect(
 )
 
 _FEW = " LIMIT (SELECT 1000000)"
-"""Makes the planner expect ten, not a hundred: else it thinks of a chain of differences as so much
-work that it compiles the query to machine code, which takes longer than all the rest."""
+"""Makes the planner expect ten rows instead of a hundred. With a hundred, the planner overestimates
+a chain of deltas and compiles the query to machine code, which takes longer than running it."""
 
 POSTGRES = Dialect(
     name="postgres",

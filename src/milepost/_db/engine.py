@@ -1,6 +1,6 @@
-"""What a saver or store asks of a driver, and programs of several transactions.
+"""The engine that a saver or store runs on, and programs of several transactions.
 
-A program is a generator that yields transactions and is sent their results, so that a method of
+A program is a generator that yields transactions and is sent their results. So a method with
 several transactions is written once for sync and async code.
 """
 
@@ -22,14 +22,14 @@ S = TypeVar("S")
 
 
 class Transaction(NamedTuple):
-    """An operation to be carried out."""
+    """One operation, run in one transaction."""
 
     work: Work[Any]
     write: bool = True
 
 
 class Vacuum(NamedTuple):
-    """Give space back to the system. Not a transaction: databases forbid it inside of one."""
+    """Give space back to the system. Databases forbid this inside a transaction."""
 
 
 Program: TypeAlias = Generator[Transaction | Vacuum, Any, R]

@@ -1,4 +1,4 @@
-"""What several places in this room do about failures of a database."""
+"""Failures of a database that several modules of `_db` handle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FAILURES_OF_THE_DATABASE: Final = (ConnectionUnusableError, DatabaseBusyError, StorageError)
-"""Failures that do not depend on what was asked for: any other transaction would fail alike."""
+"""Failures of the database itself: any other transaction would fail in the same way."""
 
 STILL_THERE: Final = (
     "What was removed cannot be read any more, but its bytes are still in the files of the "

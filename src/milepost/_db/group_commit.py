@@ -1,4 +1,4 @@
-"""Group commit: whatever waits when the writer comes round goes into one transaction."""
+"""Group commit: the next writer stores all steps that wait at that moment in one transaction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Stored = TypeVar("Stored", contravariant=True)
 Outcome: TypeAlias = list[Exception | None]
 """For each step None, or why it was not stored."""
 Transactions: TypeAlias = Generator[Work[Outcome], Any, None]
-"""Yields work for one transaction each; is sent its result, or thrown what it failed with."""
+"""Yields the work of one transaction at a time; is sent its result, or thrown its error."""
 
 SLOW = 1.0
 """Seconds after which a transaction is logged as slow."""
@@ -31,14 +31,14 @@ MOST = 256
 
 
 class GroupStorer(Protocol[Stored]):
-    """Knows how steps are stored."""
+    """Stores steps, and hears how that ended."""
 
     def steps(self, steps: Sequence[Stored], /) -> Operation[Outcome]:
         """Store steps in one transaction."""
         ...
 
     def settle(self, steps: Sequence[Stored], outcome: Outcome, /) -> None:
-        """Take note of how that has ended."""
+        """Note which of the steps were stored."""
         ...
 
 
@@ -61,16 +61,15 @@ class Committer(Generic[Step]):
         self._turn = threading.Lock()
 
     def add(self, steps: Sequence[Step]) -> Waiting[Step]:
-        """Put steps into the queue."""
         waiting = Waiting(steps)
         self._queue.append(waiting)
         return waiting
 
     def commit(self, waiting: Waiting[Step], run: Callable[[Work[Outcome]], Outcome]) -> Outcome:
-        """Return when the steps are stored, by this caller or by one that came before."""
+        """Return when the steps are stored, by this caller or by another one."""
         try:
             with self._turn:
-                while (outcome := waiting.outcome) is None:  # so many may have come before
+                while (outcome := waiting.outcome) is None:  # again: more than MOST came first
                     drive(self.transactions(), run)
             return outcome
         except BaseException:
@@ -79,7 +78,7 @@ class Committer(Generic[Step]):
             raise
 
     def withdraw(self, waiting: Waiting[Step]) -> None:
-        """The caller was interrupted: what is not stored yet must not be stored behind its back."""
+        """Take back the steps of an interrupted caller: nothing may be stored after its error."""
         if waiting.outcome is None:
             with suppress(ValueError):
                 self._queue.remove(waiting)
@@ -87,17 +86,17 @@ class Committer(Generic[Step]):
             self._storer.settle(waiting.steps, waiting.outcome)
 
     def transactions(self) -> Transactions:
-        """Store what waits at this moment.
+        """Store the steps that wait at this moment.
 
-        Steps stay in the queue until their outcome is known. So if this is broken off, wherever
-        that is, another caller that waits for them stores them again, which is safe.
+        Steps stay in the queue until their outcome is known. So if this generator is interrupted,
+        the next caller that waits stores the same steps again, which is safe.
         """
         queue = self._queue
         while queue and queue[0].outcome is not None:
-            queue.popleft()  # it was broken off in between
+            queue.popleft()  # `withdraw` gave these steps their outcome
         taken: list[Waiting[Step]] = []
         steps: list[Step] = []
-        for waiting in queue.copy():  # others add to it meanwhile
+        for waiting in queue.copy():  # other threads add to the queue meanwhile
             taken.append(waiting)
             steps += waiting.steps
             if len(steps) >= MOST:
@@ -122,7 +121,7 @@ class Committer(Generic[Step]):
             queue.popleft()
 
     def _one_by_one(self, taken: Sequence[Waiting[Step]]) -> Generator[Work[Outcome], Any, Outcome]:
-        """One bad step must not take the others with it."""
+        """Store the steps of each caller alone, so that a bad step fails no other caller."""
         outcome: Outcome = []
         for waiting in taken:
             try:

@@ -12,11 +12,10 @@ R = TypeVar("R")
 
 
 class LoopBlockedError(ColourError, asyncio.InvalidStateError):
-    """A sync method was called on the event loop; LangGraph raises the second of its bases."""
+    """A sync method was called on the event loop. LangGraph raises `InvalidStateError` for this."""
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop that runs in this thread."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -30,7 +29,7 @@ def from_outside(
     owner: str,
     instead: str,
 ) -> R:
-    """What a call comes to on its loop, for a thread that is not the loop's."""
+    """Run a coroutine on its event loop, called from a thread without a running loop."""
     if running_loop() is not None:
         raise LoopBlockedError(
             f"A sync method of {owner} would block the event loop that runs in this thread. Use "
@@ -45,7 +44,7 @@ def from_outside(
 
 
 def on_another_loop(owner: str) -> ColourError:
-    """The error for a use on a second loop while the first one runs."""
+    """The error for use on a second event loop while the first one runs."""
     return ColourError(
         f"This {owner} is in use on another event loop, and its connections cannot be shared "
         "between loops. Make one for each loop."

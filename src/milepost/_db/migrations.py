@@ -31,19 +31,19 @@ class Schema:
     table: str
     """Where applied migrations are recorded."""
     migrations: Sequence[Sequence[str | tuple[str, str]]]
-    """Statements in the common dialect, or the name of one and what only that one can do; oldest
-    first. Entries are only ever appended."""
+    """Oldest first; entries are only ever appended. A statement is SQL for all databases, or a
+    pair: the name of a database, and SQL for that database alone."""
     landmark: tuple[str, str]
-    """A table whose name others use too, and a column that only ours has."""
+    """A table whose name other programs use too, and a column that only our table has."""
     foreign: str
-    """What to say about such a table without that column."""
+    """The error message for a landmark table without that column."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableSetup:
-    """How an engine makes tables: it looks first, since at most starts nothing is left to do.
+    """How an engine creates tables. It looks first, since most starts find the tables complete.
 
-    A look takes no lock, so a start waits for no other process and needs no right to write.
+    The look takes no lock, so that a start waits for no other process and needs no right to write.
     """
 
     is_done: Work[bool]
@@ -51,12 +51,12 @@ class TableSetup:
 
 
 def table_setup(dialect: Dialect, schema: Schema) -> TableSetup:
-    """The setup of tables that need no more than their migrations."""
+    """The setup of tables that need nothing but their migrations."""
     return TableSetup(lambda: is_migrated(dialect, schema), lambda: migrate(dialect, schema))
 
 
 def is_migrated(dialect: Dialect, schema: Schema) -> Operation[bool]:
-    """Whether the tables are there and up to date. What else is there, `migrate` tells."""
+    """Whether the tables exist and are up to date. `migrate` tells apart why they are not."""
     for table, column in (schema.landmark, (schema.table, "v")):
         if column not in (yield from _columns(dialect, table)):
             return False

@@ -1,20 +1,21 @@
-"""What the generators in the savers and stores yield, and what they are sent back.
+"""The statements that operations of savers and stores yield, and what they are sent back.
 
-An operation is a generator. It never waits and knows no driver; it yields statements and is sent
-their results. A driver runs a whole operation in one transaction, in sync or in async code.
+An operation is a generator that yields statements and is sent their results. It never waits and
+knows no driver. A driver runs a whole operation in one transaction, in sync or async code.
 
     yielded            sent back
     Query              the rows, as a list of tuples
-    LinkedRows         None; its `onward` was shown each row
+    LinkedRows         None; its `onward` was called with each row
     Queries            a list with the rows of each query
     Execute            the number of rows that were changed
     ExecuteMany        None; the statement has run once for each set of parameters
     Batch              None; all its statements have run
-    GuardedBatch       True if all of it has run; False if none of it has
-    ConditionalInsert  the same
+    GuardedBatch       True if all statements have run; False if none has
+    ConditionalInsert  True if the statement has run; False if not
 
-With what says that it is the `last` a driver may end the transaction, which saves a round trip.
-Mostly nothing follows. What does is a transaction of its own, and must read again what it needs.
+A driver may end the transaction together with a statement that is marked `last`, which saves a
+round trip. Statements that follow are a new transaction, and the operation must read again what it
+relies on.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from milepost._internal.generators import GeneratorDriver
 
 
 class Raw(bytes):
-    """A parameter in the binary form of the type that the statement has in its place."""
+    """A parameter in the binary form of its column's type."""
 
     __slots__ = ()
 
@@ -40,16 +41,16 @@ class Query(NamedTuple):
 
 
 class LinkedRows(NamedTuple):
-    """Rows that are looked up one after the other: each says which one comes next.
+    """Rows that are looked up one after the other: each row names the next.
 
-    Only where a query is no round trip.
+    Only for a database in the same process, where a query is not a round trip.
     """
 
     sql: str
     parameters: tuple[Any, ...] | None
-    """For the first row."""
+    """The parameters for the first row."""
     onward: Callable[[tuple[Any, ...]], tuple[Any, ...] | None]
-    """Those for the row after one, or None."""
+    """From a row to the parameters for the next row, or None at the end."""
 
 
 class Queries(NamedTuple):
@@ -79,31 +80,29 @@ class Batch(NamedTuple):
     statements: Sequence[Execute | ExecuteMany]
     last: bool = False
     once: bool = False
-    """Whether it must not run twice. If the connection is lost while a last batch is on its way,
-    it is unknown whether it has run: the caller gets an OutcomeUnknownError, and the batch is not
+    """Whether the batch must not run twice. If the connection is lost during a last batch, the
+    batch may have run or not. The caller then gets an OutcomeUnknownError, and the batch is not
     repeated."""
 
 
 class GuardedBatch(NamedTuple):
-    """Statements that are to run if the guards hold.
+    """Statements that run only if all guards hold.
 
-    It comes first in an operation; answered with True, it is also the last. So a driver may send
-    it together with the beginning and the end of the transaction. Answered with False, the
-    transaction has begun again, and the operation goes on.
+    A guarded batch is the first statement of an operation, and after True also the last. So a
+    driver may send it together with BEGIN and COMMIT. After False the driver has rolled back and
+    begun again, and the operation goes on.
     """
 
     guards: Sequence[ExecuteMany]
-    """Queries that must find, or statements that must change, one row for each set of
-    parameters."""
+    """For each set of parameters, a query must find one row, or a statement must change one."""
     statements: Sequence[Execute | ExecuteMany]
 
 
 class ConditionalInsert(NamedTuple):
-    """A statement that is a transaction by itself if it changes one row, as a guard in it allows.
+    """An INSERT with a guard in its own SQL, which is a whole transaction if it adds one row.
 
-    As `GuardedBatch`, it comes first in an operation, and answered with True it is the last. It is
-    answered with False also if it would add a row that is there already, and does not say what to
-    do then.
+    Like a `GuardedBatch` it is the first statement of an operation, and after True the last. The
+    answer is also False if the row exists already and the SQL has no ON CONFLICT clause.
     """
 
     sql: str
@@ -117,11 +116,11 @@ R = TypeVar("R")
 Operation: TypeAlias = Generator[Statement, Any, R]
 """One transaction."""
 Work: TypeAlias = Callable[[], Operation[R]]
-"""Makes an operation, one for each attempt: a transaction that failed may be tried again."""
+"""Makes a new operation for each attempt, since a failed transaction may be tried again."""
 
 
 class BatchableRead(Generic[R]):
-    """Work that reads little, and may share a transaction with others of its kind."""
+    """Work that reads little, and may share a transaction with other batchable reads."""
 
     __slots__ = ("_work",)
 
@@ -139,7 +138,7 @@ def rows_of(sql: str, parameters: Sequence[Any] = ()) -> Operation[list[Any]]:
 
 
 def without_asking(operation: Operation[R]) -> R | None:
-    """What an operation comes to if it has nothing to ask; None if it has."""
+    """The result of an operation that yields no statement; None if it yields one."""
     steps = GeneratorDriver(operation)
     for _ in steps:
         operation.close()

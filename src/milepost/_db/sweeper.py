@@ -24,18 +24,18 @@ class Sweeper:
         fork_guard.renewed_in_child(self)
 
     def renew(self) -> None:
-        """A forked child does not sweep: its parent does, until the child starts a sweeper."""
+        """In a forked child: forget the parent's thread. The child may start its own sweeper."""
         self._stop, self._thread, self._done = threading.Event(), None, Future()
 
     def start(self, seconds: float, sweep: Callable[[], object] | None = None) -> Future[None]:
-        """Begin, unless it is running already. The future ends when the sweeper does.
+        """Start the thread, unless it runs already. The future ends when the sweeper does.
 
-        `sweep` is what it does from now on, if that is not what it did before.
+        `sweep` replaces the function that the sweeper calls.
         """
         if not seconds > 0:
             raise ValueError(f"The interval of a sweeper must be positive, not {seconds} seconds.")
         with self._lock:
-            # A thread that has ended, or was asked to, may be alive for a moment still.
+            # A thread that is about to end may still be alive for a moment.
             if self._is_running and not (self._done.done() or self._stop.is_set()):
                 return self._done
             self._sweep = sweep or self._sweep
@@ -51,7 +51,7 @@ class Sweeper:
             return self._done
 
     def stop(self, timeout: float | None = None) -> bool:
-        """End; whether it has ended within `timeout` seconds."""
+        """Stop the thread; return whether it has ended within `timeout` seconds."""
         with self._lock:
             thread = self._thread
             self._stop.set()

@@ -1,7 +1,7 @@
 """Runs operations on an aiosqlite connection.
 
-Such a connection belongs to a thread of its own, in which everything has to be done. A whole
-transaction goes there as one function, so that nothing else can come between its statements.
+An aiosqlite connection runs everything in a thread of its own. A whole transaction is called there
+as one function, so that nothing else can come between its statements.
 
 aiosqlite documents no method that calls a function in that thread. `_execute` does, which is why
 the version of aiosqlite is bounded in pyproject.toml.
@@ -56,12 +56,11 @@ class AiosqliteEngine:
         fork_guard.renewed_in_child(self)
 
     def renew(self) -> None:
-        """In a forked child: the connection's thread is not there."""
+        """In a forked child the connection's thread does not exist."""
         fork_guard.keep_for_ever(self.connection, self._inner, self._loop)
         self._forked, self._loop = True, None
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
-        """Carry out an operation in one transaction."""
         engine = await self._engine()
         return await self._there(lambda: engine.run(work, write=write))
 
@@ -78,7 +77,6 @@ class AiosqliteEngine:
         return self._from_outside(lambda: self.arun(work, write=write))
 
     async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
-        """Take part in a group commit."""
         engine = await self._engine()
         return await self._there(lambda: engine.commit(committer, waiting))
 
@@ -96,7 +94,7 @@ class AiosqliteEngine:
         self._from_outside(self.avacuum)
 
     async def _engine(self) -> SqliteEngine:
-        """The engine for the sqlite3 connection inside; it exists once the other is awaited."""
+        """The engine for the inner sqlite3 connection, which exists once aiosqlite's is awaited."""
         if self._forked:
             raise ForkedProcessError(IN_CHILD)
         if self._inner is None:

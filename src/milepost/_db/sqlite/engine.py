@@ -38,7 +38,7 @@ S = TypeVar("S")
 
 
 _INCREMENTAL: Final = 2
-"""What `PRAGMA auto_vacuum` says where that is so."""
+"""The value of `PRAGMA auto_vacuum` for INCREMENTAL."""
 BUSY_TIMEOUT: Final = 30.0
 """Seconds to wait for another process's transaction."""
 
@@ -60,8 +60,8 @@ class SqliteEngine:
         self._connection_lock = lock_of(connection)
         self.lock = fork_guard.held_at_fork(self._connection_lock.lock)
         self._is_own = False
-        """Whether the connection was opened for this engine. The settings of one that is the
-        user's are the user's, but for those that make commits durable."""
+        """Whether the connection was opened for this engine. On the user's connection, the engine
+        changes only the settings that make commits durable."""
         self._reopen: Callable[[], sqlite3.Connection] | None = None
         self._reopening = False
         self._unusable = ""
@@ -70,24 +70,23 @@ class SqliteEngine:
         """Why a forked child cannot use the connection, unless it can be opened again."""
         self._synchronous = synchronous
         self._first = first
-        """Done once, before anything else."""
+        """The tables that are set up once, before the first operation."""
         self._equipment = [] if equip is None else [equip]
-        """Called before that, with the connection, in a thread that may use it."""
+        """Called with the connection before the tables are set up, in a thread that may use it."""
         self._equipped = 0
-        """How many of them this connection has seen."""
+        """How many entries of `_equipment` were called with this connection."""
         self._ready = False
         self._session: Session | None = None
-        """For transactions: making a cursor costs as much as a small statement."""
+        """The cursor for transactions, kept since a new one costs as much as a small statement."""
         self._worker = Worker()
         fork_guard.renewed_in_child(self)
         HOLDERS.add(self)
 
     def source(self) -> object:
-        """The connection."""
         return self.connection
 
     def open_connections(self) -> OpenConnections:
-        """The connection, unless it is closed or another process's."""
+        """The connection, unless it is closed or belongs to another process."""
         try:
             used = self.connection.in_transaction
         except sqlite3.ProgrammingError:
@@ -96,8 +95,8 @@ class SqliteEngine:
         return OpenConnections("sqlite", int(there and used), int(there and not used))
 
     def equip(self, equip: Callable[[sqlite3.Connection], None]) -> None:
-        """Give the connection something of its own, such as a function; now, and to one that takes
-        its place."""
+        """Extend the connection, with an SQL function for instance, and any connection that
+        replaces it after a fork."""
         with self.lock:
             self._check_process()
             if not self._reopening:
@@ -114,7 +113,7 @@ class SqliteEngine:
     # -- processes
 
     def owns(self, conn_string: str) -> None:
-        """The connection is the engine's own, opened with this: a forked child opens another."""
+        """The engine has opened the connection itself: a forked child opens another."""
         self._is_own = True
         if is_in_memory(conn_string):
             self._in_child = _MEMORY_IN_CHILD
@@ -126,11 +125,12 @@ class SqliteEngine:
     def renew(self) -> None:
         """In a forked child: leave the parent's connection alone.
 
-        For all connections of a process together SQLite notes which locks they have on a file, and
-        the child has a copy of these notes. So the inherited connection is closed before another
-        one is opened: otherwise that one would rely on locks that only the parent has, and the
-        parent could delete the log under it. The parent keeps its locks, since they belong to its
-        process. Where something was under way on the connection, it can only be left as it is.
+        SQLite keeps one record per process of the locks on a file, and the child inherits a copy of
+        that record. So the inherited connection is closed before a new one is opened. Otherwise the
+        new connection would rely on locks that only the parent has, and the parent could delete the
+        write-ahead log under it. Closing does not release the parent's locks, which belong to the
+        parent's process. A connection that was in use during the fork cannot be closed; it is kept
+        and never used.
         """
         quiet = fork_guard.was_held(self.lock)
         self._worker = Worker()
@@ -140,7 +140,7 @@ class SqliteEngine:
         own = self._reopen is not None
         try:
             quiet = own and quiet and not self.connection.in_transaction
-        except sqlite3.Error:  # it was closed before
+        except sqlite3.Error:  # the connection was closed before the fork
             return
         if not quiet:
             self._unusable = self._in_child
@@ -156,37 +156,32 @@ class SqliteEngine:
     # -- sync and async
 
     def run(self, work: Work[R], *, write: bool) -> R:
-        """Carry out an operation in one transaction."""
         with self.lock:
             if not self._ready:
                 self._prepare()
             return (self._session or self._open_session()).run(work, WRITE if write else READ)
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
-        """`run`, for use on an event loop."""
         return await self.in_worker(lambda: self.run(work, write=write))
 
     def set_up(self, tables: TableSetup) -> None:
-        """Make tables, if that is not done."""
+        """Create the tables, unless they are complete."""
         with self.lock:
             if not self._ready:
                 self._prepare()
             self._set_up(tables)
 
     async def aset_up(self, tables: TableSetup) -> None:
-        """`set_up`, for use on an event loop."""
         await self.in_worker(lambda: self.set_up(tables))
 
     def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
-        """Take part in a group commit."""
         return committer.commit(waiting, partial(self.run, write=True))
 
     def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Coroutine[Any, Any, Outcome]:
-        """`commit`, for use on an event loop; a cancellation waits until it has ended."""
+        """`commit`, for use on an event loop; a cancellation waits until the commit has ended."""
         return self._worker.see_through(partial(self.commit, committer, waiting))
 
     def in_worker(self, job: Callable[[], R]) -> asyncio.Future[R]:
-        """Call something in the worker thread."""
         return self._worker.call(job)
 
     def vacuum(self) -> None:
@@ -199,7 +194,7 @@ class SqliteEngine:
                 self._cursor().execute("VACUUM")
                 [(timeout,)] = self._cursor().execute("PRAGMA busy_timeout").fetchall()
         until = time.monotonic() + timeout / 1000
-        # Not with one attempt that waits: it would block all writers meanwhile.
+        # Short attempts, since one attempt that waits would block all writers.
         while not self._empty_log(timeout):
             if time.monotonic() >= until:
                 raise NotErasedError(
@@ -210,12 +205,12 @@ class SqliteEngine:
             time.sleep(0.01)
 
     def _empty_log(self, timeout: int) -> bool:
-        """Move the content of the log to the file, and truncate the log. False if it is in use."""
+        """Copy the write-ahead log into the file and truncate it; False if the log is in use."""
         with self.lock, not_erased(), explained():
             cursor = self._cursor()
             if not self._is_own:
-                # As much as can be without waiting, since others cannot write while the next one
-                # waits. It then waits only for readers that began after the file was rewritten.
+                # PASSIVE never waits. TRUNCATE blocks writers while it waits, and after PASSIVE
+                # waits only for readers that began after the VACUUM.
                 [(_, pages, moved)] = cursor.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
                 if moved < pages:
                     return False
@@ -227,16 +222,15 @@ class SqliteEngine:
                 cursor.execute(f"PRAGMA busy_timeout={timeout}")
 
     async def avacuum(self) -> None:
-        """`vacuum`, for use on an event loop."""
         await self.in_worker(self.vacuum)
 
     def close(self) -> None:
-        """Let the worker go, and close the connection."""
+        """End the worker thread, and close the connection."""
         self._worker.close()
         with self.lock:
             if self._ready:
                 try:
-                    # Not with `execute`: that stops after the first page.
+                    # `execute` would stop after the first page.
                     self.connection.executescript("PRAGMA incremental_vacuum")
                 except sqlite3.Error as error:
                     kept = "SQLite: free pages were not given back at the end (%s)."
@@ -245,13 +239,13 @@ class SqliteEngine:
                 self.connection.close()
 
     def release(self) -> None:
-        """Let the worker go; the connection is the caller's."""
+        """End the worker thread. The connection belongs to the caller, and stays open."""
         self._worker.close()
 
     # -- transactions
 
     def _prepare(self) -> None:
-        """Look at the connection that we were given, and create the tables."""
+        """Check and configure the connection, and create the tables."""
         if self._ready:
             return
         self._check_process()
@@ -274,9 +268,9 @@ class SqliteEngine:
                 )
             cursor = self._cursor()
             with suppress_read_only():
-                # Only on a new file. Folding leaves pages free; `close` gives them back.
+                # Only on a new file. Compactions leave free pages; `close` gives them back.
                 [(former,)] = cursor.execute("PRAGMA auto_vacuum").fetchall()
-                if former != _INCREMENTAL:  # to set it again waits for writers
+                if former != _INCREMENTAL:  # setting it again would wait for writers
                     cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
                 _switch_to_wal(cursor)
             cursor.execute(f"PRAGMA synchronous={self._synchronous}")
@@ -293,7 +287,7 @@ class SqliteEngine:
 
     def _cursor(self) -> sqlite3.Cursor:
         cursor = self.connection.cursor()
-        cursor.row_factory = None  # the user may have set one for the connection
+        cursor.row_factory = None  # the user's connection may have one
         return cursor
 
     def _open_session(self) -> Session:
@@ -308,7 +302,7 @@ def _truncated(cursor: sqlite3.Cursor) -> bool:
 
 
 def _switch_to_wal(cursor: sqlite3.Cursor) -> None:
-    """Several may open a new file at once, and for this switch SQLite does not wait by itself."""
+    """Retries, since SQLite does not wait here when several processes open a new file at once."""
     until = time.monotonic() + _WAL_TIMEOUT
     while True:
         try:
@@ -321,7 +315,7 @@ def _switch_to_wal(cursor: sqlite3.Cursor) -> None:
 
 
 _WAL_TIMEOUT: Final = 10.0
-"""Seconds that others may take to make a file and its tables."""
+"""Seconds that another process may take to create a file and its tables."""
 
 
 IN_CHILD: Final = (
@@ -339,14 +333,14 @@ _MEMORY_IN_CHILD: Final = (
 
 
 def is_in_memory(conn_string: str) -> bool:
-    """Whether a database is gone when its connection is closed."""
+    """Whether the database disappears when its connection is closed."""
     if conn_string.startswith("file:"):
         return ":memory:" in conn_string or "mode=memory" in conn_string
     return conn_string in ("", ":memory:")
 
 
 def open_sqlite(conn_string: str) -> sqlite3.Connection:
-    """A connection as savers and stores want it: shared by threads, transactions by hand."""
+    """A connection that threads can share, with explicit transactions."""
     try:
         return sqlite3.connect(
             conn_string,

@@ -1,4 +1,4 @@
-"""What sqlite3 raises, as errors that say what to do."""
+"""Turns errors of sqlite3 into errors that say what to do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turns what sqlite3 raises into errors that say what to do."""
     try:
         yield
     except sqlite3.Error as error:
@@ -40,7 +39,6 @@ def suppress_read_only() -> Iterator[None]:
 
 
 def explain(error: sqlite3.Error) -> SaverError:
-    """The typed error for what sqlite3 raised."""
     text = str(error)
     if "same thread" in text:
         return ConnectionUnusableError(
@@ -91,5 +89,5 @@ def explain(error: sqlite3.Error) -> SaverError:
 
 
 def _is(error: sqlite3.Error, code: int) -> bool:
-    """Whether SQLite itself has said so; extended codes have more in their upper bytes."""
+    """Whether the error has this primary code, which is the low byte of an extended code."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == code

@@ -46,7 +46,7 @@ class Session:
         self._begun = False
 
     def run(self, work: Work[R], begin: str) -> R:
-        """Carry out an operation in one transaction; one that fails is rolled back."""
+        """Carry out an operation in one transaction, and roll back if the operation fails."""
         cursor = self._cursor
         try:
             if cursor.connection.in_transaction:
@@ -71,7 +71,7 @@ class Session:
                 return result
             except BaseException as error:
                 self._roll_back()
-                if isinstance(error, StopIteration):  # of a parameter, a converter or a callback
+                if isinstance(error, StopIteration):  # raised by a parameter, converter or callback
                     raise RuntimeError("a statement raised StopIteration") from error
                 raise
             finally:
@@ -80,12 +80,12 @@ class Session:
             raise explain(error) from error
 
     def _roll_back(self) -> None:
-        # Some failures, a full disk among them, end the transaction by themselves.
+        # SQLite itself ends the transaction after some failures, such as a full disk.
         if self._cursor.connection.in_transaction:
             self._cursor.execute("ROLLBACK")
 
     def _is_alone(self, statement: Statement) -> bool:
-        """Whether a statement needs nothing around it: a read of one query does not."""
+        """Whether a statement needs no BEGIN: a read that is a single query."""
         if self._begin != READ:
             return False
         if isinstance(statement, Queries):
@@ -123,7 +123,7 @@ class Session:
 
     def _conditional_insert(self, statement: ConditionalInsert) -> bool:
         is_done = self._cursor.execute(statement.sql, statement.parameters).rowcount == 1
-        # sqlite3 begins a transaction by itself, unless the user has told it not to.
+        # Unless the user has switched that off, sqlite3 begins a transaction before an INSERT.
         self._begun = self._cursor.connection.in_transaction
         return is_done
 
@@ -158,4 +158,4 @@ _RUN: Final[Mapping[type, Callable[[Session, Any], Any]]] = {
     GuardedBatch: Session._guarded_batch,
     ConditionalInsert: Session._conditional_insert,
 }
-"""What runs a statement, by its type."""
+"""The method that runs each type of statement."""

@@ -1,7 +1,7 @@
 """The thread in which a SQLite database is used on behalf of event loops.
 
-Answers go back to a loop in batches, since waking it costs more than most statements do. asyncio
-is imported where it is used: a program without an event loop need not load it.
+Results go back to a loop in batches, since waking a loop costs more than most statements. asyncio
+is imported inside functions, so that a program without an event loop does not load asyncio.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _Job: TypeAlias = "tuple[Callable[[], Any], asyncio.Future[Any]]"
 
 
 class Worker:
-    """A thread that is started when it is first needed, and ends when it is closed."""
+    """A thread that starts with the first job, and ends with `close`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        """What the thread is to do; None is the last of it."""
+        """The jobs of the thread; None ends the thread."""
 
     def call(self, job: Callable[[], R]) -> asyncio.Future[R]:
-        """Call something in the thread; the result is for the loop that runs here."""
+        """Call `job` in the thread; the future belongs to the loop that runs here."""
         import asyncio
 
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
@@ -44,20 +44,20 @@ class Worker:
         return future
 
     async def see_through(self, job: Callable[[], R]) -> R:
-        """`call`; a cancellation waits until what was begun so far has ended."""
+        """`call`, except that a cancellation waits until the job has ended."""
         import asyncio
 
         try:
             return await self.call(job)
         except asyncio.CancelledError:
             ended = self.call(_nothing)
-            while not ended.done():  # even if it is cancelled meanwhile
+            while not ended.done():  # even if the caller is cancelled again
                 with suppress(asyncio.CancelledError):
                     await asyncio.shield(ended)
             raise
 
     def close(self) -> None:
-        """End the thread, when it has done what it was given."""
+        """End the thread after the jobs that it was given."""
         with self._lock:
             thread, self._thread = self._thread, None
             self._jobs.put(None)
@@ -71,7 +71,7 @@ def _serve(waiting: SimpleQueue[_Job | None]) -> None:
 
 
 def _do_what_waits(waiting: SimpleQueue[_Job | None]) -> bool:
-    """Do what there is to do, or is next; False after the last of it."""
+    """Do all waiting jobs, or wait for one; False after the last job."""
     jobs = [waiting.get()]
     while not waiting.empty():
         jobs.append(waiting.get())
@@ -87,7 +87,7 @@ def _do_what_waits(waiting: SimpleQueue[_Job | None]) -> bool:
             error = failure
         answers.setdefault(future.get_loop(), []).append((future, result, error))
     for loop, settled in answers.items():
-        with suppress(RuntimeError):  # the loop has ended, and with it its callers
+        with suppress(RuntimeError):  # the loop has ended: no caller waits
             loop.call_soon_threadsafe(_settle, settled)
     return each is not None
 
@@ -102,7 +102,7 @@ def _settle(answers: list[tuple[asyncio.Future[Any], Any, BaseException | None]]
             continue  # cancelled while it waited
         if error is None:
             future.set_result(result)
-        elif isinstance(error, StopIteration):  # a future does not take it
+        elif isinstance(error, StopIteration):  # a future refuses a StopIteration
             stray = RuntimeError("a job raised StopIteration")
             stray.__cause__ = error
             future.set_exception(stray)

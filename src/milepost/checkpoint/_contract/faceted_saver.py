@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Admin:
-    """`saver.admin`: what can be done with all that a saver has stored."""
+    """`saver.admin`: operations on everything that a saver has stored."""
 
     def __init__(self, engine: Engine | None) -> None:
         self.programs = Programs(engine)
@@ -28,7 +28,7 @@ class Admin:
     def _reseal(
         self, thread_ids: Sequence[str] | None, progress: Progress | None
     ) -> Program[Reencrypted[Problem]]:
-        """Seal all of these threads, or of all threads, with the newest key."""
+        """Seal everything of the given threads, or of all threads, with the newest key."""
 
     def _reencrypt(
         self,
@@ -36,11 +36,11 @@ class Admin:
         *,
         progress: Progress | None = None,
     ) -> Program[Reencrypted[Problem]]:
-        """Seal everything of threads, or of all, with the newest key; what was done.
+        """Seal the given threads, or all threads, with the newest key; report what was done.
 
-        Others may go on working: a few rows at a time are locked. Rows that have the newest key
-        are skipped, so after an interruption call it again. When it finds nothing to do, every
-        older key can be dropped. With `allow_plaintext` it seals what is stored in the clear.
+        Runs may go on meanwhile, since only a few rows at a time are locked. Rows that have the
+        newest key are skipped, so after an interruption call it again. When a call finds no row to
+        seal, every older key can be dropped. With `allow_plaintext`, plaintext rows are sealed too.
 
         Args:
             thread_ids: Which threads; all by default.
@@ -77,7 +77,7 @@ def _admin(saver: FacetedSaver) -> Admin:
 
 
 class FacetedSaver:
-    """A saver that knows its threads, and can do more with them than load and store."""
+    """A saver with the facets `threads` and `admin`, besides loading and storing."""
 
     @property
     @abstractmethod

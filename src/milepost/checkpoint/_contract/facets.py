@@ -1,15 +1,15 @@
-"""A facet is a part of what a saver can do, as an object: `saver.threads`, `saver.admin`.
+"""A facet is an object with a part of a saver's methods: `saver.threads`, `saver.admin`.
 
-An operation of a facet is written once, as a program (a generator of transactions). A pair of
-methods, one sync and one async, is made of it:
+An operation of a facet is written once, as a program (a generator of transactions). A sync and an
+async method are made from the program:
 
     def _copy(self, source: str, target: str) -> Program[None]: ...
 
     copy = blocking(_copy)
     acopy = awaitable(_copy)
 
-and the documented method of the saver is `copy_thread = method_of(_threads, Threads.copy)`. All
-parameters and results stay visible to a type checker and to an editor.
+The documented method of the saver is `copy_thread = method_of(_threads, Threads.copy)`. Type
+checkers and editors still see all parameters and results.
 """
 
 from __future__ import annotations
@@ -39,27 +39,25 @@ class Programs:
 
     def __init__(self, engine: Engine | None) -> None:
         self._engine = engine
-        """None in memory, where a program has nothing to wait for."""
+        """None for the saver in memory, whose programs never wait."""
 
     def drive(self, program: Program[R]) -> R:
-        """Carry out a program."""
         if self._engine is not None:
             return drive(self._engine, program)
         return generators.drive(program, _done)
 
     async def adrive(self, program: Program[R]) -> R:
-        """`drive`, for use on an event loop."""
         if self._engine is not None:
             return await adrive(self._engine, program)
         return self.drive(program)
 
 
 def _done(_step: object) -> None:
-    """In memory each step is done when it is asked."""
+    """A step of a program in memory is done as soon as the program yields it."""
 
 
 class Facet(Protocol):
-    """A part of what a saver can do."""
+    """A part of a saver's methods, as an object."""
 
     programs: Programs
 
@@ -93,7 +91,7 @@ def awaitable(
 def method_of(
     facet: Callable[[S], F], method: Callable[Concatenate[F, P], R]
 ) -> Callable[Concatenate[S, P], R]:
-    """The method of a saver that a method of its facet answers."""
+    """The method of a saver that calls a method of its facet."""
 
     @wraps(method)
     def delegate(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -111,7 +109,7 @@ def method_of(
 class method_on_demand:  # noqa: N801 - used like method_of
     """`method_of` for a facet whose class is imported when the method is first looked up.
 
-    It is named by its module and class, and its method has the name of the saver's.
+    `home` is `module:class`. The facet's method has the same name as the saver's.
     """
 
     def __init__(self, facet: Callable[[Any], Facet], home: str) -> None:

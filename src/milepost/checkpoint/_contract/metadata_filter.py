@@ -11,7 +11,7 @@ from milepost.types import MISSING
 def metadata_matches(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether all pairs of the filter are in the metadata.
 
-    A name with a period is a key of that name, or else the way to a value inside: `user.name`.
+    A key with a period is first looked up as it is, then as a path: `user.name`.
     """
     return all(_value_at(metadata, key) == value for key, value in wanted.items())
 

@@ -1,4 +1,4 @@
-"""Ids and names that come from outside: anything but a query in disguise is stored literally."""
+"""Checks ids and names that come from outside. A sound name is stored literally, as a parameter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint._contract.step_saver import NewCheckpoint, TaskWrites
 
 LONGEST: Final = 1024
-"""Characters. Longer keys do not fit into a PostgreSQL index, and serve no purpose."""
+"""Characters of a name. Longer keys do not fit into a PostgreSQL index."""
 _MOST_SOUND: Final = 10_000
 """Names that are cached as sound."""
 
@@ -48,7 +48,7 @@ _TO_UNIX: Final = 0x01B21DD213814000
 
 
 def time_of(checkpoint_id: str) -> float:
-    """When an id was made, in seconds since 1970; never, for an id of another make."""
+    """When a checkpoint id was made, in seconds since 1970; infinity if the id is no UUID 6."""
     if len(checkpoint_id) == 36 and checkpoint_id[14] == "6":
         with suppress(ValueError):
             ticks = int(checkpoint_id[:8] + checkpoint_id[9:13] + checkpoint_id[15:18], 16)
@@ -66,16 +66,16 @@ def check_place(place: Place) -> Place:
 
 
 class NameChecker:
-    """The names of what is stored, checked the same way for every saver.
+    """Checks the names of a step, in the same way for every saver.
 
-    Those that come up in every step are checked once.
+    A name that comes up in every step is checked once.
     """
 
     def __init__(self) -> None:
         self._sound: set[str] = set()
 
     def checkpoint(self, place: Place, new: NewCheckpoint) -> None:
-        """Those of a checkpoint that is put by hand, or by a foreign runtime."""
+        """Check the names in a foreign runtime's `put`."""
         check_place(place)
         check_name("checkpoint_id", new.checkpoint["id"])
         for version in new.checkpoint["channel_versions"].values():
@@ -83,7 +83,7 @@ class NameChecker:
         self.check((), new)
 
     def writes(self, place: Place, task: TaskWrites) -> None:
-        """Those of writes that are put so."""
+        """Check the names in a foreign runtime's `put_writes`."""
         check_place(place)
         if place.checkpoint_id is None:
             raise ValueError(
@@ -94,9 +94,9 @@ class NameChecker:
         self.check([task], None)
 
     def check(self, tasks: Sequence[TaskWrites], new: NewCheckpoint | None, **others: str) -> None:
-        """Those of writes and of a checkpoint, and others, each with what it is the name of.
+        """Check the names in writes, in a checkpoint, and in `others`: what is named, and the name.
 
-        Of one of our own runs, ids that it made, or has read, are sound.
+        Checkpoint ids and task ids are not checked: our runs have made or read these.
         """
         names: list[tuple[str, Any]] = [*others.items()]
         for task in tasks:

@@ -16,10 +16,10 @@ from milepost.errors import EmptyChannelError
 from milepost.types import MISSING, RunnableConfig
 
 LATEST_VERSION: Final = 2
-"""The format that LangGraph's constant and `create_checkpoint` say: in it, Sends are among the
-writes of the parent. Runs write a newer one."""
+"""The checkpoint format of LangGraph's constant and of `create_checkpoint`. In this format, Sends
+are among the writes of the parent. Runs write a newer format."""
 EXCLUDED_METADATA_KEYS: Final = set(PLACE_KEYS)
-"""Keys of a config that say where a checkpoint is, and are not stored in its metadata."""
+"""Keys of a config that locate a checkpoint. They are not stored in its metadata."""
 
 
 class _Saved(Protocol):
@@ -53,7 +53,7 @@ def get_checkpoint_metadata(
 
 
 def with_metadata_of(config: RunnableConfig, metadata: CheckpointMetadata) -> CheckpointMetadata:
-    """`metadata` for `put`, with the texts and numbers that the config has under that name."""
+    """`metadata` for `put`, with the texts and numbers of `config["metadata"]`."""
     if not config.get("metadata"):
         return metadata
     return get_checkpoint_metadata({"metadata": config["metadata"]}, metadata)

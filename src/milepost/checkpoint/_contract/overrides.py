@@ -1,8 +1,8 @@
 """Savers whose writing methods a program has overridden.
 
-A run stores its steps in one of our savers by `commit`. A subclass that has a `put` of its own
-expects that it is called, so the runtime treats it like a saver of another library: step by step
-through `put` and `put_writes`, without a fence.
+A run stores its steps in our savers by `commit`. A subclass that overrides `put` expects calls of
+its `put`. So the runtime treats the subclass like a saver of another library: it calls `put` and
+`put_writes` step by step, without a fence.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from milepost.checkpoint.base import BaseCheckpointSaver
 _WRITING: Final = ("put", "put_writes", "aput", "aput_writes", "get_next_version")
 _OURS: Final = __name__.partition(".")[0] + "."
 _known: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
-"""Classes of savers, and whether they override something."""
+"""Saver class → whether it overrides a writing method."""
 
 
 def step_saver(saver: BaseCheckpointSaver[Any]) -> StepSaver[Any] | None:
-    """The saver, if it stores steps by `commit`; None if it is to be called by `put`."""
+    """The saver, if runs store steps by its `commit`; None if they must call its `put`."""
     if not isinstance(saver, StepSaver):
         return None
     cls = type(saver)
@@ -38,7 +38,7 @@ def step_saver(saver: BaseCheckpointSaver[Any]) -> StepSaver[Any] | None:
 
 
 def _overrides(cls: type) -> bool:
-    """Whether a class outside milepost has writing methods of its own; if so, warns."""
+    """Whether a class outside milepost overrides writing methods; warns if so."""
     for base in cls.__mro__:
         if base.__module__.startswith(_OURS):
             return False
@@ -54,7 +54,7 @@ def _overrides(cls: type) -> bool:
 
 
 def takes_task_path(put_writes: Callable[..., Any]) -> bool:
-    """Whether a `put_writes` has the fourth parameter, which savers of older programs have not."""
+    """Whether a `put_writes` has the parameter `task_path`, which older savers lack."""
     return _takes_task_path(getattr(put_writes, "__func__", put_writes))
 
 

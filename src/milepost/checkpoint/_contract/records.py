@@ -1,4 +1,4 @@
-"""What is saved of a thread: checkpoints, their metadata, and the writes in between."""
+"""The records of a thread: checkpoints, their metadata, and pending writes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ PendingWrite: TypeAlias = tuple[str, str, Any]
 """Task id, channel, value."""
 
 WRITES_IDX_MAP: Final[dict[str, int]] = {ERROR: -1, SCHEDULED: -2, INTERRUPT: -3, RESUME: -4}
-"""Fixed places for a task's special writes.
+"""Fixed positions of a task's special writes.
 
-An ordinary write is stored at its position in the task's output and never replaced; these are
-stored below zero, where a later one replaces the one before.
+An ordinary write is stored at its position in the task's output, and is never replaced. A special
+write has a negative position, where a later write replaces an earlier one.
 """
 
 PLACE_KEYS: Final = frozenset(
@@ -43,7 +43,7 @@ PLACE_KEYS: Final = frozenset(
         "langgraph_checkpoint_ns",
     }
 )
-"""Keys of a config that say where a checkpoint is or a task runs: they are not its metadata."""
+"""Keys of a config that locate a checkpoint or a task. They are not stored as metadata."""
 
 
 class Checkpoint(TypedDict):
@@ -81,7 +81,7 @@ class CheckpointMetadata(TypedDict, total=False):
     """
 
     source: Literal["input", "loop", "update", "fork"]
-    """What made it: an input, a step, `update_state`, or a copy of another checkpoint."""
+    """What made the checkpoint: an input, a step, `update_state`, or a copy of a checkpoint."""
     step: int
     """-1 for the first input, 0 for the first step after it, and so on."""
     parents: dict[str, str]
@@ -168,7 +168,7 @@ def place_of(config: RunnableConfig) -> Place:
             'config={"configurable": {"thread_id": "1"}}.'
         )
     ns = configurable.get("checkpoint_ns") or ""
-    # As in `get_checkpoint_id`, whose call is spared: this is asked eight times for one state.
+    # The body of `get_checkpoint_id`, without the call: `get_state` alone comes here eight times.
     id = configurable.get("checkpoint_id") or configurable.get("thread_ts")
     # Numbers and UUIDs are common as thread ids; they are stored as their text.
     return Place(str(thread_id), ns, id)

@@ -1,12 +1,12 @@
-"""A step's persistence: what the runtime asks of a saver that can do more than the five methods.
+"""The step contract: how the runtime stores a step in a saver of ours.
 
 The public contract saves a checkpoint and each task's writes in separate calls. A saver that
-derives from `StepSaver` takes them together, in one transaction, checks that the run still owns
-the thread, and is told only what changed.
+derives from `StepSaver` stores both in one transaction, checks that the run still owns the thread,
+and is given only what changed.
 
-Saving has two halves. `prepare` encodes: it needs no I/O, serves sync and async callers alike, and
-runs before the next step starts, so that a node cannot change a value that is still to be written.
-`commit` and `acommit` store what was prepared, now or a little later, one step or several at once.
+Saving has two halves. `prepare` encodes a step without I/O, for sync and async callers alike.
+`prepare` runs before the next step starts, so that no node can change a value that is not encoded
+yet. `commit` and `acommit` store prepared steps, now or a little later, one or several at once.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ Prepared = TypeVar("Prepared")
 
 @record(frozen=False)
 class StoredWrites:
-    """The writes at one checkpoint of which is known that they are stored in rows of their own."""
+    """The writes at one checkpoint that are known to be stored in rows of their own."""
 
     checkpoint_id: str
     keys: set[tuple[str, int]]
-    """Their tasks and places."""
+    """Task id and position of each write."""
     metadata: tuple[str | None, Buffer]
-    """The checkpoint's, as it is stored but for the seal: with it they are counted."""
+    """The checkpoint's metadata, kind and bytes. Their cell also has the number of rows, and is
+    stored again when the number changes."""
     lost: int = 0
-    """How many more of them were counted than there were."""
+    """How many rows are missing: the stored count minus the rows that exist."""
 
 
 class LoadedWrites(NamedTuple):
@@ -55,9 +56,9 @@ class LoadedWrites(NamedTuple):
 class Fence:
     """One run's claim on one thread.
 
-    The first commit of a run compares the head of the thread with the one that the run loaded,
-    and makes the run's token the thread's; every later commit finds its token there or fails.
-    All graphs of a run share one fence, whichever of them commits first.
+    The first commit of a run compares the head of the thread with the head that the run loaded,
+    and writes the run's token into the thread's registry entry. Every later commit finds the run's
+    token there, or fails. All graphs of a run share one fence.
     """
 
     head: str | None
@@ -70,57 +71,57 @@ class Fence:
     epoch: int | None = None
     """The thread's epoch at the last commit, if the saver keeps one."""
     pending_status: str = "running"
-    """What the registry is to say of the thread while tasks wait in it. A run that is about to
-    end puts here how it ends."""
+    """The status that a commit stores while tasks of the thread are still to run. A run that is
+    about to end puts its final status here."""
     status: str | None = None
-    """What it says since the run's last commit; None before the first."""
+    """The status that the run's last commit stored; None before the first commit."""
     before: str | None = None
-    """What it said when the run claimed the thread; None if it did not, "" for a new thread."""
+    """The status before the run claimed the thread: "" for a new thread, None without a claim."""
     touched: float = 0.0
-    """When a commit of the run has last brought the thread's entry up to date."""
+    """When a commit of the run last updated the thread's registry entry."""
     reached: str | None = None
-    """The checkpoint of the root graph that the run has stored last."""
+    """The last checkpoint of the root graph that the run has stored."""
     made: dict[str, str] = field(default_factory=dict)
-    """Of each graph, the checkpoint that the run has made last; some may have been forgotten."""
+    """Namespace → the last checkpoint that the run has made there; entries may be dropped."""
     loaded: dict[tuple[str, str], LoadedWrites] = field(default_factory=dict)
-    """By graph and checkpoint: what the run knows of the writes that were stored there."""
+    """Namespace and checkpoint → the writes that the run found there when it loaded them."""
     begins: tuple[str, str | LateId] | None = None
-    """The graph that the run was called on, and the first checkpoint of it that the run makes.
-    Under `exit` a graph inside it may be stored before."""
+    """For a forced run: the namespace of the graph that was called, and the id of the run's first
+    checkpoint there. With durability `exit`, an inner graph's checkpoint may be stored before."""
     written: dict[str, StoredWrites] = field(default_factory=dict)
-    """Of each graph, what is known of the rows at its latest checkpoint, if the saver counts them;
-    some may have been forgotten."""
+    """Namespace → the writes known to be stored at its latest checkpoint, for a saver that counts
+    them; entries may be dropped."""
     thread_metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What the run says about its thread. The run's first commit stores that in the registry."""
+    """Thread metadata from the run's config. The run's first commit stores it in the registry."""
     added_at: float | None = None
-    """When the claim has added the thread's entry; None if there was one."""
+    """When the claim added the thread's registry entry; None if the entry existed."""
     ended: bool = False
-    """Whether the run is over, so that no caller has to wait for the run."""
+    """Whether the run is over: it stores nothing more, and another run may claim the thread."""
 
     @property
     def root(self) -> str | None:
-        """The checkpoint of the root graph that the run has come to, if that is known."""
+        """The run's latest checkpoint of the root graph, stored or loaded; None if unknown."""
         return self.reached or (None if self.forced else self.head)
 
     def load(self, ns: str, checkpoint_id: str, writes: Sequence[PendingWrite]) -> None:
-        """The run builds on a checkpoint with these writes.
+        """Note that the run builds on a checkpoint with these writes.
 
-        Until the run has the thread, others may add some. The head does not show that, but the
-        run would store beside their writes what it made without them.
+        Another run may add writes there before this run owns the thread. The head does not show
+        that; the first commit compares the writes.
         """
         if not self.taken:
             tasks = frozenset([task_id for task_id, _, _ in writes])
             self.loaded[ns, checkpoint_id] = LoadedWrites(len(writes), tasks)
 
     def has_loaded(self, ns: str, checkpoint_id: str | None, tasks: Iterable[str]) -> bool:
-        """Whether writes of no other tasks than these were stored at a checkpoint, as far as the
-        run knows; True if it has not looked."""
+        """Whether the run has loaded writes of all these tasks, which have writes at a checkpoint
+        now. True if the run has not loaded that checkpoint."""
         loaded = self.loaded.get((ns, checkpoint_id or ""))
         return loaded is None or loaded.tasks.issuperset(tasks)
 
     def first_ids(self, ns: str, id: str | None) -> dict[str, str]:
-        """By graph: the first checkpoints that a step of this run, which may be the first to be
-        stored, brings or announces."""
+        """Namespace → the run's first checkpoint there. `ns` and `id` are those of the first step
+        that is stored."""
         first = {ns: id} if id is not None else {}
         if self.begins is not None:
             graph, begins = self.begins
@@ -128,7 +129,7 @@ class Fence:
         return first
 
     def claim(self, thread_id: str, token: str | None, busy: bool) -> None:
-        """Raise ThreadConflict if another run is working on a thread with this token."""
+        """Raise ThreadConflict if another run works on the thread, or took it from this one."""
         if token == self.token:
             return
         if self.taken:
@@ -146,7 +147,7 @@ class Fence:
             )
 
     def held(self, before: str) -> None:
-        """The claim is made, or renewed."""
+        """Note that the claim was made or renewed."""
         if not self.taken:
             self.taken, self.before = True, before
 
@@ -155,7 +156,7 @@ class Fence:
     ) -> None:
         """Raise ThreadConflict unless a thread with this head and token may be written to.
 
-        `overtaken`: there is something newer than what the run is about to store.
+        `overtaken`: others have stored something that this run has not loaded.
         """
         if token == self.token:
             return
@@ -193,18 +194,18 @@ class NewCheckpoint:
     """Without `channel_values`: see `changed` and `values`."""
     metadata: CheckpointMetadata
     changed: Mapping[str, Any]
-    """Channels with a new version, and what to store for each; MISSING for an emptied one."""
+    """Channels with a new version → the value to store; MISSING if the channel was emptied."""
     values: Callable[[], dict[str, Any]]
     """All channel values, for a saver that stores the whole state."""
     seen: Collection[str] | None = None
-    """Entries of `versions_seen` that are new since the checkpoint before; None if unknown."""
+    """Entries of `versions_seen` that are new since the parent checkpoint; None if unknown."""
     again: bool = False
-    """Whether it is a copy: what changed may be stored already, under the same versions."""
+    """Whether the checkpoint is a copy: its values may be stored already, in the same versions."""
 
 
 @record(frozen=False)
 class StepCommit:
-    """What is to be stored together."""
+    """What one transaction stores: writes, a new checkpoint, or both."""
 
     thread_id: str
     checkpoint_ns: str
@@ -214,17 +215,17 @@ class StepCommit:
     new: NewCheckpoint | None
     fence: Fence
     status: str = "running"
-    """What the registry says of the thread afterwards: idle, interrupted, error or running."""
+    """The thread's status afterwards: idle, interrupted, error or running."""
 
 
 class StepSaver(Generic[Prepared]):
-    """What a saver has besides the five methods if it stores a step in one transaction and fences
-    writers. A class inherits it beside `BaseCheckpointSaver`."""
+    """A saver that stores a step in one transaction and fences writers. A class inherits it beside
+    `BaseCheckpointSaver`."""
 
     instant = False
-    """Whether a commit is only memory traffic, so that deferring it would cost more."""
+    """Whether a commit does no I/O, so that deferring it would cost more than the commit."""
     steadfast = False
-    """Whether `acommit`, once begun, comes to its end before a cancellation is raised from it."""
+    """Whether a cancelled `acommit` first finishes what it has begun."""
     thread_metadata: Sequence[str] = ()
     """Keys of a run's `config["metadata"]` that its first commit stores in the registry."""
 
@@ -249,7 +250,7 @@ class StepSaver(Generic[Prepared]):
 
     @abstractmethod
     def commit(self, steps: Sequence[Prepared]) -> list[Exception | None]:
-        """Store steps in order and durably; for each, None or why it alone was not stored.
+        """Store steps in order and durably; for each step, None or why it was not stored.
 
         Args:
             steps: What `prepare` returned, in order.
@@ -277,7 +278,7 @@ class StepSaver(Generic[Prepared]):
 
     @abstractmethod
     def release(self, thread_id: str, fence: Fence, status: str) -> None:
-        """The run is over, and its last commit did not say how: the registry shall say it.
+        """Store how a run has ended, if its last commit did not.
 
         Args:
             thread_id: The thread.
@@ -306,9 +307,9 @@ class StepSaver(Generic[Prepared]):
 def thread_metadata_of(
     saver: BaseCheckpointSaver[Any], thread_id: str, config: RunnableConfig
 ) -> dict[str, Any]:
-    """What a run with this config says about its thread.
+    """The thread metadata in a run's config.
 
-    Raises TypeError or ValueError for what the registry cannot hold, before anything is run.
+    Raises TypeError or ValueError for values that the registry cannot hold, before any node runs.
     """
     given = config.get("metadata") or {}
     keys = saver.thread_metadata if isinstance(saver, StepSaver) else ()

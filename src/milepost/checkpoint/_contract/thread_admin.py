@@ -1,7 +1,7 @@
-"""`saver.threads`: what can be done with whole threads, the same on all our savers.
+"""`saver.threads`: operations on whole threads, the same on all our savers.
 
-Each operation is a program of a few steps that a kind of storage offers: a page of the registry,
-one entry of it, removing a thread, keeping a part of one.
+Each operation is a program of a few steps, which each kind of storage implements: a page of the
+registry, one entry, removing a thread, removing a part of a thread.
 """
 
 from __future__ import annotations
@@ -45,20 +45,19 @@ class Sweeping:
     sweeper: Sweeper | None = None
 
     def stop(self) -> None:
-        """End it, if there is one."""
         if self.sweeper is not None:
             self.sweeper.stop(timeout=0)
             self.sweeper = None
 
 
 class Threads:
-    """The threads of a saver: known by the registry, and kept as long as they are wanted."""
+    """The threads of a saver: the registry, and retention."""
 
     def __init__(self, engine: Engine | None, sweeping: Sweeping) -> None:
         self.programs = Programs(engine)
         self._sweeping = sweeping
 
-    # -- what a kind of storage offers
+    # -- what each kind of storage implements
 
     @abstractmethod
     def _page(self, wanted: Wanted) -> Program[Page]:
@@ -70,27 +69,27 @@ class Threads:
 
     @abstractmethod
     def _describe(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[None]:
-        """Replace what is stored about a thread."""
+        """Replace the metadata of a thread."""
 
     @abstractmethod
     def _add(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[ThreadInfo]:
-        """Add a thread, or say more about one that is there."""
+        """Add a thread, or add metadata to an existing one."""
 
     @abstractmethod
     def _duplicate(self, source: str, target: str) -> Program[None]:
-        """Everything of a thread under another id. The copy belongs to no run."""
+        """Copy everything of a thread to another id. No run owns the copy."""
 
     @abstractmethod
     def _remove(self, thread_id: str, unused_since: float | None = None) -> Program[Removed]:
-        """Remove a thread; with a time, unless something was saved to it since."""
+        """Remove a thread; with `unused_since`, unless something was saved to it since then."""
 
     @abstractmethod
     def _keep(self, thread_id: str, choose: Choice, dry_run: bool) -> Program[Removed]:
-        """Remove all checkpoints but the chosen ones and those that they cannot do without."""
+        """Remove all checkpoints except the chosen ones and those that the chosen ones need."""
 
     @abstractmethod
     def _threads_of_runs(self, run_ids: Collection[str]) -> Program[Ids]:
-        """Threads that certain runs have written to."""
+        """The threads that these runs have written to."""
 
     def thread_ids(self, wanted: Sequence[str] | None) -> Program[Ids]:
         """The given threads, or all that the registry knows."""
@@ -151,10 +150,10 @@ class Threads:
     def _create(
         self, thread_id: str, metadata: Mapping[str, Any] | None = None
     ) -> Program[ThreadInfo]:
-        """Make a thread known before anything is run in it; what the registry says of it then.
+        """Create a thread before anything is run in it; return its registry entry.
 
-        If the thread is known already, nothing but its metadata changes: a run in progress is not
-        disturbed. A run may follow, and finds a thread without a checkpoint as new.
+        If the thread exists already, only its metadata changes, and a run in progress is not
+        disturbed. For a later run, a thread without a checkpoint is a new thread.
 
         Args:
             thread_id: The thread.
@@ -209,8 +208,8 @@ class Threads:
     ) -> Program[Removed]:
         """Drop history: all but the last checkpoints of each graph, or whole threads.
 
-        What the kept ones need stays in any case: ancestors of delta channels, pending writes and
-        interrupts, inner graphs.
+        What the kept checkpoints need stays in any case: ancestors for delta channels, pending
+        writes and interrupts, inner graphs.
 
         Args:
             thread_ids: The threads.
@@ -381,7 +380,7 @@ class Threads:
     sweep, asweep = blocking(_sweep), awaitable(_sweep)
 
     def start_sweeper(self, *, ttl: float, every: float = 3600.0) -> Future[None]:
-        """`sweep` every so many seconds, in a thread of its own, unless that is going on already.
+        """Call `sweep` at intervals in a background thread, unless one is running already.
 
         The future ends when the sweeper does, with the error if a sweep has failed.
 
@@ -401,12 +400,12 @@ class Threads:
         return self._sweeping.sweeper.start(every, sweep)
 
     def stop_sweeper(self) -> None:
-        """End it; a sweep that is under way comes to its end, which the future tells."""
+        """Stop the sweeper. A sweep in progress is finished first; then the future ends."""
         self._sweeping.stop()
 
 
 def _report_one(progress: Progress | None, done: int) -> int:
-    """One more thread is done, of a number that is not known."""
+    """Report that one more thread is done, of an unknown total."""
     if progress is not None:
         progress(done + 1, None)
     return done + 1
@@ -417,17 +416,17 @@ def _nothing(_history: History) -> Collection[Node]:
 
 
 def thread_ids_of(thread_ids: Sequence[Any]) -> list[str]:
-    """The ids as they are stored, all of them checked before anything is done with one."""
+    """The ids as they are stored. All are checked before any of them is used."""
     _check_list("thread_ids", thread_ids)
     return [thread_id_of(id) for id in thread_ids]
 
 
 def _check_list(what: str, given: object) -> None:
-    """Text is a sequence too, and its letters may well be ids of threads."""
+    """Refuse a single text, which is a sequence too: its letters would be taken for ids."""
     if isinstance(given, (str, bytes)):
         raise TypeError(f"{what} must be a list of ids, not one id: [{given!r}].")
 
 
 def thread_id_of(thread_id: Any) -> str:
-    """A thread's id as it is stored; numbers and UUIDs as their text."""
+    """A thread's id as it is stored; a number or UUID becomes text."""
     return check_name("thread_id", str(thread_id))

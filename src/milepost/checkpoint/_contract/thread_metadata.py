@@ -1,13 +1,13 @@
-"""What the registry stores about a thread: a JSON object, parts of which may be sealed.
+"""Thread metadata in the registry: a JSON object, parts of which may be sealed.
 
 Sealed values are stored together under one key of the object:
 
     {"plan": "pro", "$sealed": {"values": "<base64>", "digests": ["<hex>", …]}}
 
-`values` has the sealed keys with their values, sealed for this thread. `digests` has a keyed digest
-of each key and value, of `tags` one for each tag, so that a thread is found by equality without
-being opened. The owner's digest is in the column `owner` instead, which has an index. Equal values
-of two threads have equal digests; without the key a digest says nothing else.
+`values` holds the sealed keys with their values, sealed for this thread. `digests` holds a keyed
+digest of each key and value, and for `tags` a digest of each tag. So a query finds a thread by
+equality without decrypting it. The owner's digest is in the indexed column `owner` instead. Equal
+values of two threads have equal digests; without the encryption key, a digest reveals nothing else.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ SEALED: Final = "$sealed"
 
 
 class ThreadOptions(TypedDict, total=False):
-    """What every saver of ours can be told about its registry of threads."""
+    """Options of all our savers for the registry of threads."""
 
     thread_metadata: Sequence[str]
-    """Keys of `config["metadata"]` that say something about the thread. The first commit of a run
-    stores those that the run was given in the registry, beside what is there."""
+    """Keys of `config["metadata"]` that describe the thread. The first commit of a run adds their
+    values to the thread's metadata in the registry."""
     seal_thread_metadata: bool | Collection[str]
-    """Whether metadata in the registry is sealed by the saver's encryption, or which keys of it."""
+    """Whether the saver's encryption seals metadata in the registry, or which keys it seals."""
 
 
 class StoredMetadata(NamedTuple):
-    """The two columns of the registry."""
+    """The columns `owner` and `metadata` of the registry."""
 
     owner: str | None
     text: str
 
 
 class ThreadMetadata:
-    """Turns what is said about threads into its stored form, and back."""
+    """Turns thread metadata into the stored form and back."""
 
     def __init__(self, serde: Any, sealed: bool | Collection[str] = False) -> None:
         if isinstance(sealed, str):
@@ -61,11 +61,11 @@ class ThreadMetadata:
             )
 
     def stored(self, thread_id: str, metadata: Mapping[str, Any]) -> StoredMetadata:
-        """The stored form; raises for what is no JSON that every database can hold."""
+        """The stored form; raises for metadata that is not JSON, or that a database cannot hold."""
         return self._stored(thread_id, metadata, self._to_seal(metadata))
 
     def opened(self, thread_id: str, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """What was said about a thread."""
+        """The metadata of a thread, from the stored form."""
         if SEALED not in stored:
             return dict(stored)
         plain, secret = self._parts(thread_id, stored)
@@ -74,18 +74,18 @@ class ThreadMetadata:
     def merged(
         self, thread_id: str, stored: Mapping[str, Any], more: Mapping[str, Any]
     ) -> StoredMetadata:
-        """What is stored, with some keys new or replaced. What is sealed stays sealed."""
+        """The stored form with some keys new or replaced. Sealed keys stay sealed."""
         plain, secret = self._parts(thread_id, stored)
         metadata = {**plain, **secret, **more}
         return self._stored(thread_id, metadata, {*secret, *self._to_seal(metadata)})
 
     def moved(self, source: str, target: str, stored: Mapping[str, Any]) -> StoredMetadata:
-        """What is stored about one thread, for another."""
+        """The stored form for a copy of the thread."""
         plain, secret = self._parts(source, stored)
         return self._stored(target, {**plain, **secret}, secret)
 
     def is_current(self, stored: Mapping[str, Any]) -> bool | None:
-        """Whether all that is to be sealed is sealed with the newest key; None if nothing is."""
+        """Whether all keys to seal are sealed with the newest key; None if no key is sealed."""
         if any(key != SEALED for key in self._to_seal(stored)):
             return False
         if SEALED not in stored:
@@ -94,7 +94,7 @@ class ThreadMetadata:
         return current
 
     def digests(self, key: str, value: Any) -> list[str]:
-        """What a key with this value may be found by, under every key of the cipher."""
+        """The digests by which this key and value may be stored, one for each encryption key."""
         return [] if self._digests is None else self._digests(_message(key, value))
 
     def _to_seal(self, metadata: Iterable[str]) -> Collection[str]:
@@ -125,7 +125,7 @@ class ThreadMetadata:
     def _parts(
         self, thread_id: str, stored: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What is stored in clear, and what is sealed."""
+        """The keys in plaintext, and the sealed keys, opened."""
         plain = {key: value for key, value in stored.items() if key != SEALED}
         if SEALED not in stored:
             return plain, {}
@@ -150,7 +150,7 @@ class ThreadMetadata:
 
 
 def metadata_text(thread_id: str, metadata: Mapping[str, Any]) -> str:
-    """What a user says of a thread, as JSON that every database can hold."""
+    """Thread metadata as JSON text; raises if a database could not hold the text."""
     if (owner := metadata.get("owner")) is not None:
         check_name("owner", str(owner))
     if SEALED in metadata:
@@ -170,17 +170,17 @@ def metadata_text(thread_id: str, metadata: Mapping[str, Any]) -> str:
 
 
 def _apart(key: str, secret: Mapping[str, Any]) -> list[Any]:
-    """What a sealed key is looked for by: of tags each, of everything else the whole."""
+    """The values of a sealed key that get a digest: each tag, or the whole value."""
     value = secret[key]
     if key == "owner":
-        return []  # which has a column of its own
+        return []  # the owner's digest is in the column `owner`
     if key == "tags":
         return [tag for tag in value if isinstance(tag, str)] if isinstance(value, list) else []
     return [value]
 
 
 def _message(key: str, value: Any) -> bytes:
-    """What a digest is made of: the JSON tells 1 from true and from 1.0."""
+    """The bytes that a digest is made from. JSON tells 1 from true and from 1.0."""
     is_text = key in ("owner", "tags")
     return json.dumps([key, str(value) if is_text else value], sort_keys=True).encode()
 
@@ -193,7 +193,7 @@ def _sealed_bytes(stored: Mapping[str, Any]) -> bytes:
     try:
         return b64decode(stored[SEALED]["values"], validate=True)
     except (TypeError, KeyError, ValueError):
-        return b""  # which does not open
+        return b""  # fails to unseal
 
 
 def keys_of_thread(keys: Sequence[str]) -> tuple[str, ...]:
@@ -204,13 +204,13 @@ def keys_of_thread(keys: Sequence[str]) -> tuple[str, ...]:
 
 
 class SaverOptions(ThreadOptions, total=False):
-    """What every saver of ours can be told."""
+    """Options of all our savers."""
 
     serde: SerializerProtocol | None
     """Turns values into bytes and back."""
 
 
 def check_options(options: SaverOptions) -> None:
-    """Raise for options that no saver can be made with, before anything is opened for one."""
+    """Raise for invalid options, before a database is opened."""
     keys_of_thread(options.get("thread_metadata", ()))
     ThreadMetadata(options.get("serde"), options.get("seal_thread_metadata", False))

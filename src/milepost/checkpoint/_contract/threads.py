@@ -1,4 +1,4 @@
-"""Threads as all our savers speak of them: the registry's records, and what pruning keeps."""
+"""Records of the registry of threads, and the rules for what pruning keeps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ThreadInfo(NamedTuple):
 
     thread_id: str
     status: str
-    """idle, interrupted, error, running; stale if a run has not been heard of for long."""
+    """idle, interrupted, error or running; stale if the lease of a run is over."""
     created_at: float
     updated_at: float
     head: str | None
@@ -33,13 +33,13 @@ class ThreadInfo(NamedTuple):
     metadata: dict[str, Any]
     """What `create_thread`, a run or `set_thread_metadata` has stored."""
     checkpoints: int | None = None
-    """Counts and bytes are there when one thread was asked for."""
+    """Counts and bytes are set only by `get_thread`."""
     writes: int | None = None
     bytes: int | None = None
 
 
 class Wanted(NamedTuple):
-    """What `list_threads` is asked for; all of it must hold."""
+    """The conditions of `list_threads`, all of which must hold."""
 
     metadata: Mapping[str, Any] = {}
     status: str | None = None
@@ -51,7 +51,7 @@ class Wanted(NamedTuple):
     limit: int = 100
 
     def check(self) -> None:
-        """Raise ValueError for a status or a limit that does not exist."""
+        """Raise ValueError for an unknown status or an impossible limit."""
         if not isinstance(self.limit, int) or not 0 <= self.limit < 2**63:
             raise ValueError(f"limit must be a number of threads, not {self.limit!r}.")
         if self.status is not None and self.status not in STATUSES:
@@ -63,13 +63,13 @@ class Removed:
     """What a call removed, or with `dry_run` would remove."""
 
     threads: list[str] = field(default_factory=list)
-    """Those that were removed as a whole."""
+    """Threads that were removed as a whole."""
     checkpoints: int = 0
     writes: int = 0
     values: int = 0
 
     def add(self, other: Removed) -> None:
-        """Count what another call removed."""
+        """Add the counts of another call."""
         self.threads += other.threads
         self.checkpoints += other.checkpoints
         self.writes += other.writes
@@ -77,7 +77,7 @@ class Removed:
 
 
 class Problem(NamedTuple):
-    """A row that cannot be read, or that nothing leads to."""
+    """A row that cannot be read, or that no other row refers to."""
 
     thread_id: str
     checkpoint_ns: str
@@ -87,24 +87,24 @@ class Problem(NamedTuple):
 
 
 class Lineage(NamedTuple):
-    """What decides whether a checkpoint can be done without."""
+    """What decides whether a checkpoint can be removed."""
 
     parent_id: str | None
     run_id: str | None
     needs_parent: bool
-    """A delta channel has no stored value of its own here: it is rebuilt from the parent's."""
+    """A delta channel has no value stored at this checkpoint: it is rebuilt from the parent's."""
     inner: Mapping[str, str]
-    """Where graphs inside it are: namespace → checkpoint."""
+    """The checkpoints of inner graphs: namespace → checkpoint id."""
 
 
 History: TypeAlias = "Mapping[Node, Lineage]"
 """All checkpoints of a thread."""
 Choice: TypeAlias = "Callable[[History], Collection[Node]]"
-"""Says which checkpoints of a thread are to be kept."""
+"""Chooses the checkpoints of a thread to keep."""
 
 
 def with_ancestors(history: History, wanted: Collection[Node]) -> set[Node]:
-    """Also those that the wanted ones depend on: for delta channels, and inner graphs."""
+    """The wanted checkpoints, and those that they need for delta channels and inner graphs."""
     kept: set[Node] = set()
     pending = [node for node in wanted if node in history]
     while pending:
@@ -121,7 +121,7 @@ def with_ancestors(history: History, wanted: Collection[Node]) -> set[Node]:
 
 
 def latest(history: History, count: int, before: Callable[[str], bool] | None) -> set[Node]:
-    """The last checkpoints of each graph, and with `before` all that are not older than that."""
+    """The last `count` checkpoints of each graph, and those that `before` does not call older."""
     by_graph: dict[str, list[str]] = {}
     for ns, id in history:
         by_graph.setdefault(ns, []).append(id)
@@ -134,15 +134,15 @@ def latest(history: History, count: int, before: Callable[[str], bool] | None) -
 
 
 def is_trigger(channel: str) -> bool:
-    """Whether a channel holds something only while a task is still to run."""
+    """Whether a channel has a value only while a task is still to run."""
     return channel in (START, TASKS) or channel.startswith(BRANCH_TO)
 
 
 def status_left(changed: Mapping[str, Any]) -> str:
-    """How a checkpoint of a foreign runtime leaves its thread, by the channels that changed.
+    """The thread's status after a checkpoint of a foreign runtime, from the channels that changed.
 
-    A channel that is a trigger is emptied by the next step: if it holds something, that is new. The
-    list of tasks is left empty, not away.
+    The next step empties a trigger channel, so a trigger with a value means that a task waits. The
+    channel of Sends becomes an empty list instead.
     """
     waits = any(
         is_trigger(channel) and value is not MISSING and (channel != TASKS or bool(value))
@@ -152,7 +152,7 @@ def status_left(changed: Mapping[str, Any]) -> str:
 
 
 def is_wanted(info: ThreadInfo, wanted: Wanted) -> bool:
-    """Whether a thread is among those that `list_threads` is asked for."""
+    """Whether a thread meets the conditions of `list_threads`."""
     return (
         (wanted.after is None or info.thread_id > wanted.after)
         and (wanted.prefix is None or info.thread_id.startswith(wanted.prefix))
@@ -171,23 +171,23 @@ def _matches(metadata: Mapping[str, Any], key: str, value: Any) -> bool:
         tags = metadata.get("tags")
         wanted = [value] if isinstance(value, str) else value
         return isinstance(tags, list) and all(str(tag) in tags for tag in wanted)
-    # As text: in JSON neither 1 and true nor 1 and 1.0 are the same.
+    # Compared as text, since Python takes 1, true and 1.0 for equal.
     return key in metadata and json.dumps(metadata[key], sort_keys=True) == json.dumps(
         value, sort_keys=True
     )
 
 
 def no_such_thread(thread_id: str) -> CheckpointNotFoundError:
-    """Nothing can be said of a thread that is not there."""
+    """The error for metadata of a thread that does not exist."""
     return CheckpointNotFoundError(
         f"There is no thread '{thread_id}'. Its first checkpoint makes it, or create_thread()."
     )
 
 
 def parent_gone(thread_id: str, id: str | None, parent_id: str) -> BrokenChainError:
-    """What a checkpoint inherits was removed while a run was building on it.
+    """The error for a parent that was removed while a run was building on it.
 
-    Without an id, what a task wrote has no checkpoint to belong to.
+    `id` is the new checkpoint; None if the step has only writes, which belong to the parent.
     """
     what = "What a task wrote in" if id is None else f"Checkpoint '{id}' of"
     return BrokenChainError(
@@ -197,7 +197,7 @@ def parent_gone(thread_id: str, id: str | None, parent_id: str) -> BrokenChainEr
 
 
 def checkpoint_gone(thread_id: str, id: str) -> CheckpointNotFoundError:
-    """A checkpoint that was named, mostly because it was just read, has no value but an error."""
+    """The error for a checkpoint that the caller has named and that does not exist."""
     return CheckpointNotFoundError(
         f"Thread '{thread_id}' has no checkpoint '{id}'. If it was there a moment ago, the thread "
         "was deleted, pruned or restored while it was read: read it again. "
@@ -206,7 +206,7 @@ def checkpoint_gone(thread_id: str, id: str) -> CheckpointNotFoundError:
 
 
 def copy_refused(target: str) -> CheckpointError:
-    """A thread cannot be copied onto another one."""
+    """The error for a copy to a thread that exists."""
     return CheckpointError(
         f"Thread '{target}' exists already, and a copy would mix two histories. Delete it "
         "first, or choose another id."
@@ -214,7 +214,7 @@ def copy_refused(target: str) -> CheckpointError:
 
 
 def may_be_stored(value: Any) -> bool:
-    """Whether a parameter is text that every database can hold; what is not matches nothing."""
+    """Whether every database can hold a parameter. With any other parameter no row can match."""
     if not isinstance(value, str):
         return True
     plain = value.replace("\\\\", "")
@@ -232,4 +232,4 @@ def _encodable(text: str) -> bool:
 _UNSTORABLE: Final = re.compile(
     r"\\u0000|\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f])|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f]"
 )
-"""In JSON: NUL, or half of a surrogate pair."""
+"""In JSON text: a NUL character, or half of a surrogate pair."""

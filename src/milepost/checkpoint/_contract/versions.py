@@ -1,8 +1,8 @@
 """Versions of channels: a counter, a dot and random digits, as text that sorts as the counter does.
 
-A counter has at least eight digits, and one that needs more begins with a letter, which sorts after
-every digit: `99999999`, `a100000000`, `b1000000000`. So each version sorts after all that are
-stored with smaller counters, also after LangGraph's, whose 32 digits begin with zeros.
+A counter has at least eight digits. A counter with more digits begins with a letter, which sorts
+after every digit: `99999999`, `a100000000`, `b1000000000`. So each version sorts after all versions
+with smaller counters, including LangGraph's, whose 32 digits begin with zeros.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Any, Final
 
 DIGITS: Final = 8
 THEIR_DIGITS: Final = 32
-"""Of LangGraph's savers, and of ours in memory."""
+"""Digits of a counter in LangGraph's savers, and in our saver in memory."""
 
 
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 
 
 def _more(letter: str) -> int:
-    """How many digits more than usual follow a letter."""
+    """How many digits beyond DIGITS a counter with this first letter has."""
     return _LETTERS.find(letter) + 1
 
 
 def counter_of(version: Any) -> int | None:
-    """The counter that a version begins with; None if it is no version."""
+    """The counter at the beginning of a version; None if there is none."""
     digits = str(version).partition(".")[0]
     if digits[:1].isalpha() and len(digits) - 1 == DIGITS + _more(digits[0]):
         digits = digits[1:]
@@ -31,7 +31,7 @@ def counter_of(version: Any) -> int | None:
 
 
 def counter_in(version: Any) -> int:
-    """The counter of a version that a saver is to go on from; 0 if there is none yet."""
+    """The counter of a channel's current version; 0 for a channel without a version."""
     counter = 0 if version is None else counter_of(version)
     if counter is None:
         raise ValueError(
@@ -49,5 +49,5 @@ def counter_text(counter: int) -> str:
 
 
 def is_short(version: Any) -> bool:
-    """Whether a version is in our form, which sorts after the one with 32 digits."""
+    """Whether a version is in our short form, which sorts after the form with 32 digits."""
     return version is not None and len(str(version).partition(".")[0]) < THEIR_DIGITS

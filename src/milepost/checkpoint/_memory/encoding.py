@@ -1,8 +1,8 @@
 """Encodes a step, before the next one starts.
 
-Small values are encoded whole. Large ones stay cut into their elements until the commit, which
-knows the version that they follow. What a serializer seals, and what a foreign serializer writes,
-cannot be cut: it is stored whole.
+Small values are encoded whole. Large values stay cut into their elements until the commit, which
+knows the version before. A value that is sealed, or encoded by a foreign serializer, cannot be cut
+and is stored whole.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint._contract.step_saver import Fence, NewCheckpoint, TaskWrites
 
 _FEW_ELEMENTS: Final = 8
-"""Containers with so few elements are tried whole first: most of them are small."""
+"""A container with at most this many elements is encoded whole first, since most are small."""
 
 
 class Encoder:
@@ -42,7 +42,7 @@ class Encoder:
         self.serde = serde
         self._codec = Codec(serde)
         self.cuts = self._codec.splices and not self._codec.seals
-        """Whether values can be cut, and need no place: else each is sealed whole for its own."""
+        """Whether values can be cut and shared; if not, each is sealed whole for its place."""
 
     def step(
         self,
@@ -79,7 +79,7 @@ class Encoder:
     def _writes(
         self, place: Place, task: TaskWrites, rows: Rows, once: dict[int, Typed | Encoded]
     ) -> None:
-        """Encode what a task wrote; `once` keeps it, in case it is a channel's value too."""
+        """Encode a task's writes; `once` keeps each by identity, as it may be a channel's value."""
         task_id, task_path = task.task_id, task.task_path
         cuts, encode, special = self.cuts, self._value, WRITES_IDX_MAP
         channel = ""
@@ -102,7 +102,7 @@ class Encoder:
         try:
             for channel, value in new.changed.items():
                 if value is MISSING:
-                    continue  # what is not there reads as empty
+                    continue  # a channel without a value is read as empty
                 key = (thread_id, ns, channel, versions[channel])
                 if self.cuts:
                     # The writes are still alive, so no other object can have their ids.
@@ -125,11 +125,11 @@ class Encoder:
         return stored(given, place.checkpoint_id, metadata, base, new.changed, new.seen)
 
     def value(self, typed: Typed, place: str) -> Any:
-        """The value that was encoded for a place; without sealing, any place will do."""
+        """Decode a value. `place` matters only if values are bound to their places."""
         if self.cuts:
             return self.serde.loads_typed(typed)
         return loads_at(self.serde, typed, place)
 
     def moved(self, typed: Typed, source: str, target: str) -> Typed:
-        """What is sealed for one place, sealed for another."""
+        """A value that is sealed for one place, sealed again for another."""
         return dumps_at(self.serde, loads_at(self.serde, typed, source), target)

@@ -1,8 +1,8 @@
 """Manifests: what a checkpoint says besides its values, packed into one string of bytes.
 
-A manifest holds the versions of channels and what nodes have seen: only what is new since the
-checkpoint that it builds on, or, now and then, everything. A step costs what it changed, and the
-garbage collector has nothing to walk through.
+A manifest holds the versions of channels and the versions that nodes have seen. Most manifests hold
+only what is new since the manifest that they build on; now and then one holds everything. So a step
+costs what it changed, and the garbage collector has no objects to walk through.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ unpackb = ormsgpack.unpackb
 
 
 class StoredCheckpoint(NamedTuple):
-    """One checkpoint."""
-
     id: str
     parent_id: str | None
     manifest: bytes
@@ -35,7 +33,7 @@ class StoredCheckpoint(NamedTuple):
     base: StoredCheckpoint | None
     """The checkpoint that the manifest builds on; None if the manifest holds everything."""
     level: int
-    """How many there are below it."""
+    """How many manifests this one builds on."""
 
 
 class Manifest(NamedTuple):
@@ -56,7 +54,7 @@ def stored(
     changed: Collection[str],
     seen: Iterable[str] | None,
 ) -> StoredCheckpoint:
-    """A checkpoint that differs from `base` in the named versions and entries of what was seen."""
+    """A checkpoint that differs from `base` in the channels `changed` and in the nodes `seen`."""
     versions, versions_seen = given["channel_versions"], given["versions_seen"]
     level = 0
     if seen is None or base is None or base.level >= _MAX_LEVELS:
@@ -66,7 +64,7 @@ def stored(
     names = [*changed]
     new = [versions[name] for name in names]
     if new and new.count(new[0]) == len(new):
-        del new[1:]  # mostly all that a step changes gets the same version
+        del new[1:]  # mostly all channels of a step get the same version
     updated = given.get("updated_channels")
     manifest = packb(
         (given["v"], given["ts"], updated, names, new, {n: versions_seen[n] for n in seen})
@@ -93,7 +91,7 @@ def _paired(names: list[str], versions: list[Any]) -> Iterator[tuple[str, Any]]:
 
 
 LookupCache: TypeAlias = dict[int, Any]
-"""What was looked up for other checkpoints, by their identity: each manifest is opened once."""
+"""Results for checkpoints by their identity, so that each manifest is unpacked once."""
 
 
 def version_in(checkpoint: StoredCheckpoint, channel: str, cache: LookupCache | None = None) -> Any:
@@ -109,7 +107,7 @@ def version_in(checkpoint: StoredCheckpoint, channel: str, cache: LookupCache | 
 
 
 def seen_in(checkpoint: StoredCheckpoint, node: str, cache: LookupCache) -> ChannelVersions:
-    """What a node has seen as of a checkpoint."""
+    """The versions that a node has seen, as of a checkpoint."""
 
     def sight(manifest: bytes) -> Any:
         return unpackb(manifest)[5].get(node)
@@ -118,7 +116,7 @@ def seen_in(checkpoint: StoredCheckpoint, node: str, cache: LookupCache) -> Chan
 
 
 def _nearest(checkpoint: StoredCheckpoint, find: Callable[[bytes], Any], cache: LookupCache) -> Any:
-    """What is found in a manifest, or in the nearest one below it that has it; None if none has."""
+    """The first result of `find` in a manifest and those that it builds on; None without one."""
     found = None
     line: list[StoredCheckpoint] = []
     at: StoredCheckpoint | None = checkpoint
@@ -135,25 +133,25 @@ def _nearest(checkpoint: StoredCheckpoint, find: Callable[[bytes], Any], cache: 
 
 
 def versions_named(checkpoint: StoredCheckpoint) -> Iterator[tuple[str, Any]]:
-    """The channels and versions that a manifest itself names."""
+    """The channels and versions in a manifest itself, without those that it builds on."""
     _, _, _, names, versions, _ = unpackb(checkpoint.manifest)
     return _paired(names, versions)
 
 
 def versions_used(checkpoints: Iterable[StoredCheckpoint]) -> set[tuple[str, Any]]:
-    """The channels and versions of some checkpoints, those that they build on included."""
+    """All channels and versions of some checkpoints, from their complete manifests."""
     given = {id(one): one for one in checkpoints}
     used: set[tuple[str, Any]] = set()
     for one in given.values():
         if one.base is None or id(one.base) in given:
-            used.update(versions_named(one))  # the rest is that of the one below
+            used.update(versions_named(one))  # `base` adds the others
         else:
             used.update(read(one).versions.items())
     return used
 
 
 def first(checkpoint: StoredCheckpoint) -> StoredCheckpoint:
-    """The same checkpoint as the first of its line: no other is before it, or below."""
+    """The same checkpoint without a parent, and with a complete manifest."""
     checkpoint = checkpoint._replace(parent_id=None)
     if checkpoint.base is None:
         return checkpoint

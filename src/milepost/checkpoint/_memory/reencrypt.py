@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class MemoryAdmin(Admin):
-    """Seals what is in memory with the newest key. There is nothing to vacuum."""
+    """Seals everything in memory with the newest key. `vacuum` has no effect here."""
 
     def __init__(self, saver: MemoryStorage) -> None:
         super().__init__(None)
@@ -94,7 +94,7 @@ class MemoryAdmin(Admin):
     def _resealed(
         self, kept: StoredValue, place: str, done: Reencrypted[Problem], table: str, *key: Any
     ) -> Typed | None:
-        """The value under the newest key; None if it has that already, or does not open."""
+        """The value sealed with the newest key; None if it is already, or cannot be unsealed."""
         typed = read(kept)
         serde: Any = self._saver.serde
         if serde.is_current(typed[1]):

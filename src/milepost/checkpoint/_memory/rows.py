@@ -21,7 +21,7 @@ NULL: Typed = JsonPlusSerializer().dumps_typed(None)
 
 
 StoredWrite = tuple[str, str, StoredValue, str]
-"""Task id, channel, value, task path. A plain tuple: the garbage collector stops looking at it."""
+"""Task id, channel, value, task path. A plain tuple, which the garbage collector can untrack."""
 BlobKey = tuple[str, str, str, Any]
 """Thread, namespace, channel, version."""
 
@@ -49,16 +49,16 @@ class RegistryEntry:
         self.head = head
         self.token: str | None = None
         self.fence: Fence | None = None
-        """Of the run with that token."""
+        """The fence of the run with that token."""
         self.early_writes: set[tuple[str, str, str]] = set()
-        """Where writes are whose checkpoint was not there when they came."""
+        """Keys of writes that came before their checkpoint."""
         self.status: str | None = None
-        """The status that the last run or write has told; None if the head of the thread tells."""
+        """The status from the last run or special write; None if it follows from the head."""
         self.created_at = self.updated_at = time.time()
         self.metadata: dict[str, Any] = {}
-        """What the user says of it, in its stored form."""
+        """The user's metadata, in its stored form."""
         self.claimed = False
-        """Whether there is nothing of it but the claim of a run."""
+        """Whether the entry exists only because of a run's claim."""
 
     def copy(self) -> RegistryEntry:
         """The same entry without an owner."""
@@ -70,7 +70,7 @@ class RegistryEntry:
 
 
 class Prepared(NamedTuple):
-    """A step whose values are encoded. What is large gets its stored form in the commit."""
+    """A step whose values are encoded. Large values get their stored form in the commit."""
 
     place: Place
     writes: Rows
@@ -78,11 +78,11 @@ class Prepared(NamedTuple):
     stored: StoredCheckpoint | None
     fence: Fence | None
     status: str | None
-    """What the registry says of the thread afterwards; None if the runtime does not tell."""
+    """The thread's status afterwards; None if a foreign runtime does not tell."""
 
 
 def blobs_of(thread_id: str, ns: str, checkpoints: Iterable[StoredCheckpoint]) -> set[BlobKey]:
-    """Where the values of some checkpoints are."""
+    """The keys of all values that some checkpoints use."""
     return {(thread_id, ns, *used) for used in versions_used(checkpoints)}
 
 

@@ -84,7 +84,7 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
         step = self._codes.step(place, (), new, None, None, status_left(new.changed))
         with self._lock:
             self._store(step)
-            # It may have taken the place of the one that the next step would be told to build on.
+            # `_latest` may be a checkpoint that this one replaces: the next step must read it.
             self._latest.pop(place.thread_id, None)
         return place._replace(checkpoint_id=checkpoint["id"]).config()
 
@@ -147,16 +147,16 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        # The walk is one read: no thread is deleted and made again between two of its steps.
+        # Under the lock, the thread cannot be deleted and created again during the walk.
         with self._lock:
             return super().get_delta_channel_history(config=config, channels=channels)
 
     def get_next_version(self, current: str | None, channel: None) -> str:  # noqa: ARG002
         """A counter that orders versions, and random digits that keep branches apart."""
         known, count, short = self._last_version
-        if current is not known:  # a run asks for the one after the one that it got last
+        if current is not known:  # mostly it is: a run passes the version it got last
             count = counter_in(current)
-            short = is_short(current)  # of a thread that was copied here from a database
+            short = is_short(current)  # in a thread copied from a database
         if short:
             version = f"{counter_text(count + 1)}.{getrandbits(64):016x}"
         else:
@@ -167,7 +167,7 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
     # -- walking
 
     def _places(self, config: RunnableConfig | None, before: str | None) -> Iterator[Place]:
-        """The checkpoints that a listing is about, newest first within a thread."""
+        """The checkpoints of a listing, newest first within a thread."""
         with self._lock:
             if config is None:
                 threads: Sequence[str] = tuple(self.storage)
@@ -194,7 +194,7 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
             ]
         return iter(found)
 
-    # -- async methods: nothing here waits, so there is nothing to write twice
+    # -- async methods: nothing here waits, so each calls its sync form
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return self.get_tuple(config)

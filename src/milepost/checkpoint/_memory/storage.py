@@ -1,4 +1,4 @@
-"""Keeps steps in mappings: stores them under a fence, and reads them back."""
+"""Stores steps in mappings, under a fence, and reads checkpoints back."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ _STATUSES = {
     WRITES_IDX_MAP[INTERRUPT]: "interrupted",
     WRITES_IDX_MAP[RESUME]: "running",
 }
-"""What a special write says of its thread, by its place."""
+"""The thread's status after a special write, by the write's position."""
 
 
 class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str]):
-    """Three mappings, and how steps get into them and out again."""
+    """Stores steps in three mappings, and reads checkpoints from them."""
 
     instant = True
     steadfast = True
@@ -72,7 +72,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
     storage: MutableMapping[str, dict[str, dict[str, StoredCheckpoint]]]
     """Thread → namespace → checkpoint id → checkpoint."""
     writes: MutableMapping[tuple[str, str, str], dict[tuple[str, int], StoredWrite]]
-    """Thread, namespace and checkpoint → task and place → write."""
+    """Thread, namespace and checkpoint → task and position → write."""
     blobs: MutableMapping[BlobKey, StoredValue]
     """Thread, namespace, channel and version → value."""
 
@@ -98,7 +98,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         self._encoder = Encoder(self.serde)
         self._names = NameChecker()
         self._latest: dict[str, StoredCheckpoint] = {}
-        """The last checkpoint that was prepared of a thread, stored or not."""
+        """Thread → its last prepared checkpoint, stored or not."""
 
     def with_serde(self, serde: SerializerProtocol) -> Self:
         twin = super().with_serde(serde)
@@ -106,11 +106,11 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         return twin
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """A saver with a copy of what is stored; runs in progress go on in the original."""
+        """A saver with a copy of all threads. Runs in progress go on in the original."""
         with self._lock:
             twin = self.__copy__()
             memo[id(self)] = twin
-            # Together: a write may be a part of a value.
+            # In one call, since a write may be a slice of a value's log.
             kept = copy.deepcopy((self.storage, self.writes, self.blobs), memo)
             twin.storage, twin.writes, twin.blobs = kept
             twin._threads = {name: thread.copy() for name, thread in self._threads.items()}
@@ -176,7 +176,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         with self._lock:
             if (thread := self._threads.get(thread_id)) is not None:
                 return thread.head
-            # The mappings may have been filled by a factory that keeps them.
+            # A factory may have made mappings that were filled before.
             return max(self.storage.get(thread_id, {}).get("", {}), default=None)
 
     async def ahead(self, thread_id: str) -> str | None:
@@ -191,7 +191,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
                 thread.claimed = thread.head is None
             before = "" if thread.claimed else self._status_of(thread_id, thread)
             holder = thread.fence
-            # No lease: in one process a run cannot die without ending.
+            # A lease is not needed: within one process every run sets `ended`.
             fence.claim(thread_id, thread.token, holder is not None and not holder.ended)
             self._threads[thread_id] = thread
             thread.token, thread.fence = fence.token, fence
@@ -210,14 +210,14 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
                 thread.status, thread.updated_at = status, time.time()
             elif thread.claimed:
                 del self._threads[thread_id]
-            elif thread.head is None:  # it was created since
+            elif thread.head is None:  # `create_thread` was called after the claim
                 thread.token, thread.status = None, None
 
     async def arelease(self, thread_id: str, fence: Fence, status: str) -> None:
         self.release(thread_id, fence, status)
 
     def _status_of(self, thread_id: str, thread: RegistryEntry) -> str:
-        """The status of a thread. If no run has told: whether something waits at its head."""
+        """The stored status, or else `running` if a task waits at the head of the thread."""
         if thread.status is not None:
             return thread.status
         stored = self._stored(Place(thread_id, "", thread.head))
@@ -229,7 +229,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
     def _described(
         self, thread_id: str, thread: RegistryEntry | None, more: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The stored form of what is said about a thread, with more of it."""
+        """The stored form of a thread's metadata, with `more` added."""
         known = thread.metadata if thread is not None else {}
         if more:
             known = json.loads(self._thread_metadata.merged(thread_id, known, more).text)
@@ -238,7 +238,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
     @property
     def _codes(self) -> Encoder:
         encoder = self._encoder
-        if encoder.serde is not self.serde:  # the saver was given another one
+        if encoder.serde is not self.serde:  # the saver has a new serializer
             encoder = self._encoder = Encoder(self.serde)
         return encoder
 
@@ -249,10 +249,10 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         return graph.get(checkpoint_id or "") if graph is not None else None
 
     def _is_overtaken(self, step: Prepared) -> bool:
-        """Whether others have been quicker than a run that has not stored anything so far.
+        """Whether another run has stored something since this run loaded the thread.
 
-        They may have stored writes of tasks that this run has called as well, or something newer
-        in a graph whose past the run begins in: its checkpoints would come to lie between theirs.
+        These are writes of tasks that this run has called too; or, if this run starts from an older
+        checkpoint, a newer one: this run's checkpoints would sort between the other run's.
         """
         fence, stored = step.fence, step.stored
         if fence is None:
@@ -268,7 +268,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         return any(other > id for graph, id in first.items() for other in graphs.get(graph) or ())
 
     def _store(self, step: Prepared) -> None:
-        """Store a step, unless its run has lost the thread, or the checkpoint that it builds on."""
+        """Store a step, unless its run has lost the thread or the parent checkpoint is gone."""
         place, writes, blobs, stored, fence, status = step
         thread_id, ns, checkpoint_id = place
         thread = self._threads.get(thread_id)
@@ -276,7 +276,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         graph = by_ns.get(ns) if by_ns is not None else None
         if fence is not None:
             self._check_fence(step, thread, by_ns, graph)
-            # Before anything is changed: what cannot be sealed raises here.
+            # First of all, since sealing may raise, and then nothing may be stored.
             described = self._described(thread_id, thread, fence.thread_metadata)
         if thread is None:
             thread = self._threads[thread_id] = RegistryEntry(self.head(thread_id))
@@ -302,11 +302,11 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
             if graph is None:
                 graph = by_ns[ns] = {}
             graph[stored.id] = stored
-            # A run that has stored an update of its own thread may store an earlier id after it.
+            # If a node called `update_state` on its own thread, the run's next id may be older.
             if ns == "" and (thread.head is None or stored.id > thread.head):
                 thread.head = stored.id
                 thread.status = status
-                if fence is None:  # its tasks may have asked something before it came
+                if fence is None:  # its writes may have come first
                     for _, position in self.writes.get((thread_id, ns, stored.id), ()):
                         thread.status = _STATUSES.get(position, thread.status)
 
@@ -318,7 +318,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         graph: Mapping[str, StoredCheckpoint] | None,
     ) -> None:
         """Raise ThreadConflict if the run of a step has lost the thread, and BrokenChainError if
-        what the step builds on is gone."""
+        the parent checkpoint, or the run's root checkpoint, is gone."""
         thread_id, ns, parent_id = step.place
         fence, stored = step.fence, step.stored
         assert fence is not None
@@ -337,14 +337,14 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
     def _store_values(
         self, place: Place, blobs: Sequence[tuple[BlobKey, Typed | Encoded]]
     ) -> Large:
-        """Store the new versions of channels; those that are large are returned."""
+        """Store the new versions of channels; return the large ones."""
         large: Large = {}
         stored = self.blobs
         for key, blob in blobs:
             if not isinstance(blob, Encoded):
                 stored[key] = blob
             elif key not in stored or read(stored[key]) != whole(blob):
-                # One that is there stays as it is: others may be parts of it by now.
+                # An equal version that is stored stays: other slices may share its log by now.
                 stored[key] = kept = self._keep_value(place, key, blob)
                 large[key[2]] = (kept, blob)
         return large
@@ -352,10 +352,10 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
     def _store_writes(
         self, step: Prepared, thread: RegistryEntry, large: Large, *, is_early: bool
     ) -> dict[tuple[str, int], StoredWrite]:
-        """Store the writes of a step, and return all at its checkpoint.
+        """Store the writes of a step, and return all writes at its checkpoint.
 
-        `is_early`: the checkpoint is not there yet. The first write at a place stays, but a
-        special one, below zero, takes the place of the one before, and says how the thread is.
+        `is_early`: the checkpoint is not stored yet. The first ordinary write at a position stays.
+        A special write, at a negative position, replaces the one before and sets the status.
         """
         thread_id, ns, checkpoint_id = step.place
         key = (thread_id, ns, checkpoint_id or "")
@@ -379,20 +379,20 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         return rows
 
     def _keep_value(self, place: Place, blob_key: BlobKey, value: Encoded) -> StoredValue:
-        """The stored form of a large value: what it shares with its predecessor is not repeated."""
+        """The stored form of a large value, which shares bytes with the version before."""
         channel = blob_key[2]
         parent = self._stored(place)
         base_version = None if parent is None else version_in(parent, channel)
         base_key = (*blob_key[:3], base_version)
         base = None if base_version is None else self.blobs.get(base_key)
-        # The input of a graph was written by no task, and mostly has no successor.
+        # No task wrote the input of a graph, and mostly no version follows it.
         kept, again = keep(value, base, shared=channel != START)
         if again is not None:
             self.blobs[base_key] = again
         return kept
 
     def _move_input(self, place: Place, rows: Mapping[tuple[str, int], StoredWrite]) -> None:
-        """The input of a graph is stored first as such, and a step later among its values."""
+        """Share the bytes of a graph's input with the write that it became one step later."""
         parent = self._stored(place)
         version = None if parent is None else version_in(parent, START)
         key = (*place[:2], START, version)
@@ -460,16 +460,16 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
 
 
 Large: TypeAlias = dict[str, tuple[StoredValue, Encoded]]
-"""The large values that a step has stored: channel → stored form, and where it can be cut."""
+"""The large values that a step has stored: channel → stored form, and encoded form with parts."""
 
 
 def _placed(value: Encoded, place: tuple[StoredValue, Encoded] | None) -> StoredValue:
-    """A write as it is stored: if it went into a large value, as a part of that."""
+    """The stored form of a write: a slice of the large value that contains it, or whole."""
     return (part(*place, value) if place is not None else None) or whole(value)
 
 
 def _compact_early(rows: dict[tuple[str, int], StoredWrite], large: Large) -> None:
-    """Writes that were stored while their step went on become parts of what they led to."""
+    """Replace writes that were stored before their step ended by slices of the step's values."""
     for at, (task_id, channel, value, task_path) in tuple(rows.items()):
         if channel in large and not isinstance(value, Slice) and len(value[1]) >= SMALL:
             found = part(*large[channel], as_parts(value))

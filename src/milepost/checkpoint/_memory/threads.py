@@ -43,7 +43,7 @@ R = TypeVar("R")
 
 
 class MemoryThreads(Threads):
-    """Whole threads in memory. Nothing here waits: each step is done when it is asked."""
+    """Whole threads in memory. The methods are no generators: they act when they are called."""
 
     def __init__(self, saver: MemoryStorage, sweeping: Sweeping) -> None:
         super().__init__(None, sweeping)
@@ -171,7 +171,7 @@ class MemoryThreads(Threads):
         return stored._replace(metadata=self._saver._codes.moved(stored.metadata, *places))
 
     def _moved(self, kept: StoredValue, source: str, target: str) -> StoredValue:
-        """What is sealed for its place is sealed again; all else is shared."""
+        """A value for another place: sealed again if values are sealed, otherwise shared."""
         if self._saver._codes.cuts or isinstance(kept, Slice):
             return kept
         return self._saver._codes.moved(kept, source, target)
@@ -271,7 +271,7 @@ class MemoryThreads(Threads):
         return _done(found)
 
     def _tidy(self, thread_id: str) -> None:
-        """After a part of a thread is gone: find its head, let go of bytes that nothing uses."""
+        """After checkpoints were removed: set the new head, and free unused bytes of logs."""
         self._saver._latest.pop(thread_id, None)
         graphs = self._saver.storage[thread_id]
         if not any(graphs.values()):
@@ -303,6 +303,6 @@ class MemoryThreads(Threads):
 
 
 def _done(value: R) -> Program[R]:
-    """A program that has its result already."""
+    """A program that yields nothing and returns `value`."""
     yield from ()
     return value

@@ -1,14 +1,13 @@
 """Versions of a value as pieces of one growing string of bytes.
 
-A *log* holds every byte that a channel's versions were ever made of, once. A version is a
-*slice*: its own head and the spans of the log that follow it. A version that adds to the one
-before it is one longer span; a window that moves on is one shifted span; an edit in the middle is
-the span before it, the new bytes at the end of the log, and the span behind it. Nothing is a
-difference from anything else, so there are no chains: any version reads in one go, and any of
-them can be dropped.
+A *log* holds the bytes of all versions of a channel, each byte once. A version is a *slice*: a head
+of its own, followed by spans of the log. A version that appends is one longer span. A window that
+moves is one shifted span. An edit in the middle is three spans: before the edit, the new bytes at
+the end of the log, and behind the edit. No version is a delta from another, so there are no chains:
+each version is read directly, and each can be dropped.
 
-Spans are what an edited version costs besides its new bytes. When there are so many that they
-would cost more than the value, it gets a new log.
+An edited version costs its spans besides its new bytes. When the spans would cost more than the
+value, the value gets a new log.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 SMALL: Final = 256
-"""Values with fewer bytes are stored whole."""
+"""Bytes below which a value is stored whole."""
 _ELEMENTS_AT_ONCE: Final = 64
-"""Elements that are compared at a time."""
+"""Elements that are compared in one call."""
 _MAX_LOG: Final = 2**32 - 1
-"""Spans are numbers of four bytes."""
+"""Bytes. The ends of a span are numbers of four bytes."""
 _SPAN_COST: Final = 4
-"""Bytes for each span there is, squared: about what a run of edits has cost in spans so far."""
+"""Times the number of spans squared: about the bytes that a series of edits has spent on spans."""
 
 
 class Log:
@@ -45,12 +44,12 @@ class Log:
         self.tip = b""
         """The spans of the version that was stored last."""
         self.lengths: list[int] = []
-        """Where to cut that version into its elements."""
+        """The lengths of that version's elements."""
 
     def slice(
         self, kind: str, head: bytes, spans: array[int], lengths: list[int] | None = None
     ) -> Slice:
-        """A version, or a part of one; of the latest version, also where to cut it."""
+        """A version or a part of one. `lengths` are given for the latest version."""
         found = Slice(kind, head, self, spans.tobytes())
         if lengths is not None:
             self.tip, self.lengths = found.packed, lengths
@@ -67,7 +66,7 @@ class Slice:
         self.head = head
         self.log = log
         self.packed = packed
-        """The spans, as bytes: there are many slices, and most have one span."""
+        """The spans as bytes, which take less memory than an array: there are many slices."""
 
     @property
     def spans(self) -> array[int]:
@@ -76,12 +75,10 @@ class Slice:
 
     @property
     def pairs(self) -> Iterator[tuple[int, int]]:
-        """Start and end of each span."""
         spans = self.spans
         return zip(spans[::2], spans[1::2], strict=True)
 
     def read(self) -> Typed:
-        """The value, as its serializer gave it."""
         return (self.kind, _joined(self.head, self.log, self.spans))
 
 
@@ -94,8 +91,8 @@ def keep(
 ) -> tuple[StoredValue, Slice | None]:
     """The stored form of the version that follows `base`.
 
-    If that was stored whole and shares bytes with the new one, also the form that replaces it.
-    `shared` says that a write is to be stored as a part of the version.
+    If `base` was stored whole and shares bytes with the new version, a slice to replace `base` is
+    returned too. `shared`: a write is to be stored as a part of the new version.
     """
     if not isinstance(base, Slice):
         return _store_after_whole(new, base, shared)
@@ -125,7 +122,7 @@ def _store_after_whole(
 
 
 def part(kept: StoredValue, new: Encoded, write: Encoded) -> StoredValue | None:
-    """A write as a part of the version that it led to, if it is found there."""
+    """A write as a slice of the version that contains it; None if the version does not."""
     delta = place_in(new, write)
     if delta is None:
         return None
@@ -144,13 +141,13 @@ def part(kept: StoredValue, new: Encoded, write: Encoded) -> StoredValue | None:
 
 
 def around(kept: Typed, piece: Slice) -> Slice | None:
-    """A value that was stored whole and contains a piece, without a copy of it."""
+    """A whole value that contains `piece`, as a slice of the piece's log, if that saves bytes."""
     kind, data = kept
     log, spans = piece.log, piece.spans
     size = sum(end - start for start, end in piece.pairs)
     if not size or 2 * size < len(data):
         return None
-    if len(spans) == 2:  # mostly; and then it need not be copied to be looked for
+    if len(spans) == 2:  # mostly: then `find` needs no copy of the piece
         with memoryview(log.data) as all, all[spans[0] : spans[1]] as body:
             at = data.find(body)
     else:
@@ -164,7 +161,7 @@ def around(kept: Typed, piece: Slice) -> Slice | None:
 
 
 def whole(new: Encoded) -> Typed:
-    """A value without any reference to another."""
+    """A value in one piece, without a log."""
     return (new.kind, new.parts.join())
 
 
@@ -174,7 +171,7 @@ def read(kept: StoredValue) -> Typed:
 
 
 def size_of(kept: Iterable[StoredValue]) -> int:
-    """The bytes of some values, those that they share counted once."""
+    """The bytes of some values. Bytes that values share count once."""
     logs: dict[int, Log] = {}
     wholes: dict[int, bytes] = {}
     heads = 0
@@ -188,7 +185,7 @@ def size_of(kept: Iterable[StoredValue]) -> int:
 
 
 def compacted(kept: Iterable[Slice]) -> Mapping[int, Slice]:
-    """What to put in the place of slices of logs that are mostly unused; by the slice's id."""
+    """New slices for those whose log is mostly unused, by the identity of the old slice."""
     by_log: dict[int, list[Slice]] = {}
     for one in kept:
         by_log.setdefault(id(one.log), []).append(one)
@@ -226,7 +223,7 @@ def _fresh(new: Encoded, shared: bool) -> StoredValue:
 
 
 def _appended(base: Slice, new: Encoded) -> Slice | None:
-    """The usual case, without a comparison of single elements: something was added at the end."""
+    """The version as `base` with elements added at its end, which is the usual change."""
     log, spans, elements = base.log, base.spans, new.parts.elements
     if log.tip is not base.packed or not new.parts.head:
         return None
@@ -237,7 +234,7 @@ def _appended(base: Slice, new: Encoded) -> Slice | None:
         at, end = spans
         size = end - at
         for first in range(0, count, _ELEMENTS_AT_ONCE):
-            # Not all at once: that would be as much memory again, and none of it at hand.
+            # In pieces, since one joined copy would take as much memory as the value.
             piece = b"".join(elements[first : min(first + _ELEMENTS_AT_ONCE, count)])
             if not log.data.startswith(piece, at):
                 return None
@@ -258,7 +255,7 @@ def _appended(base: Slice, new: Encoded) -> Slice | None:
 
 
 def _spliced(base: Slice, new: Encoded) -> Slice | None:
-    """Any other change."""
+    """The version as a delta of `base`, for any other change."""
     log, head = base.log, new.parts.head
     old: Sequence[bytes]
     if head and log.tip is base.packed:
@@ -275,9 +272,9 @@ def _spliced(base: Slice, new: Encoded) -> Slice | None:
 
 
 def _elements(of: Slice, lengths: Sequence[int]) -> list[bytes]:
-    """The elements of a version, which are so long."""
+    """The elements of a version, cut by their lengths."""
     spans = of.spans
-    # Mostly it is in one piece, which need not be copied as a whole.
+    # A version of one span needs no joined copy.
     whole = of.log.data if len(spans) == 2 else _joined(b"", of.log, spans)
     start = spans[0] if len(spans) == 2 else 0
     ends = accumulate(lengths, initial=start)
@@ -295,7 +292,7 @@ def _worthwhile(old: Sequence[bytes], new: Encoded) -> Delta | None:
 
 
 def _applied(base: Slice, new: Encoded, delta: Delta, lengths: list[int]) -> Slice | None:
-    """The version that `delta` makes of `base`; None if it would be in too many pieces."""
+    """The version that `delta` makes of `base`; None if it would have too many spans."""
     log, before = base.log, base.spans
     ends: list[int] | None = None
     at = len(log.data)
@@ -336,7 +333,7 @@ def _joined(head: bytes, log: Log, spans: array[int]) -> bytes:
 
 
 def _ends(of: Slice) -> Iterator[int]:
-    """Where in the value, without its head, each span ends."""
+    """The end of each span as an offset in the value, without its head."""
     return accumulate(end - start for start, end in of.pairs)
 
 
@@ -361,7 +358,7 @@ def _join(spans: array[int], start: int, end: int) -> None:
 
 
 def _union(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans that cover the same bytes, in order, each once."""
+    """The union of spans, in order and without overlaps."""
     found: list[tuple[int, int]] = []
     for start, end in sorted(set(pairs)):
         if found and start <= found[-1][1]:

@@ -1,8 +1,9 @@
-"""The cache of what a saver has stored or read, so that the saver can store only differences.
+"""The cache of values and manifests that a saver has stored or read, so that it can store deltas.
 
-Losing all of it is harmless: the next version of a value is then stored in full. A version never
-changes its value, so nothing here can be out of date; but a version may not have been stored yet,
-or never will be if its run loses the thread. Until it is stored only its own run may build on it.
+Losing the cache is harmless: the next version of a value is then stored in full. The value of a
+version never changes, so a cached value cannot be out of date. But a cached version may not be
+stored yet, and never will be if its run loses the thread. Until a version is stored, only its own
+run may build on it.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.manifest import Manifest
 
 NOT_STORED = ""
-"""The owner of what could not be stored: no run may build on it."""
+"""The owner of a row that could not be stored: no run may build on such a row."""
 
 
 class OlderVersion(NamedTuple):
-    """An older version whose elements are a prefix of a newer one: its head, and how much of the
-    newer one it has."""
+    """An older version whose elements are a prefix of a newer one: its head, and its size in
+    bytes."""
 
     version: str
     head: bytes
@@ -39,38 +40,39 @@ class OlderVersion(NamedTuple):
 
 @record
 class Chain:
-    """How a version is stored: how far it is from a full one."""
+    """How a version is stored: the rows between it and a full row."""
 
     rows: int = 1
     """Rows that a read must fetch."""
     spent: int = 0
-    """Bytes of the differences since the full row."""
+    """Bytes of the deltas since the full row."""
     roots: tuple[OlderVersion, ...] | None = ()
-    """The full row and the large ones after it, if each version only added to the one before."""
+    """The full row and the large rows before this version. None unless each version only added
+    to the version before."""
     tail: tuple[OlderVersion, ...] = ()
-    """The small rows since then."""
+    """The small rows between the last root and this version."""
     is_root: bool = True
-    """Whether it is the last of the roots itself."""
+    """Whether this version's own row is a full or a large row."""
     compactions: int = 0
     """How often older versions were compacted: stored again as parts of the full row."""
 
     @classmethod
     def of_changes(cls, rows: int, spent: int) -> Chain:
-        """Of a version that builds on earlier versions in some other way, or in an unknown way."""
+        """The chain of a version that does not only add to earlier versions."""
         return cls(rows, spent, roots=None, is_root=False)
 
 
 @record(frozen=False)
 class CachedRow:
-    """What is common to values and manifests."""
+    """What cached values and cached manifests have in common."""
 
     owner: str | None
-    """The token of the run that is about to store it; None once it is stored."""
+    """The token of the run that is about to store the row; None once the row is stored."""
     epoch: int | None
-    """The thread's epoch when it was stored or read: rows of an earlier one may be gone."""
+    """The thread's epoch when the row was stored or read. Rows of an earlier epoch may be gone."""
 
     def supports(self, token: str | None, epoch: int | None) -> bool:
-        """Whether a row may be stored now as a difference from this one."""
+        """Whether a new row may be stored as a delta from this row."""
         return self.epoch == epoch if self.owner is None else self.owner == token
 
 
@@ -82,15 +84,13 @@ class CachedValue(CachedRow):
     encoded: Encoded
     chain: Chain
     size: int
-    """What it takes in memory, about."""
+    """About how many bytes of memory the value takes."""
 
     @property
     def kind(self) -> str:
-        """How it is encoded."""
         return self.encoded.kind
 
     def pieces(self) -> Sequence[Buffer]:
-        """Its bytes, in pieces."""
         return self.encoded.parts.pieces()
 
     def decoded(self, codec: Codec, place: tuple[str, ...]) -> Any:
@@ -98,7 +98,7 @@ class CachedValue(CachedRow):
         return codec.decode_again(self.encoded, place)
 
     def cut_like(self, later: Parts) -> None:
-        """Have it in parts, which are best told apart where a later version has the same."""
+        """Cut the value into parts, at the places where a later version is cut."""
         encoded = self.encoded
         if later.head and not encoded.parts.head:
             self.encoded = encoded._replace(parts=split_like(encoded.parts.join(), later))
@@ -106,22 +106,20 @@ class CachedValue(CachedRow):
 
 @record(frozen=False)
 class CachedManifest(CachedRow):
-    """One checkpoint's manifest."""
-
     checkpoint_id: str
     manifest: Manifest
     rows: int
     """Rows that a read must fetch."""
     spent: int
-    """Bytes of the differences since the complete one."""
+    """Bytes of the changes since the complete manifest."""
     size: int
-    """Bytes of the complete one."""
+    """Bytes of the complete manifest."""
     partial: bool = False
     """Whether `manifest.inline` still has channels that are INHERITED."""
     memory: int = 0
-    """What it takes in memory while it is cached, about."""
+    """About how many bytes of memory the cached manifest takes."""
     written: StoredWrites | None = None
-    """What runs of this process have stored at the checkpoint, as far as that is known."""
+    """The rows of writes that runs of this process have stored at the checkpoint, if known."""
 
 
 class EarlyWrite(NamedTuple):
@@ -138,16 +136,16 @@ class EarlyWrite(NamedTuple):
 
 @record(frozen=False)
 class _Graph:
-    """What is cached of one graph of one thread; the most recent last."""
+    """What is cached of one graph of one thread. The most recent entry of a list is the last."""
 
     manifests: list[CachedManifest] = field(default_factory=list)
     newest: str = ""
-    """The checkpoint that no other of the manifests is newer than."""
+    """The largest checkpoint id that was ever among `manifests`."""
     values: dict[str, list[CachedValue]] = field(default_factory=dict)
     early: list[EarlyWrite] = field(default_factory=list)
 
     def memory(self) -> int:
-        """What all of it takes in memory, about."""
+        """About how many bytes of memory the graph takes."""
         size = sum(manifest.memory for manifest in self.manifests)
         size += sum(_memory_of(cached) for line in self.values.values() for cached in line)
         return size + sum(write.encoded.size for write in self.early)
@@ -158,13 +156,13 @@ def _memory_of(cached: CachedValue) -> int:
 
 
 class _Thread(dict[str, _Graph]):
-    """The graphs of one thread; the one that was used last is at the end."""
+    """The graphs of one thread, the most recently used last."""
 
     def __init__(self) -> None:
         self.size = _THREAD_SIZE
 
     def graph(self, ns: str) -> _Graph:
-        """One of them, in its new place; an inner graph that was not used for long makes room."""
+        """One graph, moved to the end. Of too many graphs, the least recently used is dropped."""
         if len(self) == 1 and ns in self:
             return self[ns]
         graph = self.pop(ns, None) or _Graph()
@@ -176,38 +174,38 @@ class _Thread(dict[str, _Graph]):
 
 
 _NO_GRAPHS: Mapping[str, _Graph] = {}
-"""Of a thread of which nothing is cached."""
+"""The graphs of a thread that is not cached."""
 _MAX_VERSIONS = 3
-"""Versions of a value, and manifests, that are cached: one for each of a few branches."""
+"""Cached versions of a value, and cached manifests of a graph: enough for a few branches."""
 _MAX_GRAPHS = 256
-"""Graphs of one thread. A node that calls a graph makes a new one each time it runs."""
+"""Cached graphs of one thread. A node that calls a graph makes a new namespace in each run."""
 
-# About what the objects take besides the bytes of values: seen with tracemalloc.
+# About how many bytes the objects take besides the values, measured with tracemalloc.
 _THREAD_SIZE = 700
 _MANIFEST_SIZE = 650
 _CHANNEL_SIZE = 220
 _VALUE_SIZE = 900
 
 CACHE_LIMIT = 64 * 1024 * 1024
-"""Bytes that a saver caches unless it is told otherwise."""
+"""The default limit of a saver's cache, in bytes."""
 
 _SHARE_OF_COPIES = 4
-"""The part of the limit that is for copies of lists, as a divisor. With them a thread takes more
-than twice as much, so that not all may have them."""
+"""The share of the limit for decoded copies of lists, as a divisor. With copies a thread takes more
+than twice the memory, so not every thread may have copies."""
 
 _MAX_EARLY_WRITES = 256
-"""Large writes of one graph that are cached."""
+"""Cached large writes of one graph."""
 
 
 class ThreadCache:
-    """Threads that were not used for long are forgotten first.
+    """The cache of threads. The least recently used thread is dropped first.
 
-    What is cached takes at most `limit` bytes, besides the thread that is used now.
+    The cache takes at most `limit` bytes, besides the thread that is in use.
     """
 
     def __init__(self, limit: int = CACHE_LIMIT) -> None:
         self.copies = Copies(0)
-        """Beside the bytes of the lists that were used last; part of the limit."""
+        """Decoded copies of the most recently used lists; they count towards the limit."""
         self.limit = limit
         self._threads: OrderedDict[str, _Thread] = OrderedDict()
         self._size = 0
@@ -215,7 +213,7 @@ class ThreadCache:
 
     @property
     def limit(self) -> int:
-        """Bytes of memory, about."""
+        """About how many bytes of memory the cache may take."""
         return self._limit
 
     @limit.setter
@@ -224,7 +222,7 @@ class ThreadCache:
         self.copies.limit = limit // _SHARE_OF_COPIES
 
     def holds(self, thread_id: str, ns: str) -> bool:
-        """Whether anything is cached of a graph's checkpoints."""
+        """Whether any manifest of a graph is cached."""
         with self._lock:
             graph = self._threads.get(thread_id, _NO_GRAPHS).get(ns)
             return graph is not None and bool(graph.manifests)
@@ -252,7 +250,7 @@ class ThreadCache:
             return None
 
     def value(self, thread_id: str, ns: str, channel: str, version: str) -> CachedValue | None:
-        """One version of a value, if it is stored."""
+        """One cached version of a value, if it is stored too."""
         with self._lock:
             graph = self._threads.get(thread_id, _NO_GRAPHS).get(ns)
             for cached in graph.values.get(channel, ()) if graph is not None else ():
@@ -278,7 +276,7 @@ class ThreadCache:
             graph = thread.graph(ns)
             manifests = graph.manifests
             if manifest is not None and not (manifests and manifests[-1] is manifest):
-                if manifest.checkpoint_id > graph.newest:  # mostly it is
+                if manifest.checkpoint_id > graph.newest:  # mostly so: then it is no duplicate
                     graph.newest = manifest.checkpoint_id
                 else:
                     for known in manifests:
@@ -325,7 +323,7 @@ class ThreadCache:
                 self._make_room()
 
     def take_early_writes(self, thread_id: str, ns: str, id: str, token: str) -> list[EarlyWrite]:
-        """The large writes that a run has stored at a checkpoint."""
+        """Remove a graph's cached large writes; return those of this run at this checkpoint."""
         with self._lock:
             thread = self._threads.get(thread_id)
             graph = thread.get(ns) if thread is not None else None
@@ -338,7 +336,7 @@ class ThreadCache:
             return [w for w in found if w.checkpoint_id == id and w.token == token]
 
     def forget(self, thread_id: str) -> None:
-        """Rows of the thread were removed, or could not be stored."""
+        """Drop a thread: its rows were removed, or could not be stored."""
         with self._lock:
             thread = self._threads.pop(thread_id, None)
             if thread is not None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class GroupCommits:
-    """What waits when the writer comes round is stored together. Comes before `SqlSaver`."""
+    """Stores the steps of many callers together. Comes before `SqlSaver` among the bases."""
 
     engine: GroupEngine
     _storer: Storer
@@ -30,5 +30,4 @@ class GroupCommits:
         return self.engine.commit(self._committer, self._committer.add(steps))
 
     async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
-        """`commit`, for use on an event loop."""
         return await self.engine.acommit(self._committer, self._committer.add(steps))

@@ -1,15 +1,15 @@
 """Several writes in one row.
 
-A task's ordinary writes come together and are never changed. So small ones share a row: a row has
-a key of a hundred bytes, and the usual task writes a value and a trigger of a few bytes each. What
-refers to a channel's version, special writes, and those of a foreign runtime, which may come one
-by one, have rows of their own.
+A task's ordinary writes are stored together and never changed, so small ones share a row. A row has
+a key of a hundred bytes, while the usual task writes a value and a trigger of a few bytes each.
+References to a channel's version, special writes, and writes of a foreign runtime, which may come
+one by one, have rows of their own.
 
-Mostly they come together with the checkpoint that they lead to. Then they need no row at all: they
-are stored in that checkpoint's, so that a usual step is one row, and dirties one page of a
-database. They still belong to the checkpoint before it. To be found from there, the two must be
-next to each other, which they are if one run made both and nothing in between, or if the first was
-the head of the thread when the run came to it.
+Mostly the writes are stored together with the checkpoint that they lead to. Then they need no row:
+they are *inline*, in the row of that checkpoint. So a usual step is one row, on one page. Inline
+writes still belong to the parent checkpoint. A reader finds them from there only if the two
+checkpoints are adjacent. They are adjacent if one run made both with none in between, or if the
+parent was the head of the thread when the run loaded it.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ SEVERAL_WRITES: Final = "+"
 Entry: TypeAlias = "tuple[str, str, list[_PackedWrite]]"
 """A task's id, path and writes. The row of a checkpoint holds a list of these."""
 _PackedWrite: TypeAlias = "tuple[int, str, str | None, bytes]"
-"""Position, channel, kind as it is stored, bytes."""
+"""Position, channel, stored form of the kind, bytes."""
 INLINE_WRITES: Final = "#"
-"""In a row that a query returns: what it holds is from the row of the next checkpoint."""
+"""As the type of a write in a query's result: inline writes, from the next checkpoint's row."""
 
 
 def pack_several(writes: Sequence[WriteRow]) -> WriteRow:
-    """Ordinary writes, none of them with a base, as one row."""
+    """Ordinary writes without a base, as one row."""
     return WriteRow(
         writes[0].position, "", None, SEVERAL_WRITES, ormsgpack.packb(_packed_writes(writes))
     )
 
 
 def unpack_several(data: Buffer) -> list[WriteRow]:
-    """The writes that such a row holds."""
+    """The writes in a row of `pack_several`."""
     try:
         return _write_rows(ormsgpack.unpackb(data))
     except (ValueError, TypeError) as error:
@@ -53,7 +53,7 @@ def unpack_several(data: Buffer) -> list[WriteRow]:
 
 
 def unpack_inline(data: Buffer) -> list[tuple[str, str, list[WriteRow]]]:
-    """The writes that the row of a checkpoint holds, with the task's id and path."""
+    """The writes in the row of a checkpoint: task id, task path and writes of each task."""
     try:
         return [(id, path, _write_rows(writes)) for id, path, writes in ormsgpack.unpackb(data)]
     except (ValueError, TypeError) as error:
@@ -63,7 +63,7 @@ def unpack_inline(data: Buffer) -> list[tuple[str, str, list[WriteRow]]]:
 def as_own_rows(
     codec: Codec, place: tuple[str, str, str], child: str, inline_writes: bytes
 ) -> list[Any]:
-    """The writes in the row of `child`, as rows of the checkpoint at `place`."""
+    """The inline writes in the row of `child`, as rows of the checkpoint at `place`."""
     thread_id, ns, id = place
     opened = codec.unseal(inline_writes, ("led", thread_id, ns, child), (id,))
     found = []

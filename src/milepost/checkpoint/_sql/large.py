@@ -1,13 +1,13 @@
 """Where SQLite keeps large values.
 
-The rows of `checkpoint_blobs` lie in the order of their key, and to search among them SQLite reads
-every row that it compares with whole. With rows of a megabyte that takes longer than all the rest,
-in a thread as well as in a file with many. So there a large value is in `checkpoint_large`, and
-the column has its number. All that reads or adds values does so through `checkpoint_values`, which
-looks as if they were where they belong; what changes or deletes rows need not. `checkpoint_held` is
-a view that earlier readers use, which fetched the largest values by their numbers.
+SQLite stores the rows of `checkpoint_blobs` in key order, and a search reads each row that it
+compares as a whole. With rows of a megabyte, searching takes longer than all the rest. So a large
+value is stored in `checkpoint_large`, and the column `blob` has its number. Statements read and add
+values through the view `checkpoint_values`, which shows each value in its row. Statements that
+delete rows, or compact them, use the table itself. `checkpoint_held` is a view for older releases,
+whose readers fetched the largest values by their numbers.
 
-PostgreSQL moves what is large out of its tables by itself.
+PostgreSQL itself moves large values out of its tables.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from milepost._db.dialect import Dialect
 
 _LARGE: Final = 750
-"""Bytes. With them a row, key and all, still fits into its page."""
+"""Bytes up to which a value stays in its row. Such a row with its key fits into its page."""
 
 _LARGEST: Final = 128 * 1024
 """Bytes from which `checkpoint_held` gives the number instead of the value."""
@@ -30,8 +30,8 @@ _IS_NUMBER = "TYPEOF(old.blob) = 'integer'"
 
 
 def _view(name: str, case: str) -> str:
-    # A number without a value reads as no bytes, which are not what was sealed. A subquery for the
-    # value would copy it once more.
+    # A number without a value reads as no bytes, which then fail to unseal. A subquery instead of
+    # the join would copy the value once more.
     return f"""CREATE VIEW IF NOT EXISTS {name} AS
         SELECT thread_id, checkpoint_ns, channel, version, base_channel, base, level, type,
             CASE {case}WHEN large.id IS NOT NULL THEN large.data
@@ -68,11 +68,11 @@ _STATEMENTS: Final = (
 )
 
 LARGE: Final = tuple(("sqlite", statement) for statement in _STATEMENTS)
-"""For the migrations, after the tables."""
+"""Migrations for SQLite alone, after the tables."""
 
 
 def through_values(dialect: Dialect, query: str) -> str:
-    """A query that speaks of these views, in the words of a database."""
+    """A query on these views, for any database: without views, on the table."""
     if dialect.name != "sqlite":
         for view in ("checkpoint_values", "checkpoint_held"):
             query = query.replace(view, "checkpoint_blobs")

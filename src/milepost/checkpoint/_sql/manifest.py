@@ -1,8 +1,8 @@
-"""The manifest of a checkpoint: what it says besides its large values.
+"""The manifest of a checkpoint: everything in a checkpoint except its large values.
 
-A manifest holds the versions of all channels, what each node has seen, and the values that are too
-small for a row of their own. Every step has a manifest, and it differs from its parent's in a few
-channels: it is stored as that difference, with complete ones in between.
+A manifest holds the versions of all channels, the versions that each node has seen, and the values
+that are too small for a row of their own. The manifest of a step differs from its parent's in a few
+channels. So most manifests are stored as changes to the parent's, and some complete, in between.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ EMPTIED: Final = None
 OWN_ROW: Final = False
 """The value of the channel has a row of its own."""
 INHERITED: Final = True
-"""Until the manifest is stored: only the parent's manifest knows what the channel has."""
+"""The entry is in the parent's manifest, which is not cached. Filled in by the commit."""
 
 _MAX_CHAIN_ROWS: Final = 256
-"""Rows of a chain after which a complete manifest is stored, whatever it costs."""
+"""Rows of a chain after which a complete manifest is stored, even a large one."""
 _SHORT_THREAD_STEPS: Final = 32
-"""Steps of a thread whose manifests are complete."""
+"""The first steps of a thread, whose manifests are all complete."""
 _FEW_CHANNELS: Final = 12
-"""Channels for which that is so."""
+"""At most this many channels, for that rule to hold."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -81,10 +81,10 @@ def changes(
     held: Mapping[str, Inline],
     seen_by: Collection[str] | None,
 ) -> Manifest | None:
-    """What makes a manifest out of `base`; None if something was taken away.
+    """The changes that make a new manifest out of `base`; None if an entry was taken away.
 
-    `versions` and `seen` are all that the new manifest has, `held` what it has of channels with
-    another version, and `seen_by` the nodes that have seen others, if that is known.
+    `versions` and `seen` are those of the whole new manifest. `held` has the channels with a new
+    version. `seen_by` has the nodes that have seen new versions, if they are known.
     """
     changed, inline, seen_changes = {}, {}, {}
     gone, unseen = len(base.versions) - len(versions), len(base.seen) - len(seen)
@@ -107,12 +107,12 @@ def changes(
 
 
 class ParentWrites(NamedTuple):
-    """What a checkpoint says of the writes that led to it, so that they can be missed."""
+    """What a manifest says of the writes at its parent, so that a reader notices missing ones."""
 
     inline: bool = False
-    """Whether they are in its own row."""
+    """Whether the manifest's own row holds inline writes."""
     rows: int = 0
-    """At least so many rows of writes its parent has."""
+    """The parent has at least this many rows of writes."""
 
 
 NO_WRITES: Final = ParentWrites()
@@ -120,11 +120,11 @@ _INLINE_WRITES: Final = ParentWrites(inline=True)
 
 
 def pack(stamp: Sequence[Any], manifest: Manifest, writes: ParentWrites = NO_WRITES) -> bytes:
-    """A manifest, or changes to one, as it is stored."""
+    """The stored form of a manifest, or of changes to one, before sealing."""
     format, time, updated = stamp
     if updated is not None and updated == sorted(manifest.versions):
-        updated = True  # as it mostly is in changes
-    # Each version with its channels: those that a step changes get the same one.
+        updated = True  # mostly so in changes, which name only changed channels
+    # Grouped by version, since all channels that a step changes get the same one.
     groups: dict[Any, list[Any]] = {}
     for name, version in manifest.versions.items():
         groups.setdefault(version, [version]).append(name)
@@ -141,7 +141,7 @@ def pack(stamp: Sequence[Any], manifest: Manifest, writes: ParentWrites = NO_WRI
 
 
 def with_writes(packed: bytes, writes: ParentWrites) -> bytes:
-    """A manifest that was packed without saying this of its parent's writes: a longer list."""
+    """Add `writes` to a packed manifest, at the end of its msgpack array."""
     if writes.rows:
         return b"\x98%b%b" % (packed[1:], ormsgpack.packb([*writes])[1:])
     return b"\x97%b\xc3" % packed[1:] if writes.inline else packed
@@ -150,12 +150,12 @@ def with_writes(packed: bytes, writes: ParentWrites) -> bytes:
 Unpacked: TypeAlias = (
     "tuple[Any, str | int, Any, ParentWrites, dict[str, Any], dict[str, Any], dict[str, Any]]"
 )
-"""What `pack` was given, the stamp still to be read: see there."""
+"""What `unpack` returns. The time and the updated channels are still packed: see `stamp`."""
 
 
 def unpack(data: Buffer) -> Unpacked:
-    """A manifest, or changes to one: format, time, updated channels, what it says of its parent's
-    writes; versions, seen, inline."""
+    """A manifest, or changes to one: format, time, updated channels, writes at the parent,
+    versions, seen, inline."""
     try:
         format, time, updated, grouped, seen, inline, *told = ormsgpack.unpackb(data)
         if not told:
@@ -178,13 +178,13 @@ def unpack(data: Buffer) -> Unpacked:
 
 
 def stamp(unpacked: Unpacked) -> tuple[Any, str, Any]:
-    """What a manifest has of its own: format, time, updated channels."""
+    """Format, time and updated channels: the part of a manifest that is never inherited."""
     format, time, updated, _, versions, _, _ = unpacked
     return format, _to_text(time), sorted(versions) if updated is True else updated
 
 
 def _to_micros(time: str) -> str | int:
-    """A time in microseconds, if it can be written the same way again."""
+    """A time in microseconds, if `_to_text` gives the same text again."""
     try:
         micros = (datetime.fromisoformat(time) - _EPOCH) // _MICROSECOND
     except (ValueError, TypeError):
@@ -199,8 +199,8 @@ def _to_text(time: str | int) -> str:
 def next_manifest(
     base: CachedManifest, new: NewCheckpoint, held: Mapping[str, Inline], most: Bounds
 ) -> tuple[Manifest, Manifest | None]:
-    """The manifest after another, and what differs, unless it is to be stored complete."""
-    # What a node has seen is replaced when it runs, never changed.
+    """The manifest after `base`, and the changes to it; None if it is to be stored complete."""
+    # No copies of the entries in `seen`: a node's entry is replaced when it runs, never changed.
     versions, seen = new.checkpoint["channel_versions"], new.checkpoint["versions_seen"]
     if not _is_complete_due(base, most, new.metadata.get("step")):
         found = changes(base.manifest, versions, seen, held, new.seen)
@@ -212,8 +212,8 @@ def next_manifest(
 def _is_complete_due(base: CachedManifest, most: Bounds, step: Any) -> bool:
     """Whether the manifest of a step, which comes after `base`, should be stored complete.
 
-    Most threads are short and have few channels, and a chain takes longer to read than a short
-    thread's values; a complete manifest of a few channels is some hundred bytes longer.
+    Most threads are short and have few channels. For a short thread, a chain of manifests takes
+    longer to read than all values, and a complete manifest is only some hundred bytes longer.
     """
     if (
         len(base.manifest.versions) <= _FEW_CHANNELS

@@ -1,7 +1,7 @@
-"""Metadata in its stored form.
+"""The stored form of a checkpoint's metadata.
 
-Nearly every checkpoint has the same three entries and nothing else, so these are stored without
-their names: two thirds of the bytes, in as many rows as there are checkpoints.
+Nearly every checkpoint has the same three entries and no others. These are stored without their
+names, which would be two thirds of the bytes.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from milepost.checkpoint._delta.encode import Codec
 
 SOURCE_AND_STEP: Final = "-"
-"""In the column `metadata_type`: source and step, of a root graph."""
+"""In the column `metadata_type`: the cell holds source and step; `parents` is empty."""
 
 WITH_COUNT: Final = "="
-"""Before the rest in the same column: with the metadata is stored how many rows of writes the
-checkpoint has. There it is under the checksum, or the cipher, of a cell that is always there."""
+"""A prefix in the column `metadata_type`: the cell begins with the number of rows of writes at the
+checkpoint. The number is there because this cell always exists and has a checksum or a seal."""
 
 _USUAL_ENTRIES: Final = 3
 _COUNT_BYTES: Final = 4
-"""Bytes of the number."""
+"""Bytes of that number."""
 
 
 def encoded(
     codec: Codec, metadata: CheckpointMetadata, thread_id: str, ns: str, id: str
 ) -> tuple[str | None, bytes]:
-    """The kind as it is stored, and the bytes before they are sealed."""
+    """The stored form of the kind, and the bytes before sealing."""
     entries: Mapping[str, Any] = metadata
     if codec.splices and len(entries) == _USUAL_ENTRIES and entries.get("parents") == {}:
         source, step = entries.get("source"), entries.get("step")
@@ -43,7 +43,7 @@ def encoded(
             try:
                 return SOURCE_AND_STEP, ormsgpack.packb((source, step))
             except ormsgpack.MsgpackEncodeError:
-                pass  # a number or a text that msgpack does not have: the serializer explains
+                pass  # not a msgpack value: the serializer raises with a reason
     try:
         kind, data = codec.whole(metadata, "metadata", thread_id, ns, id)
     except SerdeError as error:
@@ -52,12 +52,12 @@ def encoded(
 
 
 def counted(kind: str | None, data: Buffer, rows: int) -> tuple[str | None, bytes]:
-    """Metadata, its kind as it is stored, with the number of rows of writes."""
+    """Stored kind and bytes of metadata, with the number of rows of writes added."""
     return f"{WITH_COUNT}{kind or ''}", rows.to_bytes(_COUNT_BYTES, "big") + data
 
 
 def apart(kind: str | None, data: Buffer) -> tuple[str | None, Buffer, int]:
-    """What `counted` was given; no rows if the metadata was never counted with."""
+    """The reverse of `counted`: kind, bytes, number of rows. The number is 0 if none is stored."""
     if not is_counted(kind):
         return kind, data, 0
     assert kind is not None
@@ -67,7 +67,7 @@ def apart(kind: str | None, data: Buffer) -> tuple[str | None, Buffer, int]:
 
 
 def is_counted(kind: str | None) -> bool:
-    """Whether metadata of this kind says how many rows of writes there are."""
+    """Whether metadata of this kind holds the number of rows of writes."""
     # A damaged cell may be of any type; opening the cell raises.
     return isinstance(kind, str) and kind.startswith(WITH_COUNT)
 
@@ -75,7 +75,7 @@ def is_counted(kind: str | None) -> bool:
 def opened(
     codec: Codec, kind: str | None, stored: bytes, thread_id: str, ns: str, id: str
 ) -> tuple[str | None, Buffer, int]:
-    """What is stored of a checkpoint's metadata, and how many rows of writes there must be."""
+    """Kind, unsealed bytes and number of rows of writes, from a stored metadata cell."""
     try:
         return apart(kind, codec.unseal(stored, ("metadata", thread_id, ns, id), (kind,)))
     except SerdeError as error:
@@ -89,7 +89,7 @@ def decoded(
     place = ("metadata", thread_id, ns, id)
     try:
         data = codec.unseal(stored, place, (kind,))
-        if kind != SOURCE_AND_STEP:  # nor counted
+        if kind != SOURCE_AND_STEP:  # so it has no number either
             kind, data, _ = apart(kind, data)
         if kind != SOURCE_AND_STEP:
             return cast("CheckpointMetadata", codec.decode(long_kind(kind), [data], *place))

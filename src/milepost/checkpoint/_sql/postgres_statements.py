@@ -1,10 +1,10 @@
-"""The statements of a saver that PostgreSQL has in words of its own.
+"""The statements of a saver that are specific to PostgreSQL.
 
-`JOIN LATERAL (… OFFSET 0)` looks up the rows of a table for one row at a time, by their key. As an
-ordinary join PostgreSQL, which knows little about a new table, would rather read all rows of a
-thread. `LIMIT (SELECT 1000000)` makes the planner expect ten rows, not a hundred: else it thinks of
-a chain of differences as so much work that it compiles the query to machine code, which takes
-longer than all the rest.
+`JOIN LATERAL (… OFFSET 0)` looks up rows by key, for one row of the other side at a time. For an
+ordinary join, PostgreSQL, which knows little about a new table, would read all rows of a thread.
+`LIMIT (SELECT 1000000)` makes the planner expect ten rows instead of a hundred. With a hundred, the
+planner overestimates a chain of deltas and compiles the query to machine code, which takes longer
+than running it.
 """
 
 from __future__ import annotations

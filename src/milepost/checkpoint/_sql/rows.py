@@ -19,12 +19,12 @@ MSGPACK: Final = "msgpack"
 
 
 def short_kind(kind: str) -> str | None:
-    """A kind as it is stored: nearly all are msgpack."""
+    """A kind as it is stored: None for msgpack, the kind of nearly all values."""
     return None if kind == MSGPACK else kind
 
 
 def long_kind(kind: str | None) -> str:
-    """The kind that `short_kind` was given."""
+    """The kind, from its stored form."""
     return MSGPACK if kind is None else kind
 
 
@@ -34,9 +34,9 @@ class Compaction(NamedTuple):
     version: str
     kind: str
     delta: bytes
-    """What cuts it out of that one, packed."""
+    """The packed delta that makes the older version from the newer one."""
     channel: str | None = None
-    """Whose version it is, if it is another channel's."""
+    """The channel of the older version, if it is not the newer version's channel."""
 
 
 @record(frozen=False)
@@ -47,35 +47,31 @@ class BlobRow:
     version: str
     encoded: Encoded
     cached: CachedValue | None
-    """The value as it is cached; None for a foreign serializer."""
+    """The value's entry in the cache; None for a foreign serializer."""
     base: CachedValue | None = None
-    """The version before it."""
+    """The version before, if this row is a delta."""
     chain: Chain | None = None
-    """How that one was stored, or was to be, when this was prepared."""
+    """How `base` was stored, or was to be stored, when this row was prepared."""
     base_version: str | None = None
-    """The version that it is a difference from, if that is an earlier one."""
+    """The version that `delta` builds on, if it is an older one than `base`."""
     delta: bytes | None = None
-    """The difference from that version, packed."""
+    """The packed delta; None if the row is stored in full."""
     compactions: list[Compaction] = field(default_factory=list)
     delta_from_previous: Delta | None = None
-    """The difference from the version before it, however it is stored."""
+    """The delta from the version before, even if the row is stored in another way."""
 
 
 class WriteRow(NamedTuple):
-    """One write of a task."""
-
     position: int
     channel: str
     base: str | None
     kind: str | None
     data: bytes
-    """The sealed value; with a base, the sealed delta that cuts it out of that version."""
+    """The value; with a `base`, the delta that makes the value from that version."""
 
 
 @record(frozen=False)
 class TaskRows:
-    """The writes of one task."""
-
     task_id: str
     task_path: str
     ordinary: list[WriteRow] = field(default_factory=list)
@@ -96,25 +92,24 @@ class EarlyCompaction(NamedTuple):
 
 @record(frozen=False)
 class CheckpointRow:
-    """A checkpoint."""
-
     checkpoint_id: str
     run_id: str | None
     stamp: tuple[Any, ...]
-    """What a manifest has of its own: format, time, updated channels."""
+    """Format, time, updated channels: the part of a manifest that is never inherited."""
     packed: bytes | None
-    """The manifest, or what differs from the parent's; None if only that says what it holds."""
+    """The packed manifest, or the changes to the parent's; None if the manifest still has INHERITED
+    entries."""
     is_complete: bool
-    """Whether it is the manifest."""
+    """Whether `packed` is the complete manifest."""
     base: CachedManifest | None
     cached: CachedManifest
     metadata_kind: str | None
-    """As it is stored."""
+    """In its stored form (`short_kind`)."""
     metadata: bytes
     metadata_bytes: bytes
-    """The encoded metadata before they are sealed."""
+    """The encoded metadata before sealing."""
     inline_writes: bytes | None = None
-    """What the tasks at its parent wrote, if that is to be stored with it."""
+    """The sealed writes of the parent's tasks, if they are stored in this row."""
 
 
 @record(frozen=False)
@@ -124,21 +119,21 @@ class Prepared:
     place: Place
     fence: Fence | None
     token: str | None
-    """The run's; None if a foreign runtime writes, which is not fenced."""
+    """The run's token; None for a foreign runtime, which has no fence."""
     writes: list[TaskRows]
     blobs: list[BlobRow]
     checkpoint: CheckpointRow | None
     early: list[EarlyCompaction]
     status: str = "running"
-    """What the registry says of the thread afterwards; empty: what it says already."""
+    """The thread's status afterwards; empty to leave the status as it is."""
     written: StoredWrites | None = None
-    """What is known of the rows at the graph's latest checkpoint, once this is stored."""
+    """The known rows of writes at the graph's latest checkpoint, which may be this step's own."""
     added: set[tuple[str, int]] = field(default_factory=set)
-    """Those of them that this step adds."""
+    """The rows that this step adds to `written` once it is stored."""
 
     @property
     def weight(self) -> int:
-        """The bytes that it holds until it is stored: whole values, differences or not."""
+        """About how many bytes the step takes in memory, where values are whole."""
         values = sum(blob.encoded.size for blob in self.blobs)
         rows = (row for task in self.writes for row in (*task.ordinary, *task.special))
         inline_writes = self.checkpoint.inline_writes if self.checkpoint is not None else None

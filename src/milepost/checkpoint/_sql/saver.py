@@ -1,7 +1,7 @@
 """The part of a saver that all databases share, sync and async.
 
-A method makes an operation and hands it to the engine; the sync and async methods differ in
-nothing but how they wait.
+A method makes an operation and hands it to the engine. Sync and async methods differ only in how
+they wait.
 """
 
 from __future__ import annotations
@@ -72,7 +72,6 @@ def _admin(saver: SqlSaver) -> DatabaseAdmin:
 
 @cache
 def queries_for(dialect: Traits) -> Statements:
-    """The statements in one dialect."""
     module = import_module(f"milepost.checkpoint._sql.{dialect.name}_statements")
     found: Statements = module.STATEMENTS
     names = Statements.__annotations__
@@ -105,11 +104,11 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         self._assemble()
 
     def _statements(self) -> Statements:
-        """The statements that the saver's operations consist of."""
+        """The statements that the saver's operations yield."""
         return queries_for(self.dialect)
 
     def _assemble(self) -> None:
-        """Make the parts that work with the serializer."""
+        """Make the parts that depend on the serializer."""
         self._cache = ThreadCache(self._cache_limit)
         self._codec = Codec(self.serde, self._cache.copies)
         self._metadata = ThreadMetadata(self.serde, self._seal_thread_metadata)
@@ -120,7 +119,8 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         fork_guard.renewed_in_child(self)
 
     def renew(self) -> None:
-        """In a forked child: what the parent's threads had in hand is theirs."""
+        """In a forked child: start with new parts, since the parent's may be in use by its
+        threads."""
         self._assemble()
 
     def with_serde(self, serde: SerializerProtocol) -> Self:
@@ -130,9 +130,9 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
 
     @property
     def cache_limit(self) -> int:
-        """Bytes of memory, about, that the saver caches of threads, besides the one in use.
+        """About how many bytes of memory the saver's cache takes, besides the thread in use.
 
-        It can be set at any time. A thread that is not cached is read again for its next turn.
+        It can be set at any time. A thread that is not cached is read again when a run needs it.
         """
         return self._cache_limit
 
@@ -166,7 +166,7 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         salvage = method_of(_admin, DatabaseAdmin.salvage)
         asalvage = method_of(_admin, DatabaseAdmin.asalvage)
     else:
-        # Programs that look after databases load what does it; others need not.
+        # The module of `DatabaseAdmin` is imported only by programs that use these methods.
         dump = method_on_demand(_admin, _ADMIN)
         adump = method_on_demand(_admin, _ADMIN)
         load = method_on_demand(_admin, _ADMIN)
@@ -296,7 +296,7 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
     def get_next_version(self, current: str | None, channel: None) -> str:  # noqa: ARG002
         """A counter that orders versions, and random digits that keep branches apart."""
         last, count = self._last_version
-        if current is not last:  # a run asks for the one after the one that it got last
+        if current is not last:  # mostly it is: a run passes the version it got last
             count = counter_in(current)
         text = b2a_base64(getrandbits(48).to_bytes(6, "big"), newline=False).decode()
         version = f"{counter_text(count + 1)}.{text}"
@@ -345,7 +345,7 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         changed = {
             channel: values.get(channel, MISSING)
             for channel, version in versions.items()
-            # A foreign runtime may build on what was never stored here: then all of it is new.
+            # A foreign runtime may build on a parent that is not stored here: all values are new.
             if channel in new_versions or held.get(channel) != version
         }
         seen = {node: dict(versions) for node, versions in checkpoint["versions_seen"].items()}

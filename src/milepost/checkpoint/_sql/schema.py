@@ -2,8 +2,8 @@
 
 `checkpoints`        one row a checkpoint: its manifest (`frame`), mostly as changes to the parent's
 `checkpoint_blobs`   one row for each version of a value that is too large for the manifest
-`checkpoint_large`   only in SQLite: large values of these (see large.py)
-`checkpoint_writes`  one row for each write of a task that is not in the row it led to
+`checkpoint_large`   only in SQLite: the larger values of `checkpoint_blobs` (see large.py)
+`checkpoint_writes`  one row for each write of a task that is not stored in a checkpoint's row
 `threads`            the registry: head, fencing token, status, times, the user's metadata
 """
 
@@ -14,11 +14,12 @@ from typing import Final
 from milepost._db.migrations import Schema
 from milepost.checkpoint._sql.large import LARGE
 
-# `frame`: the manifest. It tells whether there should be inline writes, and how many rows of writes
+# `frame`: the manifest. It also says whether the row has inline writes, and how many rows of writes
 # the parent has.
-# `led`: the inline writes, which the tasks at its parent have written (see inline_writes.py).
-# `metadata` tells how many rows of writes the checkpoint itself had before there was one after it
-# (see metadata.py).
+# `led`: the inline writes: writes at the parent checkpoint, whose tasks led to this one (see
+# inline_writes.py).
+# `metadata` also says how many rows of writes this checkpoint had before it got a child (see
+# metadata.py).
 _CHECKPOINTS = """
 CREATE TABLE IF NOT EXISTS checkpoints (
     thread_id {text} NOT NULL,
@@ -35,9 +36,9 @@ CREATE TABLE IF NOT EXISTS checkpoints (
 ) {compact}
 """
 
-# A type of NULL means msgpack, which nearly all values are.
-# `level`: of a full row, how many full rows before it have been compacted into a later one; of a
-# difference, whether it is one of the large ones (see chains.py).
+# A type of NULL means msgpack, the type of nearly all values.
+# `level`: for a full row, how many full rows before it have been compacted into a later one; for a
+# delta, 1 if it is one of the large rows (see chains.py).
 _BLOBS = """
 CREATE TABLE IF NOT EXISTS checkpoint_blobs (
     thread_id {text} NOT NULL,
@@ -85,7 +86,7 @@ CREATE TABLE IF NOT EXISTS threads (
 
 
 def _unsampled(table: str, *columns: str) -> tuple[str, str]:
-    """PostgreSQL keeps samples of columns for its planner, also of rows that were erased since."""
+    """Stop PostgreSQL from sampling columns: the planner's samples would outlive erased rows."""
     changes = ", ".join(f"ALTER COLUMN {column} SET STATISTICS 0" for column in columns)
     return "postgres", f"ALTER TABLE {table} {changes}"
 

@@ -1,4 +1,4 @@
-"""What makes a saver shallow: a thread is pruned whenever it has a new checkpoint."""
+"""The mixin of shallow savers."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ if TYPE_CHECKING:
 
 
 class Shallow:
-    """Prunes a thread whenever it has a new checkpoint. Comes before a saver."""
+    """Prunes a thread after each new checkpoint. Comes before the saver among the bases."""
 
     if TYPE_CHECKING:
         prune: Any
         aprune: Any
 
     def commit(self, steps: Sequence[Prepared]) -> Outcome:
-        """Store steps, and prune the threads that have grown."""
         outcome: Outcome = super().commit(steps)  # type: ignore[misc]
         if threads := grown(steps):
             self.prune(threads)
         return outcome
 
     async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
-        """`commit`, for use on an event loop."""
         outcome: Outcome = await super().acommit(steps)  # type: ignore[misc]
         if threads := grown(steps):
             await self.aprune(threads)

@@ -1,8 +1,8 @@
-"""Values that only grew: each version is the beginning of the next, with a head of its own.
+"""Versions of a list or dict that only grows: the elements of each are a prefix of the next.
 
-A list of 1,600 messages has as many versions, and a history shows many of them. Their common
-elements are decoded once. Each version that is handed out gets copies, where a copy is made of
-plain elements in less time than decoding takes; other elements are decoded again.
+A list of 1,600 messages has as many versions, and a history shows many of them. The elements that
+versions share are decoded once. Each caller gets copies of plain elements, since copying is faster
+than decoding. Other elements are decoded again for each caller.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _Copy: TypeAlias = "Callable[[list[Any], int], list[Any]]"
 _LONGEST_HEAD: Final = 5
 _PADDING: Final = bytes(_LONGEST_HEAD)
 _USUAL_HEAD, _LIST, _DICT = 3, 0xDC, 0xDE
-"""Of 16 to 65,535 elements: their number follows in two bytes."""
+"""Length and first byte of the msgpack head of 16 to 65,535 elements."""
 _SHORT_LIST: Final = 0x90
-"""Of up to 15: their number is added to it."""
+"""The msgpack head of a list of up to 15 elements, minus their number."""
 _SOME: Final = 64
-"""Elements that are compared at a time."""
+"""Elements that are compared in one call."""
 _OBJECTS: Final = frozenset(bytes([head]) for head in (0xC7, 0xC8, 0xC9, *range(0xD4, 0xD9)))
-"""What an element begins with that is no plain value."""
+"""The first bytes of elements that are msgpack extensions, not plain values."""
 _ATOMS: Final = frozenset({str, int, float, bool, type(None), bytes})
 
 
 def copier(elements: list[Any]) -> _Copy | None:
-    """What makes independent copies of the first elements; None if they are not plain enough."""
+    """A function that copies the first elements; None if the elements are not plain enough."""
     kinds = set(map(type, elements))
     if kinds <= _ATOMS:
         return _first
@@ -50,10 +50,10 @@ def copier(elements: list[Any]) -> _Copy | None:
 
 
 def _insides(elements: list[dict[Any, Any]]) -> Iterable[Iterable[Any]]:
-    """The keys and values of dicts, each of which is in at least one of these."""
+    """Iterables that together have all keys and values of some dicts."""
     names = tuple(elements[0])
     if len(names) > 1 and {len(names)} == set(map(len, elements)):
-        try:  # mostly all have the same keys; to look these up is the quickest way
+        try:  # mostly all dicts have the same keys, and looking these up is fastest
             return [names, *map(itemgetter(*names), elements)]
         except KeyError:
             pass
@@ -69,9 +69,9 @@ def _copies_of_dicts(elements: list[Any], count: int) -> list[Any]:
 
 
 class SharedList:
-    """The bytes of elements, in pieces as row after row has added them.
+    """The bytes of elements, in the pieces that the rows of a chain have added.
 
-    Several versions share it. Nothing is added once anybody else gets to see it.
+    Several versions share it. Elements are added only before it is shared with a caller.
     """
 
     __slots__ = (
@@ -97,22 +97,22 @@ class SharedList:
     ) -> None:
         self.pieces = pieces
         self.ends = ends
-        """How many bytes there are up to the end of each piece."""
+        """The offset of the end of each piece, in bytes."""
         self.count = count
         self.is_list = is_list
         self._origin = origin
-        """The version that it has grown out of: their elements are decoded once for both."""
+        """The version that this list branched from. Common elements are decoded once."""
         self._elements: list[Any] | None = None
-        """Decoded, and only copied from; none, if they cannot be copied."""
+        """The decoded elements, which callers get copies of; empty if they cannot be copied."""
         self._copy: _Copy | None = None
         self._cuts: dict[int, int] = {}
-        """Bytes, and the number of elements in so many: where an element is known to end."""
+        """Offset in bytes → number of elements up to it: places where an element ends for sure."""
         self._rope: Rope | None = None
 
     def add(
         self, heads: Sequence[bytes], counts: Sequence[int], pieces: Sequence[Buffer]
     ) -> list[ListVersion]:
-        """The versions that have one piece more each, and so many elements then."""
+        """Add pieces; return the versions, each with one piece more and with its head and count."""
         ends = list(accumulate(map(len, pieces), initial=self.ends[-1]))[1:]
         self.pieces += pieces
         self.ends += ends
@@ -120,7 +120,7 @@ class SharedList:
         return list(map(ListVersion, repeat(self), heads, counts, ends))
 
     def up_to(self, size: int) -> list[Buffer]:
-        """The pieces of the first bytes."""
+        """The pieces of the first `size` bytes."""
         last = bisect_left(self.ends, size)
         found = self.pieces[: last + 1]
         over = self.ends[last] - size
@@ -130,16 +130,16 @@ class SharedList:
 
     @property
     def rope(self) -> Rope:
-        """All of it, to be cut anywhere."""
+        """All pieces as a rope, which can be cut anywhere."""
         if self._rope is None:
             self._rope = Rope.joining(self.pieces)
         return self._rope
 
     def copies(self, version: ListVersion, codec: Codec) -> list[Any]:
-        """The elements of a version of it; what was decoded is kept, for the next who asks."""
+        """The elements of one version. Decoded elements are kept for the next call."""
         if self._elements is None:
             if self.pieces and self.pieces[0][:1] in _OBJECTS:
-                self._elements = []  # which cannot be copied
+                self._elements = []  # they cannot be copied
             else:
                 fresh = self._learn(codec)
                 if fresh is not None and version.is_all:
@@ -151,11 +151,11 @@ class SharedList:
 
     @property
     def is_decoded(self) -> bool:
-        """Whether that has been tried."""
+        """Whether decoding was tried."""
         return self._elements is not None
 
     def _learn(self, codec: Codec) -> list[Any] | None:
-        """Decode the elements. If they cannot be copied, the first caller gets them."""
+        """Decode the elements. Return them if they cannot be copied, for this first caller."""
         line = [self]
         while (origin := line[-1]._origin) is not None and origin.is_undecoded_part():
             line.append(origin.growth)
@@ -178,7 +178,7 @@ class SharedList:
         return fresh
 
     def _first(self, version: ListVersion, codec: Codec) -> list[Any] | None:
-        """Elements that begin with those of a version of it; None if they cannot be copied."""
+        """The shared elements, which begin with the version's; None if they cannot be copied."""
         elements, size, count = self._elements, version.size, version.count
         if elements is None or self._copy is None:
             return None
@@ -187,9 +187,9 @@ class SharedList:
         return elements
 
     def _check(self, elements: list[Any], size: int, count: int, codec: Codec) -> None:
-        """That `count` elements end after `size` bytes: what follows them must begin there."""
+        """Raise unless `count` elements end after `size` bytes: the next ones must begin there."""
         end, last = self.ends[-1], self.count
-        for cut in tuple(self._cuts.items()):  # another thread may add one meanwhile
+        for cut in tuple(self._cuts.items()):  # a copy, since another thread may add a cut
             if size <= cut[0]:
                 end, last = min((end, last), cut)
         rest = Rope(self.rope.cut(size, end - size)).buffers()
@@ -199,7 +199,7 @@ class SharedList:
 
 
 class ListVersion:
-    """One version: its head, and as much of a growth as it had. Looks like a `Rope`."""
+    """One version: its head, and a prefix of a SharedList. Has the methods of a `Rope`."""
 
     __slots__ = ("count", "growth", "head", "size")
 
@@ -207,7 +207,7 @@ class ListVersion:
         self.growth = growth
         self.head = head
         self.count = count
-        """Its elements."""
+        """The number of elements."""
         self.size = size
         """Bytes after the head."""
 
@@ -216,17 +216,17 @@ class ListVersion:
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing was added to it so far."""
+        """Whether this version has all elements of the SharedList."""
         growth = self.growth
         return self.size == growth.ends[-1] and self.count == growth.count
 
     def is_undecoded_part(self) -> bool:
-        """Whether others share what it is a part of, of which nothing was decoded yet."""
+        """Whether the SharedList has more elements than this version, and is not decoded yet."""
         return not (self.is_all or self.growth.is_decoded)
 
     @property
     def is_list(self) -> bool:
-        """Whether it is a list, not a dict."""
+        """Whether the value is a list, not a dict."""
         return self.growth.is_list
 
     def apply(self, delta: DeltaOps) -> ListVersion | Rope:
@@ -235,8 +235,8 @@ class ListVersion:
         return made
 
     def additions(self, deltas: Sequence[DeltaOps], first: int) -> list[tuple[bytes, int, Buffer]]:
-        """A head, the number of elements and the new ones of each delta from the first on, as far
-        as each adds some to the version before it: what nearly every version of a list does."""
+        """Head, number of elements and new bytes of each delta from index `first` on. Ends at the
+        first delta that does more than add elements to the version before."""
         found: list[tuple[bytes, int, Buffer]] = []
         start, size, most = len(self.head), self.size, self.count
         for at in range(first, len(deltas)):
@@ -254,14 +254,14 @@ class ListVersion:
         return found
 
     def branch(self) -> SharedList:
-        """What has its elements, to be added to."""
+        """A new SharedList with the elements of this version, for additions."""
         growth, size = self.growth, self.size
         ends = [*growth.ends[: bisect_left(growth.ends, size)], size]
         pieces, is_list = growth.up_to(size), growth.is_list
         return SharedList(pieces, ends, self.count, is_list=is_list, origin=self)
 
     def changed(self, delta: DeltaOps) -> ListVersion | Rope:
-        """What `delta` makes of this version, if it does anything else."""
+        """The value that `delta` makes of this version, for a delta that does not only add."""
         beginning = self._beginning(delta)
         return spliced(delta, self._cut, len(self)) if beginning is None else beginning
 
@@ -274,17 +274,17 @@ class ListVersion:
         return [self.head, *self.growth.up_to(self.size)]
 
     def elements(self, codec: Codec) -> list[Any]:
-        """Its elements, for this caller alone; SerdeError if they cannot be told apart."""
+        """The elements, for this caller alone; SerdeError if the bytes do not match the count."""
         return self.growth.copies(self, codec)
 
     def begins(self, later: Parts) -> bool:
-        """Whether a later version has all its elements, and perhaps more after them."""
+        """Whether the elements of this version are a prefix of a later one's."""
         elements = later.elements
         if self._count_in(later.head) is None or self.count > len(elements):
             return False
         stored, at = self.growth.rope, 0
         for first in range(0, self.count, _SOME):
-            # Not all at once, which would take as much memory again.
+            # In pieces, since one joined copy would take as much memory as the value.
             data = b"".join(elements[first : min(first + _SOME, self.count)])
             size = min(len(data), self.size - at)
             if Rope(stored.cut(at, size)).read() != data:
@@ -293,13 +293,13 @@ class ListVersion:
         return at == self.size
 
     def grows_from(self, base: ListVersion, delta: DeltaOps) -> bool:
-        """Whether `delta` has made it out of all of `base`, with something added."""
+        """Whether `delta`, which made this version, keeps all of `base` and only adds."""
         kept = delta[0] if len(delta) == 1 else delta[1]
         head, size = len(base.head), base.size
         return kept in ((head, size), (0, head + size))
 
     def _count_in(self, head: bytes) -> int | None:
-        """How many elements a head speaks of; None if it is not one of such a value."""
+        """The number of elements in a head; None if it is not the head of such a container."""
         if len(head) == _USUAL_HEAD and head[0] == (_LIST if self.growth.is_list else _DICT):
             return head[1] << 8 | head[2]
         if len(head) == 1 and _SHORT_LIST <= head[0] < _SHORT_LIST + 16 and self.growth.is_list:
@@ -309,7 +309,7 @@ class ListVersion:
         return count if kind == expected and body == len(head) else None
 
     def _beginning(self, delta: DeltaOps) -> ListVersion | None:
-        """What `delta` makes, if that is a beginning of this version."""
+        """The value that `delta` makes, if its elements are a prefix of this version's."""
         if len(delta) == 1:
             return self if delta[0] == (0, len(self)) else None
         if len(delta) != 2:
@@ -331,7 +331,7 @@ class ListVersion:
 
 
 def follow(base: ListVersion | Rope, deltas: Sequence[DeltaOps]) -> list[ListVersion | Rope]:
-    """The versions that deltas make, each out of the one before it."""
+    """The versions that deltas make, each from the version before."""
     found: list[ListVersion | Rope] = []
     version = base
     while len(found) < len(deltas):
@@ -348,7 +348,7 @@ def follow(base: ListVersion | Rope, deltas: Sequence[DeltaOps]) -> list[ListVer
 
 
 def whole(data: Buffer) -> ListVersion | Rope:
-    """A version that is stored in full."""
+    """A version from the bytes of a full row."""
     head = container_head(bytes(data[:_LONGEST_HEAD]))
     if head is None:
         return Rope.of(data)

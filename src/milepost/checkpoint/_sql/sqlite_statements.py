@@ -1,6 +1,7 @@
-"""The statements of a saver that SQLite has in words of its own.
+"""The statements of a saver that are specific to SQLite.
 
-Values are read and added through views (`large.py`), which leave a row alone that is there already.
+Values are read and added through the view `checkpoint_values` (`large.py`). An INSERT into the view
+does nothing if the row exists already.
 """
 
 from __future__ import annotations

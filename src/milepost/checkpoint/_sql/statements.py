@@ -1,7 +1,7 @@
-"""The statements of a saver, each in one piece, so that what a server logs is found here.
+"""The statements of a saver, each in one piece, so that text from a server's log is found here.
 
-A parameter is `?` here, and what the driver wants when it is sent. Statements that differ between
-the databases are in `sqlite_statements.py` and `postgres_statements.py`.
+A parameter is `?` here; the driver's placeholder replaces it. Statements that differ between the
+databases are in `sqlite_statements.py` and `postgres_statements.py`.
 """
 
 from __future__ import annotations
@@ -11,20 +11,18 @@ from typing import dataclass_transform
 HEAD = """CASE WHEN status = 'running' THEN COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
                 WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
                     AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END"""
-"""The latest checkpoint of a thread: while a run goes on, its entry may lag behind."""
+"""The latest checkpoint of a thread. The registry entry may lag behind while a run goes on."""
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class _Texts:
-    """Texts by their names. A dataclass of a hundred fields would take 4 ms to make."""
+    """Texts by their names. Creating a dataclass of a hundred fields would take 4 ms."""
 
     def __init__(self, **texts: str) -> None:
         vars(self).update(texts)
 
 
 class Statements(_Texts):
-    """Every statement by its name."""
-
     # -- the registry
 
     thread: str = "SELECT token FROM threads WHERE thread_id = ?"
@@ -37,22 +35,22 @@ class Statements(_Texts):
         "UPDATE threads SET head = ?, token = ?, status = ?, updated_at = ? WHERE thread_id = ?"
     )
     holds_thread: str
-    """Finds a thread if the run still has it and nothing that it builds on was removed."""
+    """Finds the thread if the run still owns it and no rows were removed: same token and epoch."""
     hold_thread: str = """
         UPDATE threads SET head = CASE WHEN ? > COALESCE(head, '') THEN ? ELSE head END,
             status = ?, updated_at = ? WHERE thread_id = ? AND token = ? AND epoch = ?"""
-    """The same, and brings its entry up to date."""
+    """The same, and updates the registry entry."""
     take_thread: str = """
         UPDATE threads SET head = CASE WHEN ? > COALESCE(head, '') THEN ? ELSE head END, token = ?,
             status = ?, updated_at = ?
         WHERE thread_id = ? AND head = ? AND epoch = ? AND status <> 'running'"""
-    """Gives a run a thread that is as the run has found it. Where a run goes on, or did before
-    it was killed, the entry does not say how far it has come."""
+    """Gives a run the thread, if the thread is as the run has loaded it. The head of a running
+    thread may be out of date, so such a thread does not match."""
     has_writes: str = """
         SELECT 1 WHERE ? = (
             SELECT count(*) FROM checkpoint_writes WHERE thread_id = ? AND checkpoint_ns = ?
                 AND checkpoint_id = ?)"""
-    """Whether there are so many writes at a checkpoint."""
+    """Finds a row if a checkpoint has exactly this many rows of writes."""
     writers: str = """
         SELECT DISTINCT task_id FROM checkpoint_writes
             WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
@@ -101,14 +99,14 @@ class Statements(_Texts):
     drop_claim: str = """
         DELETE FROM threads
         WHERE thread_id = ? AND token = ? AND head IS NULL AND created_at = ?"""
-    """Removes an entry that the claim has added, unless the thread was created since."""
+    """Removes the entry that a claim has added, unless `create_thread` was called since."""
     end_claim: str = """
         UPDATE threads SET token = NULL, status = 'idle'
         WHERE thread_id = ? AND token = ? AND head IS NULL"""
     create_claimed: str = """
         UPDATE threads SET created_at = ?
         WHERE thread_id = ? AND head IS NULL AND token IS NOT NULL AND status = 'running'"""
-    """The thread of a run that has not stored anything is there to stay, whatever the run does."""
+    """Marks a thread as created that exists only by a run's claim: `drop_claim` then keeps it."""
 
     thread_info: str = """
         SELECT thread_id, status, created_at, updated_at,
@@ -133,8 +131,8 @@ class Statements(_Texts):
             metadata_type = excluded.metadata_type, metadata = excluded.metadata,
             led = excluded.led"""
     add_if_held: str
-    """The same, if the run still has the thread. Where a driver tells that a row is there already,
-    without the last part."""
+    """`add_checkpoint`, if the run still owns the thread. On PostgreSQL without ON CONFLICT, since
+    the driver reports a row that exists already."""
     add_blob: str
     compact_blob: str = """
         UPDATE checkpoint_blobs SET base_channel = ?, base = ?, level = 0, blob = ?
@@ -171,7 +169,7 @@ class Statements(_Texts):
             SELECT metadata_type, metadata, thread_id, checkpoint_ns, checkpoint_id
             FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?) c
         LEFT JOIN checkpoint_writes USING (thread_id, checkpoint_ns, checkpoint_id)"""
-    """The keys of the writes at a checkpoint, and its metadata, with which they are counted."""
+    """The keys of the writes at a checkpoint, and its metadata, which holds their number."""
     complete_checkpoint: str = """
         UPDATE checkpoints SET complete = 1, frame = ?
             WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
@@ -203,30 +201,30 @@ class Statements(_Texts):
         UNION ALL
         SELECT 2, head, status, epoch, NULL, NULL, NULL, NULL, NULL, NULL, NULL
         FROM threads WHERE thread_id = ?"""
-    """The two newest checkpoints of a graph, and those before them up to one whose manifest is
-    complete; the writes at the two; the thread's entry. Mostly these are what `found` would find.
-    Empty where `found` costs no more."""
+    """The two newest checkpoints of a graph, and those before them back to a complete manifest; the
+    writes at the two; the thread's entry. Mostly `found` would return the same rows. Empty for a
+    database where `found` costs no more."""
     found: str
-    """A checkpoint, or the head, or the latest; the manifests that it builds on; its writes and
-    its parent's; the thread's head and epoch, and what should not be after the head."""
+    """A checkpoint by id, or the head, or the latest of a graph; the manifests that it builds on;
+    its writes and its parent's; the thread's head and epoch; any checkpoint newer than the head."""
     checkpoint: str = """
         SELECT checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type, metadata
             FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
     ancestry: str
-    """Manifests, with those that they are changes to."""
+    """Manifests, with the manifests that they are changes to."""
     blob: str
     """One version of a value."""
     blobs: str
-    """Values, with the versions that they are differences from."""
+    """Values, with all versions in their chains."""
     newest: str
-    """`latest`, and the newest values: mostly those that the latest checkpoint has. Empty where a
-    second query costs no more."""
+    """`latest`, with the newest version of each channel: mostly the values of the latest
+    checkpoint. Empty for a database where a second query costs little."""
     rows_of: str
-    """The writes at some checkpoints, and values with the versions that they are made of. A
-    checkpoint may hold writes that belong to its parent. Perhaps its id is known: to look for the
-    smallest after another takes longer than all the rest."""
+    """The writes at some checkpoints, and values with all versions in their chains. Each checkpoint
+    is given with the id of the next one, which may hold its inline writes. NULL if that id is not
+    known: the query then looks for it, which takes longer than all the rest."""
     rows_of_channels: str
-    """The same; of the writes, only those of some channels are to be put together."""
+    """The same, but chains are followed only for writes to some channels."""
 
     # -- listing
 
@@ -234,7 +232,7 @@ class Statements(_Texts):
     inner_graph: str = """
         SELECT checkpoint_ns FROM checkpoints WHERE thread_id = ? AND checkpoint_ns > ''
         ORDER BY checkpoint_ns LIMIT 1"""
-    """Finds one of a thread, if it has any."""
+    """Finds one inner graph of a thread, if there is any."""
     page_of_graph: str = """
         SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type,
             metadata FROM checkpoints
@@ -269,8 +267,8 @@ class Statements(_Texts):
     # -- delta channels
 
     lineage: str
-    """A checkpoint, and after it all of its ancestors, each with the thread's epoch, and with what
-    should not be after the thread's head."""
+    """A checkpoint and all its ancestors, each with the thread's epoch and any checkpoint newer
+    than the head."""
 
     # -- all rows of a thread
 
@@ -293,7 +291,7 @@ class Statements(_Texts):
         SELECT thread_id FROM checkpoints UNION SELECT thread_id FROM checkpoint_blobs
         UNION SELECT thread_id FROM checkpoint_writes
         EXCEPT SELECT thread_id FROM threads ORDER BY 1"""
-    """Threads that have rows, but no entry in the registry."""
+    """Threads with rows, but without an entry in the registry."""
     threads_of_run: str = "SELECT DISTINCT thread_id FROM checkpoints WHERE run_id = ?"
 
     dump_entry: str = """
@@ -354,16 +352,16 @@ class Statements(_Texts):
                         CASE status WHEN 'running' THEN 'interrupted' ELSE status END,
             ?, ?, owner, metadata
         FROM threads WHERE thread_id = ? ON CONFLICT DO NOTHING"""
-    """No run works on the copy: what it found half done waits to be resumed. Nothing is
-    added if the other thread exists already."""
+    """No run owns the copy, so a running thread becomes an interrupted one. Adds no row if the
+    target exists already."""
     delete_thread: str = "DELETE FROM threads WHERE thread_id = ?"
 
     @property
     def dumps(self) -> tuple[str, ...]:
-        """All rows of a thread, table by table."""
+        """The queries for all rows of a thread, table by table."""
         return (self.dump_entry, self.dump_checkpoints, self.dump_blobs, self.dump_writes)
 
     @property
     def loads(self) -> tuple[str, ...]:
-        """The statements that store what `dumps` returned."""
+        """The statements that store the rows of `dumps`."""
         return (self.load_entry, self.add_checkpoint, self.add_blob, self.add_write)

@@ -1,4 +1,4 @@
-"""`saver.admin` on a database: moved, checked, salvaged, sealed with another key."""
+"""`saver.admin` on a database: dump and load, verify, salvage, re-encrypt."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class DatabaseAdmin(Admin):
-    """Whole databases."""
+    """Operations on a whole database."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class DatabaseAdmin(Admin):
         self._metadata = metadata
         self._reader = reader
 
-    # -- streams: the two of a pair differ in how they wait, and in what they are given
+    # -- streams: sync and async forms differ in how they wait, and in the kind of their iterables
 
     def dump(
         self, thread_ids: Sequence[str] | None = None, *, progress: Progress | None = None
@@ -134,7 +134,7 @@ class DatabaseAdmin(Admin):
     def _load_line(
         self, stream: transfer.LoadStream, line: str, rename: Mapping[str, str]
     ) -> Program[list[str]]:
-        """The thread that this line completes, if it does."""
+        """Store the thread that this line completes, if it does; return its id in a list."""
         if (thread := stream.take(line)) is None:
             return []
         source, rows = thread

@@ -1,9 +1,9 @@
-"""Seals the rows of a database again, with the newest key, while other programs use the database.
+"""Seals the rows of a database with the newest key, while other programs use the database.
 
-A thread is looked through table by table. What is sealed with the newest key already is known by
-its first bytes and stays; the rest is opened and sealed again, some rows in a transaction. Such a
-transaction locks its thread first, as every step does, and then the rows: a
-compaction of a value comes before or after, never in between.
+Each thread is read table by table. The first bytes of a cell show whether it has the newest key.
+Other cells are unsealed and sealed again, some rows in a transaction. The transaction locks the
+thread first, as every step does, and then the rows. So no value is compacted while its row is
+sealed again.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from milepost.checkpoint._delta.encode import Codec
 
 _HEAD: Final = 300
-"""Enough bytes of a sealed value to see which key it has: the cipher's name has at most 255."""
+"""First bytes of a sealed cell that show its key. The name of the cipher has at most 255 bytes."""
 _LOOKED_AT: Final = 1_000
-"""So many rows are looked at in one reading."""
+"""Rows that one query reads."""
 _ROWS: Final = 100
 _BYTES: Final = 1 << 20
-"""So much is sealed in one transaction, unless a single row is larger."""
+"""Rows and bytes that are sealed in one transaction, unless a single row is larger."""
 
 Key = tuple[Any, ...]
 
@@ -41,12 +41,12 @@ Key = tuple[Any, ...]
 class _Table(NamedTuple):
     name: str
     key: tuple[str, ...]
-    """The columns of its key after the thread's id."""
+    """The columns of the primary key after the thread's id."""
     cells: dict[str, tuple[str, tuple[str, ...]]]
-    """The sealed columns: what each is called in its place, and the columns it is bound to."""
+    """Sealed column → its name in the place it is sealed for, and the columns it is bound to."""
 
     def looked_at(self, dialect: Traits) -> str:
-        """Keys, sizes and first bytes, from a key on."""
+        """Query: keys, sizes and first bytes of the rows after a key."""
         sizes = ", ".join(f"COALESCE(LENGTH({cell}), 0)" for cell in self.cells)
         heads = ", ".join(f"SUBSTR({cell}, 1, {_HEAD})" for cell in self.cells)
         return self._sql(
@@ -58,7 +58,7 @@ class _Table(NamedTuple):
         )
 
     def between(self, dialect: Traits) -> str:
-        """The rows from a key to another, kept from being changed by anyone else."""
+        """Query: the rows between two keys, locked."""
         bound = "".join(f", {column}" for _, columns in self.cells.values() for column in columns)
         return self._sql(
             dialect,
@@ -70,21 +70,21 @@ class _Table(NamedTuple):
         )
 
     def store(self, dialect: Traits) -> str:
-        """One row with other cells."""
+        """Statement: new sealed cells of one row."""
         cells = ", ".join(f"{cell} = ?" for cell in self.cells)
         key = " AND ".join(f"{column} = ?" for column in self.key)
         sql = f"UPDATE {self.where} SET {cells} WHERE thread_id = ? AND {key}"
         return self._sql(dialect, "store", sql)
 
     def _sql(self, dialect: Traits, name: str, query: str) -> str:
-        """A query in the words of a database; its name and the table's where there are none."""
+        """The SQL of a query; for a database without SQL, the name of the query and table."""
         if isinstance(dialect, Dialect):
             return dialect.sql(through_values(dialect, query))
         return f"reseal_{name} {self.name}"
 
     @property
     def where(self) -> str:
-        """What it is read and changed through."""
+        """The table or view for reading and updating."""
         return "checkpoint_values" if self.name == "checkpoint_blobs" else self.name
 
     @property
@@ -97,7 +97,7 @@ class _Table(NamedTuple):
 
     @property
     def before_all(self) -> Key:
-        """Less than every key."""
+        """A key before all keys of the table."""
         return tuple(-(1 << 31) if column == "idx" else "" for column in self.key)
 
 
@@ -125,8 +125,6 @@ _TABLES: Final = (
 
 
 class Resealer:
-    """Seals the rows of threads again."""
-
     def __init__(
         self,
         codec: Codec,
@@ -138,12 +136,12 @@ class Resealer:
         self._dialect = dialect
         self._lock_thread = lock_thread
         self._entry = entry
-        """Seals what the registry says about a thread: see `Registry.reseal`."""
+        """Seals the metadata of a thread in the registry: see `Registry.reseal`."""
 
     def threads(
         self, thread_ids: Sequence[str], progress: Progress | None
     ) -> Program[Reencrypted[Problem]]:
-        """All rows of these threads."""
+        """Seal all rows of these threads."""
         if not self._codec.rotates:
             raise CheckpointError(NOT_ENCRYPTED)
         done: Reencrypted[Problem] = Reencrypted()
@@ -180,7 +178,8 @@ class Resealer:
     def _look(
         self, table: _Table, thread_id: str, after: Key
     ) -> Operation[tuple[list[tuple[Key, Key]], int, Key | None]]:
-        """First and last keys of the pages to seal, how many rows need it not, where to go on."""
+        """First and last key of each page to seal; the number of current rows; the key to continue
+        after."""
         rows = yield Query(table.looked_at(self._dialect), (thread_id, *after))
         width, cells = len(table.key), len(table.cells)
         old: list[tuple[Key, int]] = []

@@ -1,4 +1,4 @@
-"""Reads what is sound of a damaged thread. It changes nothing."""
+"""Reads the undamaged parts of a damaged thread, without changing anything."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Salvaged(NamedTuple):
 
 
 def thread(reader: Reader, thread_id: str) -> Operation[list[Salvaged]]:
-    """What can still be read of a thread, newest first; one without manifest is left out."""
+    """The readable checkpoints of a thread, newest first, without those whose manifest is lost."""
     found: list[Salvaged] = []
     for graph in (yield from graphs(reader, thread_id)):
         for row in graph.checkpoints.values():

@@ -5,8 +5,8 @@
     {"thread": "id", "rows": 12, "sum": "..."}      ends a thread; covers all its lines
     {"end": 3}                                      the number of threads
 
-A row is stored as it is, so what is sealed stays sealed, and opens with the same key. Only a thread
-that gets another id is opened on the way, and sealed for its new place.
+A row is transferred as it is, so a sealed row stays sealed and needs the same key. Only a thread
+that gets another id is unsealed on the way, and sealed for its new place.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 _HEADER: Final = {"milepost": "threads", "version": 1}
 Rows: TypeAlias = dict[str, list[tuple[Any, ...]]]
-"""Of one thread, by table."""
+"""Table → the rows of one thread."""
 
 _TABLES: Final = {"threads": 7, "checkpoints": 10, "checkpoint_blobs": 9, "checkpoint_writes": 10}
-"""With the number of columns that a row has in the stream."""
+"""Table → the number of columns of a row in the stream."""
 
 
 def dump_thread(q: Statements, thread_id: str) -> Operation[list[str]]:
@@ -55,13 +55,12 @@ def dump_thread(q: Statements, thread_id: str) -> Operation[list[str]]:
 
 
 class DumpStream:
-    """A stream that is being written."""
+    """The writer of a stream."""
 
     def __init__(self) -> None:
         self._threads = 0
 
     def begin(self) -> str:
-        """The first line."""
         return json.dumps(_HEADER)
 
     def add(self, lines: list[str]) -> list[str]:
@@ -70,12 +69,11 @@ class DumpStream:
         return lines
 
     def end(self) -> str:
-        """The last line."""
         return json.dumps({"end": self._threads})
 
 
 class LoadStream:
-    """A stream that is being read, line by line."""
+    """The reader of a stream, line by line."""
 
     def __init__(self) -> None:
         self._lines = self._threads = 0
@@ -88,7 +86,7 @@ class LoadStream:
         self._total = blake2b(digest_size=16)
 
     def take(self, line: str) -> tuple[str, Rows] | None:
-        """A thread and its rows, when its last line has come and all of it is intact."""
+        """A thread and its rows, if this is the thread's last line and all its lines are intact."""
         self._lines += 1
         try:
             entry = json.loads(line)
@@ -123,7 +121,7 @@ class LoadStream:
         return None
 
     def _row(self, entry: Any) -> tuple[str, tuple[Any, ...]]:
-        """A row, and its table. A stream that was written by hand can have a checksum too."""
+        """A table and a row. The shape is checked too, since anyone can compute the checksum."""
         try:
             table, *values = entry
             if len(values) == _TABLES[table]:
@@ -133,7 +131,7 @@ class LoadStream:
         raise self._damaged("is not a row of a thread")
 
     def finish(self) -> None:
-        """There are no more lines."""
+        """Raise if the stream has ended too early."""
         if self._state != "end":
             raise CheckpointError(
                 f"The stream of threads breaks off after {self._threads} complete threads, which "
@@ -167,19 +165,19 @@ def renamed(codec: Codec, metadata: ThreadMetadata, source: str, target: str, ro
 
 
 def load_thread(q: Statements, thread_id: str, rows: Rows) -> Operation[None]:
-    """Store a thread that is not there yet."""
+    """Store a thread that does not exist yet."""
     entry = yield from lock(q, thread_id)
     if not entry.new:
         raise CheckpointError(
             f"Thread '{thread_id}' exists already. Delete it first, or load the stream's under "
             f"another id: load(lines, rename={{'{thread_id}': ...}})."
         )
-    yield Execute(q.delete_thread, (thread_id,))  # for the stream's own entry
+    yield Execute(q.delete_thread, (thread_id,))  # the stream has the entry
     loads = zip(_TABLES, q.loads, strict=True)
     for table, sql in loads:
         some = rows.get(table, [])
         if table == "threads":
-            # No run owns it here, and no cache has its rows.
+            # The loaded thread has no owner, and an epoch that no cache knows.
             some = [
                 (id, head, new_epoch(), "interrupted" if status == "running" else status, *rest)
                 for id, head, status, *rest in some

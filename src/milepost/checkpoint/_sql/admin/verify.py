@@ -1,6 +1,6 @@
-"""A full check of a database: lineage, chains, checksums, every value. It changes nothing.
+"""A full check of a database, without changes: lineage, chains, checksums, every value.
 
-What is damaged is named row by row, and so is what cannot be put together because of it.
+The report names each damaged row, and each value and checkpoint that cannot be read because of it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class GraphRows:
 
 
 def graphs(reader: Reader, thread_id: str) -> Operation[list[GraphRows]]:
-    """A thread as it is stored, graph by graph."""
+    """All rows of a thread, graph by graph."""
     checkpoints = yield Query(reader.q.checkpoints_of, (thread_id,))
     blobs = yield Query(reader.q.blobs_of, (thread_id,))
     writes = yield Query(reader.q.all_writes_of, (thread_id, thread_id))
@@ -74,7 +74,7 @@ def graphs(reader: Reader, thread_id: str) -> Operation[list[GraphRows]]:
 
 
 def unlisted(reader: Reader) -> Operation[list[Problem]]:
-    """Threads that no listing finds: the registry does not have them."""
+    """Threads with rows but without an entry in the registry, which no listing finds."""
     rows = yield Query(reader.q.unlisted)
     return [
         Problem(id, "", "threads", id, "it has rows, but no entry in the registry")
@@ -83,11 +83,11 @@ def unlisted(reader: Reader) -> Operation[list[Problem]]:
 
 
 def thread(reader: Reader, thread_id: str) -> Operation[list[Problem]]:
-    """What is wrong with one thread."""
+    """The problems of one thread."""
     found = yield from graphs(reader, thread_id)
     entries = yield Query(reader.q.head_and_newer, (thread_id,))
     problems: list[Problem] = []
-    # A foreign runtime may put writes before their checkpoint, and has put none so far.
+    # In a thread without checkpoints, writes may be early: a foreign runtime puts them first.
     is_begun = any(graph.checkpoints for graph in found) or (entries and entries[0][0] is not None)
     for graph in found:
         check = _Check(graph, problems, may_be_early=not is_begun)
@@ -105,8 +105,6 @@ def thread(reader: Reader, thread_id: str) -> Operation[list[Problem]]:
 
 
 class _Check:
-    """Looks at one graph of a thread."""
-
     def __init__(self, graph: GraphRows, problems: list[Problem], *, may_be_early: bool) -> None:
         self._graph = graph
         self._may_be_early = may_be_early
@@ -167,7 +165,7 @@ class _Check:
             except BrokenChainError as error:
                 self._report("checkpoint_writes", id, error)
             except SerdeError:
-                pass  # which was reported with the checkpoint
+                pass  # reported with the checkpoint
         for row in self._graph.writes:
             table, key = "checkpoint_writes", f"{row.checkpoint_id} {row.task_id} {row.position}"
             if row.kind == INLINE_WRITES:

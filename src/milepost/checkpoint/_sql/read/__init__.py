@@ -1,1 +1,1 @@
-"""Checkpoints on their way back: rows, chains of values, listings."""
+"""Reading checkpoints: rows, chains of values, listings."""

@@ -1,7 +1,7 @@
-"""The assembler: the rows of some checkpoints of one graph, and the records made of them.
+"""The assembler: makes records from the fetched rows of one graph's checkpoints.
 
-The rows are fetched together; a record is put together when a caller looks at it. So what was
-listed can be read later, whatever becomes of the rows, and a listing costs no decoding.
+The rows are fetched together. A field of a record is decoded when a caller looks at it. So a
+listing decodes nothing, and its records stay readable even after the rows are removed.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ if TYPE_CHECKING:
 
 
 class Record(LazyTuple, plain=CheckpointTuple):
-    """A checkpoint as a saver returns it, read when it is looked at."""
+    """A checkpoint as a saver returns it, whose fields are decoded on access."""
 
     parent: CheckpointTuple | None = None
-    """The checkpoint before it, if that was fetched along with it."""
+    """The parent checkpoint, if it was fetched too."""
     unfetched: Collection[str] = ()
-    """Channels whose values were not."""
+    """Channels whose values were not fetched."""
 
     def outline(self, channels: Collection[str]) -> Checkpoint:
-        """The checkpoint with the values of these channels alone, unless it was read already."""
-        fields: Any = self._maker  # before looking: once all is read, it is gone
+        """The checkpoint with the values of these channels only, unless it is decoded already."""
+        fields: Any = self._maker  # read first: it is replaced once all fields are decoded
         made: Checkpoint | None = self._made.get("checkpoint")
         return fields.outline(channels) if made is None else made
 
@@ -67,15 +67,13 @@ class Record(LazyTuple, plain=CheckpointTuple):
         return not any(map(channels.__contains__, self.unfetched))
 
     def pending_of(self, owners: str) -> Sequence[PendingWrite]:
-        """At least the pending writes of tasks whose ids begin so; others need not be decoded."""
+        """The pending writes of tasks whose ids begin with `owners`, and perhaps others."""
         fields: Any = self._maker
         made: Sequence[PendingWrite] | None = self._made.get("pending_writes")
         return fields.pending_of(owners) if made is None else made
 
 
 class _Fields:
-    """What a record is made from."""
-
     __slots__ = ("_assembler", "_row")
 
     def __init__(self, assembler: CheckpointAssembler, row: CheckpointRecord) -> None:
@@ -107,7 +105,7 @@ class _Fields:
 
 
 class LoadedCheckpoint(CheckpointTuple):
-    """The same, read already: an ordinary tuple, to be copied or shown."""
+    """A checkpoint with all fields decoded. Copies and prints as a plain CheckpointTuple."""
 
     parent: CheckpointTuple | None = None
 
@@ -137,7 +135,7 @@ class CheckpointAssembler:
         self._resolver = resolver
 
     def record(self, row: CheckpointRecord, unfetched: Collection[str] = ()) -> CheckpointTuple:
-        """One of them, to be put together later; of the unfetched channels it has no values."""
+        """A record whose fields are decoded on access. It has no values of `unfetched` channels."""
         record: Any = Record({}, _Fields(self, row))
         if unfetched:
             record.unfetched = unfetched
@@ -145,28 +143,25 @@ class CheckpointAssembler:
         return found
 
     def whole(self, row: CheckpointRecord) -> LoadedCheckpoint:
-        """One of them, put together at once."""
-        checkpoint = self.checkpoint(row)  # which has opened the row, with its parent's id
+        """A record with all fields decoded."""
+        checkpoint = self.checkpoint(row)  # unseals the row, which proves its parent's id
         parent_config = self.config(row.parent_id) if row.parent_id else None
         metadata, writes = self.metadata(row), self.pending_writes(row.id)
         return LoadedCheckpoint(self.config(row.id), checkpoint, metadata, parent_config, writes)
 
     def metadata(self, row: CheckpointRecord) -> CheckpointMetadata:
-        """What is known about one of them besides its values."""
         return metadata_of(self._codec, *self._place, row)
 
     def parent_config(self, row: CheckpointRecord) -> RunnableConfig | None:
-        """Where the parent of one of them is."""
         self._manifests.check(row)
         return self.config(row.parent_id) if row.parent_id else None
 
     def config(self, id: str) -> RunnableConfig:
-        """Where a checkpoint is."""
         thread_id, ns = self._place
         return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": id}}
 
     def checkpoint(self, row: CheckpointRecord, read: _Read | None = None) -> Checkpoint:
-        """The checkpoint itself, with those of its values for which there is something to read."""
+        """The checkpoint, with the values for which `read` does not return MISSING."""
         read = read or self.channel
         manifest = self._manifests.of(row.id).manifest
         versions = manifest.versions
@@ -192,7 +187,6 @@ class CheckpointAssembler:
         return checkpoint
 
     def channel(self, manifest: Manifest, channel: str) -> Any:
-        """The value of one channel."""
         held, version = manifest.inline[channel], str(manifest.versions[channel])
         if held is OWN_ROW:
             return self._resolver.value(channel, version)
@@ -205,7 +199,7 @@ class CheckpointAssembler:
     def pending_writes(
         self, id: str, is_wanted: Callable[[WriteRecord], bool] | None = None
     ) -> list[PendingWrite]:
-        """The writes of tasks that ran after a checkpoint, or some of them."""
+        """The pending writes at a checkpoint, all or the wanted ones."""
         rows = self._writes.get(id, ())
         self._manifests.check_writes(id, rows)
         if not rows:
@@ -215,11 +209,11 @@ class CheckpointAssembler:
             if is_wanted is None or is_wanted(write):
                 found.append(self.write(write))
             else:
-                self._opened(write)  # whether it really is another
+                self._opened(write)  # unsealing proves the columns that `is_wanted` relied on
         return found
 
     def pending_of(self, id: str, owners: str) -> list[PendingWrite]:
-        """Those of tasks whose ids begin so. Mostly there are none, and then none are unpacked."""
+        """The pending writes of tasks whose ids begin with `owners`, of which mostly none exist."""
         rows = self._writes.get(id, ())
         self._manifests.check_writes(id, rows)
         if any(self._may_hold(row, owners) for row in rows):
@@ -227,9 +221,9 @@ class CheckpointAssembler:
         return []
 
     def _may_hold(self, row: WriteRecord, owners: str) -> bool:
-        """Whether there may be writes in a row of tasks whose ids begin so."""
+        """Whether a row may hold writes of tasks whose ids begin with `owners`."""
         try:
-            opened = self._opened(row)  # whether it really has others
+            opened = self._opened(row)  # unsealing proves the task id of the row
         except SerdeError as error:
             raise error.at(thread=self._place[0]) from None
         if row.kind == INLINE_WRITES:
@@ -237,15 +231,14 @@ class CheckpointAssembler:
         return _belongs_to(row, owners)
 
     def check_writes(self, id: str) -> None:
-        """Raises BrokenChainError if some of those at a checkpoint are gone."""
+        """Raises BrokenChainError if some writes at a checkpoint are gone."""
         self._manifests.check_writes(id, self.rows_at(id))
 
     def rows_at(self, id: str) -> Sequence[WriteRecord]:
-        """The rows of those writes."""
         return self._writes.get(id, ())
 
     def writes_in(self, row: WriteRecord) -> list[WriteRecord]:
-        """The writes that a row holds."""
+        """The writes in a row, each as a record of its own."""
         id, task_id, _, _, path, _, kind, _, _ = row
         if kind not in (SEVERAL_WRITES, INLINE_WRITES):
             return [row]
@@ -265,7 +258,6 @@ class CheckpointAssembler:
         ]
 
     def write(self, write: WriteRecord) -> PendingWrite:
-        """One write of a task."""
         try:
             data = self._opened(write)
             pieces: Sequence[Buffer] = [data]
@@ -278,7 +270,7 @@ class CheckpointAssembler:
         return (write.task_id, write.channel, value)
 
     def _opened(self, write: WriteRecord) -> Buffer:
-        """What is stored in a row of `checkpoint_writes`."""
+        """The unsealed bytes of a write, or of a row of several writes."""
         if write.within:
             return write.data
         if write.kind == INLINE_WRITES:
@@ -292,7 +284,7 @@ class CheckpointAssembler:
 
 
 def _belongs_to(write: WriteRecord, owners: str) -> bool:
-    """Whether the task of a write has an id that begins so."""
+    """Whether the id of a write's task begins with `owners`."""
     return isinstance(write.task_id, str) and write.task_id.startswith(owners)
 
 
@@ -300,9 +292,10 @@ _PRECEDENCE = {"": 0, SEVERAL_WRITES: 1, INLINE_WRITES: 2}
 
 
 def first_of_each(writes: list[WriteRecord]) -> list[WriteRecord]:
-    """The writes without those of later attempts, in the order in which they come back.
+    """The writes without those of later attempts, in the order of `write_order`.
 
-    What a task wrote in one go stays as it is: ordinary writes beside it were put later.
+    Writes of a task in a shared row are the first attempt. Ordinary writes of the same task in
+    other rows came later.
     """
     if not any(write.within for write in writes):
         return writes
@@ -316,13 +309,13 @@ def first_of_each(writes: list[WriteRecord]) -> list[WriteRecord]:
 
 
 def _is_special(write: WriteRecord) -> bool:
-    """Whether a write is an error, an interrupt or the like; not if its row is damaged, which shows
-    when it is read."""
+    """Whether a write is special: an error, an interrupt, an answer. False for a damaged row, which
+    raises when it is decoded."""
     return isinstance(write.position, int) and write.position < 0
 
 
 def by_checkpoint(rows: Iterable[WriteRecord]) -> dict[str, list[WriteRecord]]:
-    """The writes of each checkpoint, in the order in which they come back."""
+    """Checkpoint → its writes, in the order of `write_order`."""
     found: dict[str, list[WriteRecord]] = {}
     for write in rows:
         found.setdefault(write.checkpoint_id, []).append(write)

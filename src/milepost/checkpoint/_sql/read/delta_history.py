@@ -1,4 +1,4 @@
-"""What delta channels are rebuilt from: the ancestors in one query, all else in another."""
+"""The history that delta channels are rebuilt from: one query for ancestors, one for all else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def history(
     reader: Reader, place: Place, channels: Sequence[str]
 ) -> Operation[dict[str, DeltaChannelHistory]]:
-    """For each channel the writes since its nearest stored value, oldest first, and that value."""
+    """For each channel: its nearest stored value, and the writes since then, oldest first."""
     found: dict[str, DeltaChannelHistory] = {c: DeltaChannelHistory(writes=[]) for c in channels}
     thread_id, ns, id = place
     if not channels:
@@ -102,13 +102,13 @@ def history(
 
 
 def _in_line(rows: Sequence[CheckpointRecord]) -> list[CheckpointRecord]:
-    """The first of them and its ancestors, nearest first."""
+    """The first row and its ancestors, nearest first."""
     ids = {row.id: row for row in rows}
     line = []
     row = rows[0] if rows else None
     while row is not None:
         line.append(row)
-        # Taken away, so that a circle of parents, which only damage makes, has an end.
+        # Removed, so that the loop ends even if damaged rows form a circle of parents.
         del ids[row.id]
         row = ids.get(row.parent_id) if row.parent_id is not None else None
     return line

@@ -1,4 +1,4 @@
-"""Rows of checkpoints and writes as they come from the database, and manifests put together."""
+"""Rows of checkpoints and writes as the database returns them, and manifests made from rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint._delta.encode import Codec, Columns
 
 UNREADABLE: Final = (BrokenChainError, SerdeError)
-"""What a damaged or missing row leads to."""
+"""The errors that a damaged or missing row raises."""
 
 
 class CheckpointRecord(NamedTuple):
@@ -32,13 +32,13 @@ class CheckpointRecord(NamedTuple):
     metadata_kind: str | None
     metadata: bytes
     run_id: str | None = None
-    """Only where it was asked for."""
+    """Set only if the query has selected it."""
 
 
 class WriteRecord(NamedTuple):
     """A row of `checkpoint_writes` without the thread and namespace.
 
-    Of the writes in a checkpoint's row (`INLINE_WRITES`) `task_id` is the id of that checkpoint.
+    For INLINE_WRITES, `task_id` is the id of the checkpoint in whose row they are.
     """
 
     checkpoint_id: str
@@ -50,16 +50,16 @@ class WriteRecord(NamedTuple):
     kind: str | None
     data: bytes
     within: str = ""
-    """The kind of the row that it was in with others, which has been unsealed."""
+    """The kind of the shared row that the write was unpacked from, unsealed; "" without one."""
 
     @property
     def columns(self) -> Columns:
-        """What `data` is bound to, besides its place."""
+        """The columns that `data` is sealed with, besides its place."""
         return (self.channel, self.task_path, self.base, self.kind)
 
 
 def head_gone(thread_id: str, head: str) -> BrokenChainError:
-    """A thread with a history must not be taken for a new one."""
+    """The error for a missing head. Without it, the thread would be taken for a new one."""
     return BrokenChainError(
         f"Checkpoint '{head}', the latest of thread '{thread_id}', is gone. Restore it from a "
         "backup, or go on from an older one: pass its checkpoint_id in the config."
@@ -67,7 +67,7 @@ def head_gone(thread_id: str, head: str) -> BrokenChainError:
 
 
 def writes_gone(thread_id: str, ns: str, id: str, why: str) -> BrokenChainError:
-    """What tasks have done or asked must not be taken for not done."""
+    """The error for missing writes. Without it, finished tasks would be run again."""
     where = f"thread '{thread_id}'" + (f", graph '{ns}'" if ns else "")
     return BrokenChainError(
         f"Writes at checkpoint '{id}' of {where} are gone: {why}. Restore them from a backup, "
@@ -76,7 +76,7 @@ def writes_gone(thread_id: str, ns: str, id: str, why: str) -> BrokenChainError:
 
 
 def entry_behind(thread_id: str, head: str | None, newer: str) -> DamagedRowError:
-    """An old state must not be taken for the latest because the registry says so."""
+    """The error for an outdated registry entry. Without it, an old state would be the latest."""
     return DamagedRowError(
         f"The registry's entry of thread '{thread_id}' is older than the thread: it says that "
         f"checkpoint '{head}' is the latest, but there is '{newer}'. Restore the row of `threads` "
@@ -86,20 +86,19 @@ def entry_behind(thread_id: str, head: str | None, newer: str) -> DamagedRowErro
 
 
 def write_order(write: WriteRecord) -> tuple[str, str, int]:
-    """Writes come back in the order of the tasks' paths."""
+    """The key by which writes are sorted: the task's path first."""
     return (write.task_path, write.task_id, write.position)
 
 
 def put_in_order(writes: list[WriteRecord]) -> None:
-    """Sort writes into the order in which they come back."""
     try:
         writes.sort(key=write_order)
-    except TypeError:  # one of them has a cell of another type, and will be refused when it is read
+    except TypeError:  # a cell has a wrong type, and raises when it is decoded
         writes.sort(key=lambda write: tuple(map(repr, write_order(write))))
 
 
 class Manifests:
-    """The manifests of one graph of a thread, put together when they are asked for."""
+    """The manifests of one graph of a thread, each made from its rows on demand."""
 
     def __init__(
         self,
@@ -115,17 +114,17 @@ class Manifests:
         self._place = (thread_id, ns)
         self._rows = rows
         self._wanted = wanted
-        """Those that will be asked for: the others are only passed through."""
+        """Checkpoints whose manifests will be asked for. Other rows are only links of chains."""
         self._cached = cached
-        """Those that have been put together, here or before."""
+        """Manifests that are complete already, from here or from the saver's cache."""
         self._epoch = epoch
         self._opened: dict[str, tuple[manifests.Unpacked, int]] = {}
         self._after: dict[str, list[CheckpointRecord]] | None = None
 
     def wanted(self) -> set[tuple[str, str]]:
-        """The channels and versions with rows of their own that the wanted manifests name.
+        """The channels and versions with rows of their own in the wanted manifests.
 
-        Without putting each of them together: one differs from its parent's in what it changed.
+        Most manifests are not put together here: each adds only the channels that it changed.
         """
         found: set[tuple[str, str]] = set()
         tips: dict[str | None, dict[str, Any]] = {}
@@ -149,7 +148,7 @@ class Manifests:
         return found
 
     def large(self, row: CheckpointRecord) -> list[tuple[str, str]]:
-        """The channels and versions with rows of their own that one manifest names."""
+        """The channels and versions with rows of their own in one manifest."""
         if row.complete and row.id not in self._cached:
             _, _, _, _, versions, seen, inline = self._open(row)[0]
             return Manifest(versions, seen, inline).large()
@@ -201,7 +200,7 @@ class Manifests:
         return cached
 
     def parents_with_sends(self, rows: Sequence[CheckpointRecord]) -> list[str]:
-        """Checkpoints whose writes hold the Sends of one of these, and are not among them."""
+        """Parents outside `rows` whose writes hold the Sends of a checkpoint in an older format."""
         found: list[str] = []
         here = {row.id for row in rows}
         for row in rows:
@@ -214,13 +213,13 @@ class Manifests:
         return found
 
     def stamp(self, row: CheckpointRecord) -> tuple[Any, str, Any]:
-        """What a manifest has of its own: format, time, updated channels."""
+        """Format, time and updated channels: the part of a manifest that is never inherited."""
         return manifests.stamp(self._open(row)[0])
 
     def check_writes(self, id: str, rows: Sequence[WriteRecord]) -> None:
-        """Raises BrokenChainError if there are fewer writes than were counted at a checkpoint.
+        """Raises BrokenChainError if a checkpoint has fewer rows of writes than were counted.
 
-        It counts them itself, and so do those after it, as far as they have been fetched too.
+        The number is in the checkpoint's metadata and in the manifests of fetched children.
         """
         row = self._rows.get(id)
         wanted = 0
@@ -243,7 +242,7 @@ class Manifests:
             raise writes_gone(*self._place, id, why)
 
     def after(self, id: str) -> Sequence[CheckpointRecord]:
-        """Of the rows that were fetched, those that have this parent."""
+        """The fetched rows with this parent."""
         if self._after is None:
             self._after = {}
             for row in self._rows.values():
@@ -252,11 +251,11 @@ class Manifests:
         return self._after.get(id, ())
 
     def parent_writes(self, row: CheckpointRecord) -> manifests.ParentWrites:
-        """What a manifest says of the writes that led to it."""
+        """What a manifest says of the writes at its parent."""
         return self._open(row)[0][3]
 
     def check(self, row: CheckpointRecord) -> None:
-        """Raises SerdeError if the row is not what was written, its parent's id included."""
+        """Raises SerdeError if the row, or its parent's id, is not as it was written."""
         self._open(row)
 
     def _open(self, row: CheckpointRecord) -> tuple[manifests.Unpacked, int]:
@@ -273,7 +272,7 @@ class Manifests:
 
 
 def without_inline_writes(codec: Codec, thread_id: str, ns: str, row: CheckpointRecord) -> bytes:
-    """The manifest of a checkpoint whose row does not hold inline writes any more."""
+    """The sealed manifest of a checkpoint, after its inline writes got rows of their own."""
     place, columns = ("frame", thread_id, ns, row.id), (row.parent_id, row.complete)
     unpacked = manifests.unpack(codec.unseal(row.manifest, place, columns))
     *_, writes, versions, seen, inline = unpacked
@@ -283,12 +282,11 @@ def without_inline_writes(codec: Codec, thread_id: str, ns: str, row: Checkpoint
 
 
 def counted_rows(codec: Codec, thread_id: str, ns: str, row: CheckpointRecord) -> int:
-    """At least so many rows of writes a checkpoint has, as far as it says that itself."""
+    """The least number of rows of writes at a checkpoint, according to its own metadata."""
     if not metadata_cells.is_counted(row.metadata_kind):
         return 0
     return metadata_cells.opened(codec, row.metadata_kind, row.metadata, thread_id, ns, row.id)[2]
 
 
 def metadata_of(codec: Codec, thread_id: str, ns: str, row: CheckpointRecord) -> CheckpointMetadata:
-    """The metadata of one checkpoint."""
     return metadata_cells.decoded(codec, row.metadata_kind, row.metadata, thread_id, ns, row.id)

@@ -1,4 +1,4 @@
-"""Walks through checkpoints page by page, so that a listing never holds all of a thread."""
+"""Lists checkpoints page by page, so that a listing never has a whole thread in memory."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from milepost.checkpoint._sql.read.reader import Reader
 from milepost.types import RunnableConfig
 
 PAGE = 20
-"""Checkpoints of the first page; each one after it has twice as many."""
+"""Checkpoints of the first page. Each later page has twice as many, up to MOST."""
 MOST = 160
 _THREADS = 200
 _LAST = "\U0010ffff"
 """Sorts after every id."""
 _FIRST = "\1"
-"""Behind an id, it sorts right after that: no id has a smaller character."""
+"""Appended to an id, gives the next text in order: no id has a smaller character."""
 
 Walk: TypeAlias = Generator[Work[Any], Any, None]
-"""Yields work for one transaction each, and is sent back the results."""
+"""Yields the work of one transaction at a time, and is sent its result."""
 
 
 class _Page(NamedTuple):
@@ -36,7 +36,7 @@ class _Page(NamedTuple):
 
 
 class Listing:
-    """One call of `list`: what it asks for."""
+    """One call of `list`."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Listing:
         self._reader = reader
         self._filter = filter or {}
         run_id = self._filter.get("run_id")
-        # The only key with a column, and so with an index. It holds text: only text is looked up.
+        # The only key with an indexed column. The column holds text, so only text is looked up.
         self._run = (run_id,) if type(run_id) is str and may_be_stored(run_id) else ()
         self._before = _LAST if before is None else check_name("checkpoint_id", before)
         self.left = limit
@@ -58,7 +58,7 @@ class Listing:
         self._ns: str | None = None
         self._id: str | None = None
         self._plain: str | None = None
-        """The thread of which only the outermost graph has checkpoints, once that is known."""
+        """A thread that is known to have no inner graphs."""
         if config is not None:
             place = check_place(place_of(config))
             self.thread_id = place.thread_id
@@ -66,7 +66,7 @@ class Listing:
             self._id = place.checkpoint_id
 
     def pages(self) -> Walk:
-        """The walk; its driver takes what has been found from `take()` after each step."""
+        """The walk. Its driver takes the found checkpoints from `take()` after each step."""
         if self.thread_id is not None:
             yield from self._thread(self.thread_id)
             return
@@ -82,7 +82,7 @@ class Listing:
             after = threads[-1]
 
     def take(self) -> Iterator[CheckpointTuple]:
-        """What was found since the last call. What was given away is not held any more."""
+        """The checkpoints found since the last call. The listing drops each one that it yields."""
         while self._found:
             yield self._found.popleft()
 
@@ -94,7 +94,7 @@ class Listing:
             size = min(2 * size, MOST)
 
     def _keep(self, page: _Page) -> tuple[str, str] | None:
-        """What was found, until it is taken; and where the next page begins."""
+        """Keep the checkpoints of a page for `take()`; return where the next page begins."""
         found = page.found if self.left is None else page.found[: self.left]
         if self.left is not None:
             self.left -= len(found)
@@ -109,7 +109,7 @@ class Listing:
 
     def _page(self, thread_id: str, cursor: tuple[str, str], size: int) -> Operation[_Page]:
         q = self._reader.q
-        # With a filter most rows may be left out, and those cost little.
+        # With a filter, most rows of a page may be left out at little cost.
         if self.left is not None and not self._filter:
             size = min(size, self.left)
         graph = "" if self._plain == thread_id else self._ns
@@ -123,8 +123,8 @@ class Listing:
             ]
         elif graph is not None:
             sql = q.page_of_graph_and_run if self._run else q.page_of_graph
-            # With the one that comes before the page, which tells of the writes that led to it. As
-            # it is now: it may have been removed since the page before was read.
+            # With the last checkpoint of the page before, whose manifest counts the writes at its
+            # parent. Read again, since it may have been removed meanwhile.
             end = _LAST if cursor[0] == _LAST else cursor[0] + _FIRST
             page = Query(sql, (*self._run, thread_id, graph, end, size + 1))
             (rows,) = yield from self._reader.first(page)
@@ -133,7 +133,7 @@ class Listing:
                 rows = rows[1:]
             rows = rows[:size]
         else:
-            # Has to sort what is left of the thread, unless there is but one graph.
+            # Sorts the rest of the thread, so a thread with one graph avoids it.
             sql = q.page_of_thread_and_run if self._run else q.page_of_thread
             page = Query(sql, (*self._run, thread_id, cursor[0], *cursor, size))
             inner = Query(q.inner_graph, (thread_id,))

@@ -1,4 +1,4 @@
-"""A checkpoint as the first query of a reader returns it: its rows, and what they ask for."""
+"""The result of a reader's first query: the rows of a checkpoint, and the values to fetch next."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ _record: Final = tuple.__new__
 
 @record(frozen=False)
 class FoundCheckpoint:
-    """A checkpoint, its parent, the manifests that theirs are made of, and the writes at both."""
+    """A checkpoint and its parent: the rows of their manifests, and the writes at both."""
 
     row: CheckpointRecord
     parent: CheckpointRecord | None
-    """Comes along at little cost, and tells what made this checkpoint."""
+    """Fetched too, since it costs little and tells which tasks made this checkpoint."""
     rows: dict[str, CheckpointRecord]
     """All manifests, by the id of their checkpoint."""
     writes: list[WriteRecord]
     epoch: int | None
     values: Sequence[tuple[Any, ...]] = ()
-    """Rows of values that came along: they may be those that are wanted."""
+    """Rows of values in the same result, which may be the wanted ones."""
     large: Sequence[tuple[str, str]] = ()
-    """Once `wanted` was asked for: the values of the checkpoint that have rows of their own."""
+    """Set by `wanted`: channels and versions of the checkpoint with rows of their own."""
     behind: list[tuple[str, str]] = field(default_factory=list)
-    """Those of the parent by which its tasks were started."""
+    """Set by `wanted`: the same for the trigger channels of the parent."""
     unfetched: list[str] = field(default_factory=list)
-    """Channels of the parent with values that are not wanted."""
+    """Set by `wanted`: channels of the parent whose values are not fetched."""
 
     def wanted(self, manifests: Manifests) -> set[tuple[str, str]]:
-        """The channels and versions that have rows of their own.
+        """The channels and versions whose rows are to be fetched.
 
-        Of the parent only what started its tasks: its state is not asked for, and mostly a part
-        of the other's.
+        Of the parent only trigger channels, which started its tasks. The parent's state is not
+        needed.
         """
         self.large = manifests.of(self.row.id).manifest.large()
         wanted = set(self.large)
@@ -74,9 +74,10 @@ class FoundCheckpoint:
 
 
 def latest_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint | Place | None:
-    """What `latest` or `newest` has found: the latest checkpoint, if its parent comes before it.
+    """The latest checkpoint, from the rows of `Statements.latest` or `Statements.newest`.
 
-    Otherwise the place to look for. Raises what `found_at` does.
+    Returns the place to read with `Statements.found`, if the checkpoint right before it is not its
+    parent. Raises the same errors as `found_at`.
     """
     rows: dict[str, CheckpointRecord] = {}
     writes: list[WriteRecord] = []
@@ -99,7 +100,7 @@ def latest_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint 
         else:
             _, head, status, epoch, *_ = row
     if {*map(type, rows), type(head)} - {str, NoneType}:
-        return place  # a cell has another type than was written
+        return place  # a damaged cell: `found_at` will report it
     newest = sorted(rows, reverse=True)
     if place.checkpoint_ns == "" and status is not None:
         top = newest[0] if newest else ""
@@ -124,8 +125,8 @@ def latest_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint 
 
 
 def found_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint | None:
-    """What `Statements.found` has found; BrokenChainError if there should be more, and
-    DamagedRowError if the registry says that an older checkpoint is the latest."""
+    """The checkpoint from the rows of `Statements.found`. Raises BrokenChainError if the head is
+    gone, and DamagedRowError if the registry names an older checkpoint as the head."""
     rows: dict[str, CheckpointRecord] = {}
     writes = []
     epoch: int | None = None
@@ -140,7 +141,7 @@ def found_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint |
             if data is not None:
                 writes.append(WriteRecord(id, other, 0, channel, path, base, kind, data))
             if metadata is not None:
-                # The manifest of the checkpoint after it tells whether there should be more.
+                # The child's manifest tells how many writes there must be.
                 rows[other] = CheckpointRecord(other, id, number, metadata, None, b"")
         elif tag == _WRITE:
             writes.append(WriteRecord(id, other, number, channel, path, base, kind, data))

@@ -1,9 +1,9 @@
 """Reads checkpoints: operations that yield queries and return records.
 
-A checkpoint is read with two queries: one for it, its writes and the manifests that its own is
-made of; one for the rows of its values. What is cached is not fetched again. Where each query
-is a round trip, the newest values are asked for together with the latest checkpoint: mostly they
-are its values. Where it is none, the rows of values are looked up one by one.
+A checkpoint is read with two queries. The first is for its row, its writes, and the manifests that
+its manifest builds on. The second is for the rows of its values. Cached rows are not fetched again.
+On a remote database, the first query also fetches the newest values, which mostly are the values of
+the latest checkpoint. On a local database, the rows of values are looked up one by one.
 """
 
 from __future__ import annotations
@@ -34,16 +34,14 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.statements import Statements
 
 _LONGEST_CHAIN: Final = 256
-"""Manifests that the first query may return: more than a chain of them ever has."""
+"""Manifests that the first query may return: at least as many as any chain has."""
 _USUAL_CHAIN: Final = 16
-"""More than most chains have. If some manifests are cached, those of a long chain may be."""
+"""More than most chains have. Enough if manifests are cached: those of a long chain may be."""
 _id: Final = attrgetter("id")
 _key: Final = itemgetter(0, 1)
 
 
 class Reader:
-    """Reads through one dialect's queries."""
-
     def __init__(
         self, codec: Codec, cache: ThreadCache, queries: Statements, dialect: Traits
     ) -> None:
@@ -54,7 +52,7 @@ class Reader:
         self._settled = [Query(sql) for sql in dialect.settled]
 
     def first(self, *queries: Query, last: bool = False) -> Operation[list[list[Any]]]:
-        """The rows of the queries that a transaction begins with."""
+        """The rows of the first queries of a transaction, sent with the `settled` statements."""
         answers: list[list[Any]] = yield Queries([*self._settled, *queries], last)
         return answers[len(self._settled) :]
 
@@ -63,9 +61,9 @@ class Reader:
     def one(self, place: Place) -> Operation[CheckpointTuple | None]:
         """The checkpoint at `place`, or the latest one there.
 
-        Mostly one statement, or one round trip, brings all that is not cached: that
-        transaction ends with it. If it was not enough, the rows may have changed since, and all
-        of them are read again, with the rest, in one transaction.
+        Mostly one query returns all that is not cached, and the transaction ends with that query.
+        If more rows are needed, all rows are read again in one new transaction, since they may have
+        changed meanwhile.
         """
         holds = self.cache.holds(place.thread_id, place.checkpoint_ns)
         if place.checkpoint_id is None and holds:
@@ -91,7 +89,7 @@ class Reader:
     def _found(
         self, place: Place, depth: int, *, last: bool = False
     ) -> Operation[FoundCheckpoint | None]:
-        """A checkpoint, or the latest, with so many of the manifests that it builds on."""
+        """A checkpoint, or the latest, with up to `depth` manifests that it builds on."""
         thread_id, ns, id = place
         at = (thread_id, ns)
         if id is None and self.q.latest:
@@ -105,8 +103,8 @@ class Reader:
         return found_at(place, answer)
 
     def _newest(self, place: Place) -> Operation[FoundCheckpoint | Place | None]:
-        """The latest checkpoint with the newest values; where it is, if these are not its values.
-        It is all of a transaction."""
+        """The latest checkpoint with the newest values, in one transaction; its place, if its
+        parent is not the checkpoint right before it."""
         thread_id, ns, _ = place
         at = (thread_id, ns)
         given = (*at, *at, *at, *at, *at, *at, *at, *at, thread_id, *at)
@@ -115,8 +113,8 @@ class Reader:
     def _assembled(
         self, place: Place, found: FoundCheckpoint, *, holds: bool
     ) -> Operation[CheckpointTuple]:
-        """A checkpoint that was found; fetches what is lacking. `holds`: what is cached of its
-        graph may be used. What was fetched is cached: a run may go on from it."""
+        """The record of a found checkpoint; fetches the missing rows. `holds`: cached rows of its
+        graph may be used. The checkpoint is cached, since a run may go on from it."""
         thread_id, ns, _ = place
         row, parent, epoch = found.row, found.parent, found.epoch
         asked = (row,) if parent is None else (row, parent)
@@ -176,7 +174,6 @@ class Reader:
     def manifests(
         self, thread_id: str, ns: str, rows: Sequence[CheckpointRecord]
     ) -> Operation[Manifests]:
-        """The manifests of some checkpoints of one graph."""
         return (yield from self._manifests(thread_id, ns, rows, {row.id: row for row in rows}))
 
     def _manifests(
@@ -187,10 +184,10 @@ class Reader:
         found: dict[str, CheckpointRecord],
         epoch: int | None = None,
     ) -> Operation[Manifests]:
-        """Fetches those that the manifests of `rows` build on, if they are not among `found`.
+        """The manifests of `rows`; fetches the rows that they build on, unless `found` has them.
 
-        With the thread's epoch, cached manifests may be used: no other checkpoint was put in their
-        place since. Without an epoch, nothing that is cached is trusted.
+        With the thread's epoch, manifests that are cached from this epoch are used: within an epoch
+        no checkpoint is replaced. Without an epoch, no cached manifest is trusted.
         """
         bases: dict[str, CachedManifest] = {}
         missing: dict[str, None] = {}
@@ -234,10 +231,10 @@ class Reader:
         adjacent: bool = False,
         last: bool = False,
     ) -> Operation[CheckpointAssembler]:
-        """All rows that some checkpoints of one graph are put together from.
+        """Fetch all rows that some checkpoints of one graph are made from.
 
-        `before`: the one that was listed before them, which tells of the writes that led to it.
-        `adjacent`: the latest comes first, and none between them was left out.
+        `before`: the checkpoint listed before them, whose manifest counts the writes at its parent.
+        `adjacent`: the rows are in order, newest first, and none between them is left out.
         """
         found = {row.id: row for row in ([*rows, before] if before is not None else rows)}
         manifests = yield from self._manifests(thread_id, ns, rows, found)
@@ -262,11 +259,10 @@ class Reader:
         epoch: int | None = None,
         last: bool = False,
     ) -> Operation[CheckpointAssembler]:
-        """The writes at some checkpoints, and values, at once.
+        """Fetch the writes at some checkpoints, and values, with one query.
 
-        With `channels`, what writes to others refer to is left out: those are not to be read.
-        `after` has the checkpoint that comes after another, where that is known. With the thread's
-        epoch, values that are cached from it are not fetched: see `values`.
+        With `channels`, only writes to these channels can be decoded. `after` maps a checkpoint to
+        the next one, where that is known. `epoch` is the same as for `values`.
         """
         cached = self._cached_values(thread_id, ns, wanted, epoch)
         at = (thread_id, ns)
@@ -300,10 +296,11 @@ class Reader:
         come: Sequence[tuple[Any, ...]] = (),
         last: bool = False,
     ) -> Operation[Resolver]:
-        """Fetches the rows of certain versions of channels that have not `come` already.
+        """Fetch the rows of the wanted channels and versions, except those in `come`.
 
-        Except those that are cached from this epoch: in another, a thread that was deleted and
-        made again may have other values under the same versions, if these were made by hand.
+        Values that are cached from this epoch are not fetched. Those of another epoch are not
+        trusted: a thread that was deleted and created again may have other values under the same
+        versions, if a program made these.
         """
         cached = self._cached_values(thread_id, ns, wanted, epoch) if epoch is not None else {}
         rows = come
@@ -318,10 +315,10 @@ class Reader:
     def _one_by_one(
         self, thread_id: str, ns: str, keys: Iterable[tuple[str, str]]
     ) -> Operation[list[tuple[Any, ...]]]:
-        """The rows of values, and of all that they are differences from.
+        """The rows of values with all versions in their chains, on a local database.
 
-        One query that goes through the chains is no quicker, where it is no round trip, and to
-        compile it, as each new connection must, takes as long as to look up all rows of a chain.
+        A recursive query would be no faster, since there are no round trips to save. Each new
+        connection would compile it, which takes as long as looking up all rows of a chain.
         """
         found: dict[tuple[str, str], tuple[Any, ...]] = {}
 
@@ -354,5 +351,6 @@ class Reader:
 
 
 def _as_json(wanted: Iterable[object]) -> str:
-    """Ids from rows; one that is no text, in a damaged row, is an id that is not there."""
+    """Ids from rows as JSON. An id of a wrong type, from a damaged row, becomes a text that matches
+    no row."""
     return json.dumps(list(wanted), default=repr)

@@ -1,4 +1,4 @@
-"""Puts values together again from the rows of their chains."""
+"""Puts values together from the rows of their chains."""
 
 from __future__ import annotations
 
@@ -47,22 +47,21 @@ class Resolver:
     ) -> None:
         self._codec = codec
         self._place = (thread_id, ns)
-        # There may be a hundred, and a call for each costs more than all else.
+        # `tuple.__new__` directly: with a hundred rows, the constructor calls would cost the most.
         self._rows = {(row[0], row[1]): _record(BlobRecord, row) for row in rows}
         self._cached = cached
         self._shares = shares and codec.reads_elements
-        """Whether many versions of a value will be read: their common elements are kept."""
+        """Whether many versions of a value will be read: common elements are then decoded once."""
         self._ropes: dict[tuple[str, str], Rope | ListVersion] = {}
         self._deltas: dict[tuple[str, str], DeltaOps] = {}
-        """Of versions that were not found to add to the one before, and no more."""
+        """The deltas that made versions, for `chain`."""
 
     def kind(self, channel: str, version: str) -> str:
-        """How a version is encoded."""
         cached = self._cached.get((channel, version))
         return cached.kind if cached is not None else long_kind(self._row(channel, version).kind)
 
     def base(self, channel: str, version: str) -> tuple[str, str] | None:
-        """The channel and version that a version is stored as a difference from."""
+        """The channel and version that a version is stored as a delta from."""
         row = self._row(channel, version)
         return None if row.base is None else (row.base_channel or channel, row.base)
 
@@ -71,7 +70,7 @@ class Resolver:
         return self.rope(channel, version).read()
 
     def rope(self, channel: str, version: str) -> Rope | ListVersion:
-        """A version as pieces of the rows that it was stored in."""
+        """A version as pieces of the rows in its chain."""
         key = (channel, version)
         rows, ropes = self._rows, self._ropes
         line: list[BlobRecord] = []
@@ -99,7 +98,7 @@ class Resolver:
     def _followed(
         self, base: Rope | ListVersion, line: Sequence[BlobRecord]
     ) -> Sequence[Rope | ListVersion]:
-        """The versions of rows, each made of the one before it."""
+        """The versions of the rows in `line`, each made from the version before."""
         try:
             deltas = [unpack(self.open(row)) for row in line]
             made = follow(base, deltas)
@@ -110,7 +109,6 @@ class Resolver:
         return made
 
     def value(self, channel: str, version: str) -> Any:
-        """A version, decoded."""
         key = (channel, version)
         place = ("blob", *self._place, channel, version)
         try:
@@ -120,32 +118,31 @@ class Resolver:
                     return cached.decoded(self._codec, place)
                 row = self._rows.get(key)
                 if row is not None and row[3] is None:
-                    # As most short values are stored.
+                    # A full row, as for most short values.
                     return self._codec.decode(row[5] or MSGPACK, [self.open(row)], *place)
             kind, rope = self.kind(channel, version), self.rope(channel, version)
             if self._shares and isinstance(rope, ListVersion) and kind == MSGPACK and rope.is_list:
                 try:
                     return rope.elements(self._codec)
                 except SerdeError:
-                    pass  # the next line says why
+                    pass  # decoding the value as a whole tells the reason
             return self._codec.decode(kind, rope.buffers(), *place)
         except SerdeError as error:
             raise error.at(thread=self._place[0], channel=channel) from None
 
     def size(self, channel: str, version: str) -> int:
-        """How many bytes a version takes, about."""
+        """About how many bytes a version takes."""
         row = self._rows.get((channel, version))
         if row is not None and row[3] is None:
             return len(row[6])
         return len(self.rope(channel, version))
 
     def remember(self, channel: str, version: str, epoch: int | None) -> CachedValue:
-        """A version as later ones are to be compared with it."""
+        """The cache's entry for a version, from which later versions are stored as deltas."""
         cached = self._cached.get((channel, version))
         return cached if cached is not None else LazyValue(self, channel, version, epoch)
 
     def chain(self, channel: str, version: str) -> Chain:
-        """How a version is stored."""
         self.rope(channel, version)
         line: list[BlobRecord] = []
         spent = 0
@@ -163,8 +160,8 @@ class Resolver:
         return grown or Chain.of_changes(len(line), spent)
 
     def encoded(self, channel: str, version: str, like: Parts | None) -> Encoded:
-        """The bytes of a version; in parts, if that costs little, or if a later one that is `like`
-        it has the same."""
+        """The bytes of a version. They are cut into parts if that costs little, or if the elements
+        are a prefix of `like`, a later version."""
         kind, rope = self.kind(channel, version), self.rope(channel, version)
         if isinstance(rope, ListVersion):
             cut = None if native.cut_up is None else native.cut_up(rope.read())
@@ -175,7 +172,7 @@ class Resolver:
         return Encoded(kind, Parts(b"", [rope.read()]), len(rope))
 
     def _growth(self, line: Sequence[BlobRecord], spent: int) -> Chain | None:
-        """The chain, if each version of it only added to the one before."""
+        """The chain, if each of its versions only added to the version before; None otherwise."""
         roots: list[OlderVersion] = []
         tail: list[OlderVersion] = []
         before: ListVersion | None = None
@@ -188,7 +185,7 @@ class Resolver:
             if before is not None and delta is not None and not rope.grows_from(before, delta):
                 return None
             if level and tail:
-                # It builds on a small one, which must not be stored as a part of what builds on it.
+                # A large row on a small one: compacting the small row would make a circle.
                 return None
             before = rope
             older = OlderVersion(version, rope.head, len(rope.head) + rope.size)
@@ -199,9 +196,9 @@ class Resolver:
         return Chain(len(line), spent, tuple(roots), tuple(tail), is_root, compactions)
 
     def open(self, row: BlobRecord) -> Buffer:
-        """What is stored in a row."""
+        """The unsealed bytes of a row."""
         try:
-            # The channel and version are its place, and what follows is bound to it as well.
+            # Channel and version are part of the place; the next four columns are sealed too.
             place = ("blob", *self._place, *row[:2])
             return self._codec.unseal(row[6], place, row[2:6])
         except SerdeError as error:
@@ -225,7 +222,7 @@ def _whole(kind: str, data: Buffer) -> Rope | ListVersion:
 
 
 class LazyValue(CachedValue):
-    """A version that was read. Only if a run goes on from it, its parts are needed."""
+    """A cached version that was read. Its parts and chain are made when a run goes on from it."""
 
     __slots__ = ("_channel", "_made", "_resolver", "_was_read")
 

@@ -1,4 +1,4 @@
-"""A thread under another id: row by row in the database, unless rows are bound to their place."""
+"""Copies a thread: inside the database, or through the codec if rows are bound to their thread."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Row: TypeAlias = tuple[Any, ...]
 def copy(
     codec: Codec, q: Statements, registry: Registry, source: str, target: str
 ) -> Operation[None]:
-    """Everything of `source`, under another id. The copy belongs to no run."""
-    # As long as the source is locked, no run changes it: all that is read is of one moment. If
-    # there is none, one that is begun meanwhile is not locked, and is not looked for.
+    """Copy everything of `source` to `target`. No run owns the copy."""
+    # Under the lock no run changes the source, so all rows are of one moment. A source that does
+    # not exist is not copied, even if a run creates it meanwhile.
     found = yield Query(q.lock_thread, (source,))
     if not found:
         if (yield Query(q.thread, (target,))):
@@ -53,7 +53,7 @@ def copy(
 
 
 def is_bound(codec: Codec) -> bool:
-    """Whether what is stored can be read only where it is."""
+    """Whether stored bytes can be read only in their own thread."""
     return codec.seals or not codec.splices
 
 
@@ -128,7 +128,7 @@ class Move:
         return kind, sealed
 
     def _reencoded(self, kind: str | None, data: Buffer, *place: str) -> tuple[str | None, Buffer]:
-        """A foreign serializer may have bound the value itself to its place."""
+        """Decode and encode a value again, since a foreign serializer may bind it to its place."""
         if self._codec.splices:
             return kind, data
         what, *rest = place

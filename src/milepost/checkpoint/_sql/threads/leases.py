@@ -1,8 +1,8 @@
-"""A run's lease on its thread: the status `running`, and the time of its last sign of life.
+"""A run's lease on its thread: the status `running`, and the time of the last renewal.
 
-A run that wants to be alone takes it before its first commit, renews it while a node runs,
-and gives it back if its last commit did not. A run that was killed does none of that, and is
-taken for dead when the lease is over.
+A run with `on_conflict="reject"` takes the lease before its first commit and renews it while a node
+runs. The run's last commit ends the lease, or else `release` does. A killed run does not renew, and
+counts as dead when the lease is over.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def hold(q: Statements, thread_id: str, fence: Fence) -> Operation[str]:
-    """Take or renew the lease; the status that the thread had, empty for a new one."""
+    """Take or renew the lease; return the thread's status before, empty for a new thread."""
     rows = yield Query(q.lock_lease, (thread_id,))
     now = time.time()
     if not rows:
@@ -39,15 +39,15 @@ def hold(q: Statements, thread_id: str, fence: Fence) -> Operation[str]:
             taken = "Thread '%s': a run has taken it over from one whose lease is over."
             log.info(log.THREADS, taken, thread_id)
         yield Execute(q.take_lease, (fence.token, now, thread_id))
-    # What a killed run left behind belongs to no run now.
+    # The status of a thread whose run was killed.
     return "interrupted" if status == "running" else str(status)
 
 
 def release(q: Statements, thread_id: str, fence: Fence, status: str) -> Operation[None]:
-    """Say how a run has ended, unless another has taken the thread."""
+    """Store how a run has ended, unless another run has taken the thread."""
     if status:
-        # What has become of the thread is seen only after the lock was granted: its last owner
-        # may have removed the latest checkpoint.
+        # `end_lease` looks for the latest checkpoint, so the lock comes first: its last owner may
+        # have removed that checkpoint.
         yield Query(q.lock_thread, (thread_id,))
         yield Execute(q.end_lease, (status, thread_id, fence.token))
     else:

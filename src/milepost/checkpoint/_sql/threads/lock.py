@@ -1,10 +1,10 @@
-"""The lock on a thread: its entry in the registry, whether there is one or not.
+"""The lock on a thread is its row in the registry.
 
-On PostgreSQL each statement of a transaction sees what others have committed meanwhile. So an
-operation that reads a thread to change it locks its entry first, as every step does. Where there is
-no entry, a lock on it is none: one is added, and a run that begins the thread waits at the unique
-index until the transaction has ended. An entry that was added as a lock alone must be removed
-again. SQLite has one writer at a time.
+On PostgreSQL each statement of a transaction sees what other transactions have committed meanwhile.
+So an operation that reads a thread in order to change it locks the registry row first, as every
+step does. If the thread has no row, the operation adds one. A run that creates the same thread then
+waits at the unique index until the transaction ends. A row that was added only as a lock must be
+removed again. SQLite has one writer at a time and needs no lock.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
 
 class LockedThread(NamedTuple):
-    """What the registry says of a thread that is locked."""
+    """The registry row of a locked thread."""
 
     head: str | None
     token: str | None
     epoch: int
     status: str
     new: bool = False
-    """Whether there was none: it was added as a lock."""
+    """Whether the row was added as a lock."""
 
 
 def lock(q: Statements, thread_id: str) -> Operation[LockedThread]:
-    """Keep all others from changing a thread, or beginning it, until the transaction ends."""
+    """Keep others from changing or creating a thread until the transaction ends."""
     entries = yield from lock_all(q, [thread_id])
     return entries[thread_id]
 
 
 def lock_all(q: Statements, thread_ids: Collection[str]) -> Operation[dict[str, LockedThread]]:
     """The same for several threads."""
-    # In order, so that two such transactions seldom wait for each other.
+    # Sorted, so that two such transactions seldom deadlock.
     missing = sorted(thread_ids)
     entries: dict[str, LockedThread] = {}
     while missing:
@@ -53,6 +53,6 @@ def lock_all(q: Statements, thread_ids: Collection[str]) -> Operation[dict[str, 
             added = yield Execute(q.new_thread, (id, None, None, epoch, "idle", now, now))
             if added:
                 entries[id] = LockedThread(None, None, epoch, "idle", new=True)
-        # Others have added what could be neither locked nor added.
+        # Rows that could be neither locked nor added were just added by others: try again.
         missing = [id for id in missing if id not in entries]
     return entries

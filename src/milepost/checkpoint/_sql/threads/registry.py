@@ -1,6 +1,6 @@
-"""The registry of threads: who they belong to, their status, when they were last used.
+"""The registry of threads: owner, status, times and metadata of each thread.
 
-It is a table of its own, so that listing threads never reads a checkpoint or a value.
+The registry is a table of its own, so that listing threads reads no checkpoint and no value.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.statements import Statements
 
 LEASE: Final = 60.0
-"""Seconds without a commit after which a run is taken for dead."""
+"""Seconds without a commit or renewal after which a run counts as dead."""
 
 _COLUMNS = f"thread_id, status, created_at, updated_at, {HEAD}, metadata"
 
 
 def is_alive(status: str, updated_at: float) -> bool:
-    """Whether a run works on a thread, as far as its entry tells."""
+    """Whether a run works on a thread, according to its registry entry."""
     return status == "running" and time.time() - updated_at <= LEASE
 
 
 class Search(NamedTuple):
-    """How to look through threads, besides what all of them must be like."""
+    """Text search, order and offset of a search, besides the conditions in `Wanted`."""
 
     text: str | None = None
-    """Part of the id, or of what is said about the thread; in upper or lower case."""
+    """Part of the thread's id or metadata; case does not matter."""
     unfinished: bool = False
-    """Only those that wait, run or have failed."""
+    """Only threads that are not idle."""
     sort: Literal["updated_at", "created_at", "thread_id"] = "updated_at"
     descending: bool = True
     offset: int = 0
@@ -57,8 +57,6 @@ _SORTS: Final = {"updated_at": "updated_at", "created_at": "created_at", "thread
 
 
 class Registry:
-    """Reads and writes the registry through one dialect's queries."""
-
     def __init__(self, dialect: Traits, queries: Statements, metadata: ThreadMetadata) -> None:
         self._dialect = dialect
         self._q = queries
@@ -76,7 +74,7 @@ class Registry:
         return [self._info(row) for row in rows]
 
     def search(self, wanted: Wanted, search: Search) -> Operation[tuple[list[ThreadInfo], int]]:
-        """Threads in another order, from some place on, and how many there are altogether."""
+        """A page of a search, and the number of all threads that match."""
         wanted.check()
         clauses, values = self._clauses(wanted)
         if search.unfinished:
@@ -101,7 +99,7 @@ class Registry:
         return self._dialect.name == "sqlite"
 
     def ids(self, after: str | None, limit: int) -> Operation[list[str]]:
-        """The ids of threads in their order, whatever else may be wrong with their entries."""
+        """A page of thread ids in order. Damage in other columns does not matter here."""
         where = "" if after is None else "WHERE thread_id > ? "
         sql = f"SELECT thread_id FROM threads {where}ORDER BY thread_id LIMIT ?"
         given = (limit,) if after is None else (after, limit)
@@ -115,7 +113,7 @@ class Registry:
         return [thread_id for (thread_id,) in rows]
 
     def problems(self, thread_id: str) -> Operation[list[Problem]]:
-        """What is wrong with the entry of a thread."""
+        """The damage in a thread's entry."""
         rows = yield Query(self._q.thread_info, (thread_id,))
         problems = []
         for row in rows:
@@ -131,7 +129,7 @@ class Registry:
         return problems
 
     def _clauses(self, wanted: Wanted) -> tuple[list[str], list[Any]]:
-        """Only fixed text goes into the query; all that the caller gave is a parameter."""
+        """The WHERE clauses and their parameters. Values from the caller are always parameters."""
         clauses: list[str] = []
         values: list[Any] = []
 
@@ -168,7 +166,7 @@ class Registry:
         return clauses, values
 
     def _or_sealed(self, clause: tuple[str, ...], key: str, value: Any) -> tuple[str, ...]:
-        """A clause about what is stored in clear, or the same about what is sealed."""
+        """The clause, or a match of the digest of sealed metadata."""
         ways = [clause, *map(self._has_digest, self._metadata.digests(key, value))]
         texts = " OR ".join(text for text, *_ in ways)
         return (f"({texts})", *(value for _, *values in ways for value in values))
@@ -184,14 +182,14 @@ class Registry:
 
     def _equals(self, key: str, value: Any) -> tuple[str, str, str]:
         if self._dialect.name == "sqlite":
-            # Through json_each a key is compared, never read as a path.
+            # json_each compares the key as text; other JSON functions would read it as a path.
             return (
                 "EXISTS (SELECT 1 FROM json_each(threads.metadata) e, json_each(?) w"
                 " WHERE e.key = ? AND e.type = w.type AND e.value IS w.value)",
                 json.dumps([value], sort_keys=True),
                 str(key),
             )
-        # As text: for jsonb 1 and 1.0 are the same.
+        # Compared as text, since 1 and 1.0 are equal as jsonb.
         return ("(metadata -> ?::text)::text = (?::jsonb)::text", str(key), json.dumps(value))
 
     def _has_tag(self, tag: Any) -> tuple[str, str]:
@@ -217,16 +215,15 @@ class Registry:
         return info._replace(checkpoints=checkpoints, writes=writes, bytes=size)
 
     def describe(self, thread_id: str, metadata: Mapping[str, Any]) -> Operation[None]:
-        """Replace what is stored about a thread."""
         stored = self._metadata.stored(thread_id, metadata)
         changed = yield Execute(self._q.describe_thread, (*stored, thread_id))
         if not changed:
             raise no_such_thread(thread_id)
 
     def create(self, thread_id: str, metadata: Mapping[str, Any]) -> Operation[ThreadInfo]:
-        """Add a thread, or say more about one that is there."""
+        """Add a thread, or add metadata to an existing one."""
         metadata_text(thread_id, metadata)
-        # The lock on a thread that is not there is an entry for it, as a new thread has it.
+        # For a missing thread, the lock itself adds the entry of a new thread.
         entry = yield from lock(self._q, thread_id)
         if not entry.new:
             yield Execute(self._q.create_claimed, (time.time(), thread_id))
@@ -235,7 +232,7 @@ class Registry:
         return self._info(rows[0])
 
     def add_metadata(self, thread_id: str, more: Mapping[str, Any]) -> Operation[None]:
-        """Say more about a thread, which is locked."""
+        """Add metadata to a thread, which the caller has locked."""
         stored = yield from self._stored(thread_id)
         known = self._metadata.opened(thread_id, stored)
         if metadata_text(thread_id, known) != metadata_text(thread_id, {**known, **more}):
@@ -243,7 +240,7 @@ class Registry:
             yield Execute(self._q.describe_thread, (*values, thread_id))
 
     def new_entry(self, thread_id: str, metadata: Mapping[str, Any]) -> StoredMetadata:
-        """The columns of a new thread that something is said about."""
+        """The metadata columns of a new thread."""
         return self._metadata.stored(thread_id, metadata)
 
     def move_metadata(self, source: str, target: str) -> Operation[None]:
@@ -254,7 +251,7 @@ class Registry:
             yield Execute(self._q.describe_thread, (*values, target))
 
     def reseal(self, thread_id: str) -> Operation[bool | None]:
-        """Seal the metadata of a thread with the newest key; False if it is, None if none is."""
+        """Seal a thread's metadata with the newest key; False if it is, None if none is sealed."""
         if (yield Query(self._q.lock_thread, (thread_id,))):
             stored = yield from self._stored(thread_id)
             current = self._metadata.is_current(stored)
@@ -266,7 +263,6 @@ class Registry:
         return None
 
     def _stored(self, thread_id: str) -> Operation[dict[str, Any]]:
-        """The metadata of a thread as it is stored."""
         rows = yield Query(self._q.thread_metadata, (thread_id,))
         stored = stored_metadata(rows[0][0]) if rows else {}
         if isinstance(stored, str):
@@ -289,7 +285,7 @@ def _damaged(thread_id: object, damage: str) -> DamagedRowError:
 
 
 def stored_metadata(cell: Any) -> dict[str, Any] | str:
-    """The metadata in a cell of the registry, or what is wrong with it."""
+    """The metadata in a cell of the registry, or a text about its damage."""
     if not isinstance(cell, dict):
         try:
             cell = json.loads(cell)
@@ -301,7 +297,7 @@ def stored_metadata(cell: Any) -> dict[str, Any] | str:
 
 
 def _entry(row: Sequence[Any]) -> ThreadInfo | str:
-    """The entry of a thread, or what is wrong with it."""
+    """The entry of a thread, or a text about its damage."""
     thread_id, status, created_at, updated_at, head, metadata = row
     if type(thread_id) is not str:
         return "its thread_id is no text"
@@ -318,7 +314,7 @@ def _entry(row: Sequence[Any]) -> ThreadInfo | str:
 
 
 def _after_prefix(prefix: str) -> str | None:
-    """The first text after all that begin with `prefix`."""
+    """The first text that sorts after all texts with this prefix."""
     for end in range(len(prefix), 0, -1):
         code = ord(prefix[end - 1]) + 1
         if 0xD800 <= code <= 0xDFFF:

@@ -1,4 +1,4 @@
-"""Threads in a database, kept as long as they are wanted: how they are found and removed."""
+"""`saver.threads` on a database: finds, copies, prunes and removes threads."""
 
 from __future__ import annotations
 
@@ -51,15 +51,14 @@ class ThreadRows:
 
     rows: Mapping[Node, CheckpointRecord]
     manifests: Mapping[str, Manifests]
-    """By their graph."""
+    """Namespace → the manifests of that graph."""
     metadata: Mapping[Node, Mapping[str, Any]]
 
     def history(self) -> dict[Node, Lineage]:
-        """What decides which of them can be done without."""
+        """The lineage of each checkpoint, which decides what can be removed."""
         return {node: self._lineage(node, row) for node, row in self.rows.items()}
 
     def manifest(self, node: Node) -> Manifest:
-        """The manifest of one of them."""
         ns, id = node
         return self.manifests[ns].of(id).manifest
 
@@ -71,15 +70,13 @@ class ThreadRows:
 
 
 class Remover:
-    """Removes through one dialect's queries."""
-
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._q = reader.q
 
     def thread(self, thread_id: str, unused_since: float | None = None) -> Operation[Removed]:
-        """All of a thread; with a time, unless it was used since."""
-        # The entry first: a run that is committing holds it, and is waited for.
+        """Remove a thread; with `unused_since`, unless something was saved to it since then."""
+        # The lock comes first, and waits for a run that is committing.
         if unused_since is None:
             entry = yield from lock(self._q, thread_id)
             found = not entry.new
@@ -94,7 +91,6 @@ class Remover:
         return Removed([thread_id] if found or checkpoints else [], checkpoints, writes, values)
 
     def threads_of_runs(self, run_ids: Sequence[str]) -> Operation[list[str]]:
-        """Threads that certain runs have written to."""
         found: dict[str, None] = {}
         for run_id in run_ids:
             rows = yield Query(self._q.threads_of_run, (run_id,))
@@ -102,7 +98,7 @@ class Remover:
         return list(found)
 
     def keep(self, thread_id: str, choose: Choice, *, dry_run: bool) -> Operation[Removed]:
-        """Remove all checkpoints but the chosen ones and those that they cannot do without."""
+        """Remove all checkpoints except the chosen ones and those that the chosen ones need."""
         if dry_run:
             return (yield from self._keep(thread_id, choose, dry_run=True))
         entry = yield from lock(self._q, thread_id)
@@ -126,7 +122,7 @@ class Remover:
             write = WriteRecord(*row)
             writes.setdefault((ns, write.checkpoint_id), []).append(write)
         for ns, id in kept:
-            # Of what is gone, what is removed here may be the only one to tell.
+            # Checked now, since a removed child may be the only row that counts missing writes.
             thread.manifests[ns].check_writes(id, writes.get((ns, id), ()))
         used = _used(thread, kept, writes)
         rows = yield Query(self._q.blob_keys, (thread_id,))
@@ -146,7 +142,7 @@ class Remover:
         yield ExecuteMany(self._q.delete_writes_at, at)
         yield ExecuteMany(self._q.delete_checkpoint, at)
         yield ExecuteMany(self._q.delete_blob, [(thread_id, *key) for key in unused])
-        # Rows are gone that a run may want to build on: a new epoch tells it not to.
+        # A new epoch keeps runs from building on the removed rows.
         head = max((id for ns, id in kept if ns == ""), default=None)
         yield Execute(self._q.new_epoch, (head, new_epoch(), thread_id))
         return removed
@@ -171,7 +167,8 @@ class Remover:
         kept: Collection[Node],
         writes: Mapping[Node, Sequence[WriteRecord]],
     ) -> Operation[None]:
-        """Writes in the row of another checkpoint stay or go with their own, and are counted."""
+        """Keep or remove inline writes with the checkpoint that they belong to, the parent of the
+        row that holds them. Kept writes that lose their row get rows of their own."""
         rows: list[Any] = []
         cleared = []
         for (ns, id), some in writes.items():
@@ -202,7 +199,7 @@ class Remover:
         return (kind, codec.seal(data, ("metadata", *place), (kind,)), *place)
 
     def _cut_values(self, thread_id: str, used: Collection[tuple[str, ...]]) -> Operation[None]:
-        """Store in full what was a difference from something that goes away."""
+        """Store values in full that were deltas from values that are removed."""
         codec = self._reader.codec
         for ns in dict.fromkeys(key[0] for key in used):
             keys = {(channel, version) for other, channel, version in used if other == ns}
@@ -226,7 +223,7 @@ class Remover:
     def _cut_manifests(
         self, thread_id: str, thread: ThreadRows, kept: Collection[Node]
     ) -> Operation[None]:
-        """The oldest that are kept become the first of their line."""
+        """Store the manifest of each kept checkpoint whose parent is removed complete."""
         rows = []
         for ns, id in kept:
             row = thread.rows[ns, id]
@@ -239,8 +236,6 @@ class Remover:
 
 
 class SqlThreads(Threads):
-    """The threads of a saver on a database."""
-
     def __init__(
         self,
         engine: Engine,
@@ -314,7 +309,7 @@ def _keys(
     writes: Mapping[Node, Sequence[WriteRecord]],
     moved: Sequence[Any],
 ) -> dict[Node, set[tuple[str, int]]]:
-    """The rows of writes at checkpoints that lose one after them, which has counted them."""
+    """Kept checkpoint with a removed child, which counted its writes → keys of those writes."""
     left = {
         (ns, row.parent_id)
         for (ns, id), row in thread.rows.items()

@@ -1,14 +1,15 @@
-"""When a version is stored as a difference, and when in full.
+"""When a version is stored as a delta, and when in full.
 
-A chain of differences is bounded, so that a read touches few rows. Mostly a value only grows;
-then each version contains all that came before it, and the chain is kept in two levels, as in a
-log-structured store: after some rows that add a little each, one row adds all of that at once,
-and the small ones are *compacted*: stored again as parts of the large one. After some of those, a
-full row takes their place in the same way. So every byte is there once, however long the history.
-A short value gets a full row sooner: most threads are short, and processes that have not seen them
-read them, for which a row costs more than some kilobytes.
+The length of a chain of deltas is bounded, so that a read fetches few rows. Mostly a value only
+grows: each version contains the version before. Then the chain has two levels, as in a
+log-structured store. After some *small* rows, which add a little each, one *large* row adds all of
+that at once. The small rows are then *compacted*: stored again as parts of the large row. After
+some large rows, a *full* row compacts those in the same way. So each byte is stored once, however
+long the history. A short value gets a full row sooner. Most threads are short, and are read by
+processes that do not have them cached. For such a read, one more row costs more than some
+kilobytes.
 
-A value that changes in other ways gets a full row when the differences have become as large.
+A value that changes in other ways gets a full row when its deltas together reach its size.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ if TYPE_CHECKING:
     from milepost.checkpoint._delta.encode import Encoded
 
 _ROWS_BEFORE_FULL: Final = 32
-"""Rows of a value that does not just grow, after which a full one may be due."""
+"""Rows in the chain of a value that does not only grow, after which a full row may be due."""
 _MAX_ROWS: Final = 128
 _MAX_COMPACTIONS: Final = 64
-"""Full rows that may become parts of a later one, one after the other, before one is kept."""
+"""Full rows in succession that are compacted into the next full row, before one is kept."""
 _MAX_COMPACTIONS_OF_SHORT: Final = 32
-"""Full rows of a short value that become parts of a later one: to look back is to follow them."""
+"""The same for a short value. Reading an old version follows all of these."""
 _BYTES_PER_EXTRA_ROW: Final = 1 << 20
-"""Bytes of a value for which there may be another row: to read them takes far longer than that. So
-what it costs to write a value in full, shared by the versions between, does not grow with it."""
+"""Bytes of a value for which its chain may have one more large row, which costs little beside
+reading the bytes. So full rows become rarer as a value grows, and a version costs the same."""
 _FEW_ELEMENTS: Final = 16
-"""Elements of a new list that are looked at one by one, to find where a value went."""
+"""A new container with at most this many elements is searched for an emptied channel's value."""
 _MIN_MOVED_BYTES: Final = 64
-"""Bytes that must be saved to store an emptied channel's value as a part of another's."""
+"""Bytes that must be saved, for an emptied channel's value to become a part of another value."""
 _FULL_ROW: Final = Chain()
-"""Of a version that is stored in full."""
+"""The chain of a version that is stored in full."""
 
 
 def blob_row(
@@ -109,7 +110,7 @@ def _append_row(
 
 
 def _appends(base: Encoded, new: Encoded, delta: Delta) -> bool:
-    """Whether a version is the one before it with something added at its end."""
+    """Whether `delta` makes `new` from `base` by adding at the end."""
     if not delta or not new.parts.head:
         return False
     if delta[0] == (0, base.size):
@@ -121,7 +122,7 @@ def _appends(base: Encoded, new: Encoded, delta: Delta) -> bool:
 
 
 def _delta_from(root: OlderVersion, new: Encoded) -> Delta:
-    """The difference from a version that the new one has grown out of."""
+    """The delta from an older version whose elements are a prefix of the new one's."""
     body = root.size - len(root.head)
     left = new.size - len(new.parts.head) - body
     elements = new.parts.elements
@@ -134,7 +135,7 @@ def _delta_from(root: OlderVersion, new: Encoded) -> Delta:
 
 
 def _compaction(older: OlderVersion, new: Encoded) -> Compaction:
-    """An older version as its own head, and as much of the new one as it had."""
+    """An older version as its own head and a prefix of the new version's elements."""
     head = new.parts.head
     delta: Delta = [(0, older.size)]
     if older.head != head:
@@ -143,9 +144,9 @@ def _compaction(older: OlderVersion, new: Encoded) -> Compaction:
 
 
 def moved_delta(cached: CachedValue, row: BlobRow) -> bytes | None:
-    """The value of an emptied channel as a part of another's, if it went there.
+    """The delta that makes an emptied channel's value from `row`, if the value has moved there.
 
-    The input of a graph is stored first as such, and a step later among the values that it set.
+    The input of a graph is first an input channel's value, and one step later in state channels.
     """
     pieces = [(start, piece) for start, piece in _new_pieces(row) if len(piece) >= _MIN_MOVED_BYTES]
     if not pieces:
@@ -165,7 +166,7 @@ def moved_delta(cached: CachedValue, row: BlobRow) -> bytes | None:
 
 
 def _new_pieces(row: BlobRow) -> list[tuple[int, bytes]]:
-    """Where in a version the bytes are that its base did not have."""
+    """Offset and bytes of the parts of a version that the version before did not have."""
     found, at = [], 0
     if row.delta_from_previous is None:
         parts: Parts = row.encoded.parts

@@ -1,4 +1,4 @@
-"""Encodes a step: pure, without I/O, before the next step starts."""
+"""Turns a step into rows, without I/O, before the next step starts."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     from milepost.checkpoint._contract.step_saver import NewCheckpoint, StepCommit, TaskWrites
 
 INLINE: Final = 128
-"""Encoded values up to this size are kept in the manifest."""
+"""Bytes up to which an encoded value is stored in the manifest."""
 
 _MAX_UNCOMPARED_INPUT: Final = 1024
-"""Values up to this size are not compared with the version before in a channel that starts tasks:
-mostly the next step moves them elsewhere, where they are stored from then on."""
+"""Bytes up to which the value of a trigger channel is not compared with the version before. Mostly
+the next step moves such a value to another channel, which stores it from then on."""
 
 _EncodedOnce: TypeAlias = dict[int, Value]
-"""What a step has encoded, by the identity of the object: a write is often a channel's value."""
+"""Encoded values of a step, by the object's identity. A write is often a channel's value too."""
 
 
 class Preparer:
-    """Turns steps into rows, with what is cached of the rows before them."""
+    """Turns steps into rows, with deltas from cached rows."""
 
     def __init__(self, codec: Codec, cache: ThreadCache, chain: Bounds) -> None:
         self._codec = codec
@@ -62,7 +62,7 @@ class Preparer:
         codec, new = self._codec, step.new
         prepared = Prepared(place, step.fence, step.fence.token, [], [], None, [], step.status)
         once: _EncodedOnce = {}
-        # The writes come first: what cannot be encoded is then told with the node that wrote it.
+        # Writes are encoded first, so that an error names the node that wrote the value.
         encoded: list[list[Value]] = []
         for task in step.writes:
             encoded.append(self._encoded(place, task, once))
@@ -83,7 +83,7 @@ class Preparer:
         return prepared
 
     def checkpoint(self, place: Place, new: NewCheckpoint) -> Prepared:
-        """The rows of a checkpoint that a foreign runtime puts."""
+        """The rows of a checkpoint from a foreign runtime's `put`."""
         self._names.checkpoint(place, new)
         prepared = Prepared(place, None, None, [], [], None, [])
         self._checkpoint(prepared, new, {})
@@ -91,7 +91,7 @@ class Preparer:
         return prepared
 
     def writes(self, place: Place, task: TaskWrites) -> Prepared:
-        """The rows of writes that a foreign runtime puts."""
+        """The rows of writes from a foreign runtime's `put_writes`."""
         self._names.writes(place, task)
         prepared = Prepared(place, None, None, [], [], None, [])
         prepared.writes.append(task_rows(task, self._encoded(place, task, {}), ()))
@@ -122,11 +122,11 @@ class Preparer:
             if base is not None:
                 self._move_emptied(prepared, base, new.changed)
         if base is not None:
-            # Asked first: a commit may complete the manifest meanwhile, and says so afterwards.
+            # Read before the manifest: a commit fills the manifest in, and then clears `partial`.
             partial = base.partial
             manifest, changes = manifests.next_manifest(base, new, held, self._chain)
         else:
-            # If it is partial, it is completed from the database when it is stored.
+            # The commit fills in a partial manifest from the database.
             partial = len(held) < len(versions)
             all = {**dict.fromkeys(versions, INHERITED), **held} if partial else held
             manifest = Manifest(dict(versions), dict(checkpoint["versions_seen"]), all)
@@ -152,7 +152,7 @@ class Preparer:
             told,
             data,
         )
-        # A foreign runtime's checkpoint is cached once it is stored.
+        # A foreign runtime's checkpoint is cached only after it is stored.
         if self._codec.splices and token is not None:
             values: dict[str, CachedValue] = {}
             for blob in prepared.blobs:
@@ -171,10 +171,10 @@ class Preparer:
         *,
         again: bool,
     ) -> Inline:
-        """What the manifest holds for a channel; a large value becomes a row.
+        """The manifest's entry for a channel. A large value becomes a row.
 
-        If it may be there already (`again`), nothing before it is stored again as a part of it:
-        the row that is there may build on that.
+        `again`: the version may be stored already. Then no older version is compacted into it,
+        since the stored row may be a delta from that older version.
         """
         if value is MISSING:
             return EMPTIED
@@ -211,9 +211,9 @@ class Preparer:
         return OWN_ROW
 
     def _log_stored_whole(self, prepared: Prepared, base: CachedManifest | None) -> None:
-        """Say which values are stored whole though there was a version before them.
+        """Log which values are stored in full because the version before is not cached.
 
-        Where the manifest was forgotten too, that is said of every large value.
+        If the parent's manifest is not cached either, every large value is logged.
         """
         thread_id, ns, _ = prepared.place
         for row in prepared.blobs:
@@ -227,10 +227,10 @@ class Preparer:
     def _move_emptied(
         self, prepared: Prepared, base: CachedManifest, changed: Mapping[str, Any]
     ) -> None:
-        """Store a large value that this step emptied as a part of where it went.
+        """Compact the large value of a channel that this step emptied into the value it moved to.
 
-        Only from a channel that starts tasks to one of the state. No value goes back from there,
-        so that what builds on the emptied one is never what it is made a part of.
+        Only from a trigger channel to a state channel. No value moves in the other direction, so
+        two values never become deltas of each other.
         """
         thread_id, ns, _ = prepared.place
         held = base.manifest
@@ -273,10 +273,10 @@ class Preparer:
 
 
 def _status(prepared: Prepared, new: NewCheckpoint | None) -> str:
-    """What a foreign runtime leaves behind; ours tells the status of a thread.
+    """The thread's status after a step of a foreign runtime, which does not tell the status.
 
-    Empty if it stays as it is. Tasks of one step write in any order: what one of them asked is
-    still open when the others have ended, until it is answered.
+    Empty if the status does not change. Tasks of one step write in any order, so a task without
+    special writes does not end another task's interrupt.
     """
     special = {row.channel for task in prepared.writes for row in task.special}
     if INTERRUPT in special:

@@ -1,4 +1,4 @@
-"""Stores prepared steps: one operation, one transaction, however many steps."""
+"""Stores prepared steps, one or many, in one transaction."""
 
 from __future__ import annotations
 
@@ -48,40 +48,38 @@ _MAX_GRAPHS: Final = 256
 _MAX_CACHED_WRITES: Final = 64
 """Rows of writes at a checkpoint that are cached with its manifest."""
 _REGISTRY_INTERVAL: Final = 1.0
-"""Seconds for which the registry need not hear of a run that goes on."""
+"""Seconds for which a run may store steps without updating its registry entry."""
 
 
 @record(frozen=False)
 class _RegistryEntry:
-    """The registry's entry for a thread, as this transaction has it."""
+    """The registry's entry for a thread, with the changes of this transaction."""
 
     head: str | None
     token: str | None
     epoch: int
     new: bool
-    """Whether the entry was added as a lock: there was no such thread."""
+    """Whether the entry was added as a lock, since the thread did not exist."""
     stored: str
-    """The status that the entry has. If it is running, a run is going on, or was killed."""
+    """The status in the database. `running` means that a run goes on, or was killed."""
     status: str | None = None
-    """What it is to be; None as long as nothing is to be stored."""
+    """The new status; None as long as no step of the thread is stored."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What runs say about the thread that is not stored yet."""
+    """Thread metadata from runs, to be stored by this transaction."""
 
 
 @record(frozen=False)
 class _ClaimedThread:
-    """A thread that a run has, or is about to take."""
+    """A thread that a run owns, or takes in this transaction."""
 
     fence: Fence
     epoch: int
     head: str | None
-    """The last checkpoint of the root graph that is stored, once this transaction is."""
+    """The latest checkpoint of the root graph after this transaction."""
     status: str = ""
 
 
 class Storer:
-    """Stores steps through one dialect's queries."""
-
     def __init__(
         self,
         codec: Codec,
@@ -97,7 +95,7 @@ class Storer:
         self._registry = registry
 
     def steps(self, steps: Sequence[Prepared]) -> Operation[Outcome]:
-        """For each step None, or the conflict because of which it was left out."""
+        """Store steps; for each, None or the conflict because of which it was not stored."""
         guarded = (
             self._single_insert(steps[0]) if len(steps) == 1 else None
         ) or self._guarded_batch(steps)
@@ -106,7 +104,7 @@ class Storer:
         return (yield from self._with_lookups(steps))
 
     def settle(self, steps: Sequence[Prepared], outcome: Outcome) -> None:
-        """Cache what a transaction has done, after it was committed or rolled back."""
+        """Update the cache and the fences, after the transaction was committed or rolled back."""
         for step, error in zip(steps, outcome, strict=True):
             owner = None if error is None else NOT_STORED
             row = step.checkpoint
@@ -129,7 +127,7 @@ class Storer:
                     if len(fence.written) >= _MAX_GRAPHS:
                         fence.written.clear()
                     fence.written[ns] = written
-                    # The run that goes on from here, after an interrupt, asks for it.
+                    # For the run that resumes the thread after an interrupt.
                     there = row.cached if row is not None else None
                     if there is None:
                         there = self._cache.manifest(thread_id, ns, written.checkpoint_id, None)
@@ -145,10 +143,10 @@ class Storer:
                     step.place.thread_id, step.place.checkpoint_ns, row.cached, values
                 )
 
-    # -- runs that have their threads already
+    # -- steps of runs that own their threads: no lookups
 
     def _single_insert(self, step: Prepared) -> ConditionalInsert | None:
-        """The usual step of a run that goes on: one row, which holds all that is new."""
+        """The INSERT of a step that is a single row, as most steps of a run are; None otherwise."""
         fence, row = step.fence, step.checkpoint
         if (
             fence is None
@@ -171,11 +169,11 @@ class Storer:
         return ConditionalInsert(self._q.add_if_held, (*stored, *key))
 
     def _guarded_batch(self, steps: Sequence[Prepared]) -> GuardedBatch | None:
-        """All steps at once, if each comes from a run that has its thread, or will find it as it
-        was.
+        """All steps in one batch, without lookups; None if a step needs a lookup.
 
-        Nothing has to be looked up for them, and while a run goes on, its thread's entry is only
-        looked at: what a step changes there can be seen from its checkpoint.
+        Each run must own its thread, or take a thread that has not changed since it was loaded.
+        While a run goes on, the thread's entry is mostly only checked, not updated: readers find
+        the head from the checkpoints.
         """
         held: dict[str, _ClaimedThread] = {}
         tables = TransactionRows(self._codec, self._q)
@@ -190,7 +188,7 @@ class Storer:
                 if epoch is None:
                     return None
                 if fence.thread_metadata and (fence.taken or fence.head is not None):
-                    return None  # what is said about the thread already is to stay
+                    return None  # to be merged with stored metadata: needs a lookup
                 entry = held[thread_id] = _ClaimedThread(fence, epoch, fence.reached or fence.head)
             elif entry.fence is not fence:
                 return None
@@ -206,11 +204,11 @@ class Storer:
         return GuardedBatch(self._claims(held), tables.statements())
 
     def _epoch_at_rest(self, step: Prepared, fence: Fence, tables: TransactionRows) -> int | None:
-        """The epoch of the thread that a run is about to take, if the run has found it at rest.
+        """The epoch of a thread that a run is about to take; None if a lookup is needed.
 
-        If the run begins with writes, an answer to an interrupt mostly, `tables` learns what is
-        stored beside them: in this epoch nothing is removed, so if there are as many rows as are
-        known, then they are those.
+        A run may begin with writes alone, mostly the answer to an interrupt. Then `tables` learns
+        the cached rows of writes at the same checkpoint. No rows are removed within an epoch, so if
+        their number is the cached number, the rows are the cached ones.
         """
         thread_id, ns, id = step.place
         row = step.checkpoint
@@ -233,9 +231,9 @@ class Storer:
     def _claims(self, held: Mapping[str, _ClaimedThread]) -> list[ExecuteMany]:
         now = time.time()
         looked_at, touched, taken, new, described, unchanged = [], [], [], [], [], []
-        # In order, so that two such transactions seldom wait for each other. Across the four kinds,
-        # and within a statement of several rows, they still may: PostgreSQL then breaks off one
-        # of them, and its engine repeats it.
+        # Sorted, so that two such transactions seldom deadlock. They still may, since each kind of
+        # claim is a statement of its own. PostgreSQL then ends one of the transactions, and the
+        # engine repeats it.
         for thread_id, entry in sorted(held.items()):
             fence, epoch, head, status = entry.fence, entry.epoch, entry.head, entry.status
             key = (thread_id, fence.token, epoch)
@@ -262,14 +260,14 @@ class Storer:
             (q.holds_thread, looked_at),
             (q.hold_thread, touched),
             (q.take_thread, taken),
-            # After the lock was granted: its last owner may have stored writes.
+            # Checked under the lock, since the last owner may have stored writes.
             *[(q.has_writes, [there]) for there in unchanged],
             (q.new_thread, new),
             (q.new_described_thread, described),
         ]
         return [ExecuteMany(sql, rows) for sql, rows in claims if rows]
 
-    # -- all others
+    # -- all other steps
 
     def _with_lookups(self, steps: Sequence[Prepared]) -> Operation[Outcome]:
         threads = yield from self._threads({step.place.thread_id for step in steps})
@@ -311,19 +309,20 @@ class Storer:
     def _is_overtaken(
         self, step: Prepared, row: _RegistryEntry, tables: TransactionRows
     ) -> Operation[bool]:
-        """Whether others have been quicker than a run that has not stored anything so far.
+        """Whether another run has stored something since this run, before its first commit, loaded
+        the thread.
 
-        They may have stored writes of tasks that this run has called as well: its own would be
-        left out, and what it made of them would not follow from what is stored. Or something newer
-        in a graph whose past the run begins in: its checkpoints would come to lie between theirs,
-        and writes in the row of the checkpoint after their own would not be found there any more.
+        First case: writes of tasks that this run has called too. This run's writes would be left
+        out, though its checkpoint is made from them. Second case: this run starts from an older
+        checkpoint, and there is a newer one. This run's checkpoints would sort between the other
+        run's, whose inline writes would no longer be in the row of the next checkpoint.
         """
         fence, checkpoint = step.fence, step.checkpoint
         if fence is None or row.token == fence.token:
             return False
         thread_id, ns, parent_id = step.place
         if fence.forced or (ns, parent_id) in fence.loaded:
-            yield Batch(tables.statements())  # which may be newer
+            yield Batch(tables.statements())  # the queries below must see these rows
             tables.clear()
         if (ns, parent_id) in fence.loaded:
             tasks = yield Query(self._q.writers, step.place)
@@ -343,7 +342,7 @@ class Storer:
         threads = {}
         for id, (head, token, epoch, status, new) in locked.items():
             if status == "running":
-                # Only after the lock was granted: its last owner may have gone on.
+                # Read under the lock, since the last owner may have stored more checkpoints.
                 [(head,)] = yield Query(self._q.head, (id,))
             threads[id] = _RegistryEntry(head, token, epoch, new, "running" if new else status)
         return threads
@@ -357,12 +356,12 @@ class Storer:
             base = checkpoint.base
             if base is not None and not base.supports(step.token, row.epoch):
                 base = None
-            # What was removed since the parent was read may be the parent, and what it has. Of a
-            # foreign runtime's checkpoint the parent may never have been stored here.
+            # The parent may have been removed since the run loaded it. The parent of a foreign
+            # runtime's checkpoint need not be stored here at all.
             builds = fence is not None or checkpoint.base is not None
             unsure = base is None and builds and step.place.checkpoint_id is not None
             if replaces or unsure or checkpoint.cached.partial:
-                # What is looked up may be among the rows that wait.
+                # The queries below must see the rows that are not sent yet.
                 yield Batch(tables.statements())
                 tables.clear()
             if replaces:
@@ -371,7 +370,7 @@ class Storer:
                 yield from self._fill_in_inherited(step, checkpoint, base, unsure=unsure)
             elif unsure:
                 yield from self._check_parent(step, checkpoint.checkpoint_id)
-            # A run that has stored an update of its own thread may store an earlier id after it.
+            # If a node called `update_state` on its own thread, the run's next id may be older.
             is_newer = row.head is None or checkpoint.checkpoint_id > row.head
             if step.place.checkpoint_ns == "" and is_newer:
                 row.head = checkpoint.checkpoint_id
@@ -395,12 +394,10 @@ class Storer:
     def _check_reached(
         self, step: Prepared, fence: Fence, tables: TransactionRows
     ) -> Operation[None]:
-        """Raise BrokenChainError if the checkpoint of the root graph that a run has come to is
-        gone.
+        """Raise BrokenChainError if the run's latest checkpoint of the root graph is gone.
 
-        A graph inside the run has a chain of its own, of which nothing may be missing. But the
-        run can store nothing more in the root graph, and what it stores elsewhere is found from
-        there.
+        The chain of an inner graph may still be intact then. But the run can store no further
+        checkpoint in the root graph, and an inner graph's checkpoints are found from the root's.
         """
         fence.written.clear()
         thread_id, _, _ = step.place
@@ -414,8 +411,8 @@ class Storer:
             raise parent_gone(thread_id, id, root)
 
     def _load_stored_writes(self, step: Prepared, tables: TransactionRows) -> Operation[None]:
-        """Find out what is stored at a checkpoint, so that what a step adds can be counted."""
-        # What is looked up may be among the rows that wait.
+        """Load the keys of the writes at a checkpoint, so that a step can count its own."""
+        # The query must see the rows that are not sent yet.
         yield Batch(tables.statements())
         tables.clear()
         written = yield from self._stored_writes(step.place)
@@ -423,33 +420,32 @@ class Storer:
             tables.learn(step, written)
 
     def _stored_writes(self, place: Place) -> Operation[StoredWrites | None]:
-        """What is stored at a checkpoint; None if that is not to be told."""
+        """The rows of writes at a checkpoint; None if they cannot be counted."""
         thread_id, ns, id = place
         rows = yield Query(self._q.written, place)
         if not rows or id is None:
-            return None  # a foreign runtime may put writes at a checkpoint that it puts later
+            return None  # a foreign runtime may put writes before their checkpoint
         kind, metadata, *_ = rows[0]
         try:
             kind, data, counted = metadata_cells.opened(
                 self._codec, kind, metadata, thread_id, ns, id
             )
         except SerdeError:
-            return None  # damage is to be seen as long as it is there
+            return None  # not counted: a new cell would hide the damage
         keys = {(task_id, at) for *_, task_id, at in rows if task_id is not None}
         return StoredWrites(id, keys, (kind, data), max(0, counted - len(keys)))
 
     def _check_parent(self, step: Prepared, id: str | None) -> Operation[None]:
-        """Raise BrokenChainError if what a step builds on, or writes to, is gone."""
+        """Raise BrokenChainError if the checkpoint that a step builds on, or writes at, is gone."""
         thread_id, _, parent_id = step.place
         if parent_id is not None and not (yield Query(self._q.checkpoint, step.place)):
             raise parent_gone(thread_id, id, parent_id)
 
     def _status(self, step: Prepared, row: _RegistryEntry) -> Operation[str]:
-        """What the registry says of a thread after a step.
+        """The thread's status after a step.
 
-        A foreign runtime stores checkpoints and what their tasks write in any order: a task may
-        have asked something before its checkpoint came, and what is written to an older checkpoint
-        than the latest comes too late.
+        A foreign runtime stores checkpoints and writes in any order. So an interrupt may be stored
+        before its checkpoint. Writes at a checkpoint before the head do not change the status.
         """
         before, checkpoint = row.status or row.stored, step.checkpoint
         if step.fence is None and checkpoint is None:
@@ -458,7 +454,7 @@ class Storer:
         if before not in ("interrupted", "error") or step.status != "running" or not checkpoint:
             return step.status or before
         if step.fence is not None and step.fence.loaded:
-            return step.status  # of our own runtime
+            return step.status  # our own runtime knows the status
         thread_id, ns, _ = step.place
         tasks = yield Query(self._q.writers, (thread_id, ns, checkpoint.checkpoint_id))
         return before if tasks else step.status
@@ -466,7 +462,7 @@ class Storer:
     def _replace(
         self, step: Prepared, new: CheckpointRow, thread: _RegistryEntry, tables: TransactionRows
     ) -> Operation[None]:
-        """A foreign runtime may put a checkpoint again: what builds on the old one is to stay."""
+        """Before a foreign runtime puts a checkpoint again: cut loose the rows that build on it."""
         thread_id, ns, _ = step.place
         yield from self._give_own_rows(thread_id, ns, new.checkpoint_id)
         found = yield Query(self._q.checkpoint, (thread_id, ns, new.checkpoint_id))
@@ -486,12 +482,12 @@ class Storer:
             place = ("frame", thread_id, ns, child.id)
             sealed = self._codec.seal(data, place, (child.parent_id, 1))
             yield Execute(self._q.complete_checkpoint, (sealed, thread_id, ns, child.id))
-        # Others may have the old one cached: a new epoch tells them not to build on it.
+        # Other processes may have the old checkpoint cached: a new epoch makes that entry unusable.
         thread.epoch = new_epoch()
         yield Execute(self._q.new_epoch, (thread.head, thread.epoch, thread_id))
 
     def _give_own_rows(self, thread_id: str, ns: str, id: str) -> Operation[None]:
-        """Give the writes in a row that is replaced, or comes to lie elsewhere, their own rows."""
+        """Give inline writes own rows, if their row is replaced or no longer follows its parent."""
         rows = yield Query(self._q.inline_writes, (thread_id, ns, id))
         for *row, inline_writes in rows:
             child = CheckpointRecord(*row)
@@ -511,7 +507,8 @@ class Storer:
         *,
         unsure: bool,
     ) -> Operation[None]:
-        """Fill in what is INHERITED from the parent's manifest; if `unsure`, there must be one."""
+        """Replace INHERITED entries by those of the parent's manifest. `unsure`: raise if the
+        parent is gone."""
         cached = checkpoint.cached
         parent: Manifest | None
         if base is not None and not base.partial:
@@ -535,7 +532,7 @@ class Storer:
 
 
 def _is_parent_stored(step: Prepared, row: CheckpointRow, epoch: int) -> bool:
-    """Whether a checkpoint has no parent, or one that is there if the thread is in this epoch."""
+    """Whether a checkpoint has no parent, or a parent that is surely stored in this epoch."""
     if step.place.checkpoint_id is None:
         return True
     return row.base is not None and row.base.supports(step.token, epoch)

@@ -1,4 +1,4 @@
-"""Prepared steps as rows of the tables, gathered so that each table is written to once."""
+"""Collects the rows of prepared steps, so that each table gets one statement."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ _Key = tuple[str, str, str | None]
 
 
 class TransactionRows:
-    """The rows of one transaction."""
-
     __slots__ = (
         "_codec",
         "_counting",
@@ -42,23 +40,23 @@ class TransactionRows:
         self._codec = codec
         self._q = queries
         self._counting: dict[_Key, tuple[StoredWrites, set[tuple[str, int]]]] = {}
-        """What is known of the rows at checkpoints, and what this transaction adds to them."""
+        """Checkpoint → known rows of writes, and the rows that this transaction adds."""
         self.clear()
 
     def clear(self) -> None:
-        """Forget the rows: they have been stored."""
+        """Drop the rows, which have been sent."""
         self.blobs: _Rows = []
         self.compactions: _Rows = []
         self.writes: _Rows = []
         self.special: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        """Writes that replace those of an earlier attempt, by their key."""
+        """Special writes by their key; each replaces an earlier one."""
         self.early: _Rows = []
         self.checkpoints: _Rows = []
         self.counts: dict[tuple[str, ...], tuple[str | None, bytes]] = {}
-        """The metadata of checkpoints, with a new number of writes, by their key."""
+        """Checkpoint → kind and bytes of its metadata, with a new number of rows of writes."""
 
     def statements(self) -> list[ExecuteMany]:
-        """In this order: what is compacted must be there first."""
+        """The statements, in this order: a row is added before it is compacted or counted."""
         q = self._q
         found = []
         if self.compactions:
@@ -84,16 +82,16 @@ class TransactionRows:
         return found
 
     def _count_new(self) -> None:
-        """Store a checkpoint with its number of writes, if this transaction stores it."""
+        """Put the number of writes directly into checkpoints of this transaction."""
         for at, row in enumerate(self.checkpoints):
             counted = self.counts.pop(row[:3], None)
             if counted is not None:
                 self.checkpoints[at] = (*row[:7], *counted, *row[9:])
 
     def _compact_new(self) -> None:
-        """Store a row compacted to begin with, if this transaction stores it.
+        """Put the compacted form directly into rows of this transaction.
 
-        Otherwise its full form takes room in the database until that is vacuumed.
+        Otherwise the full form would take space in the database until the next vacuum.
         """
         new = {row[:4]: at for at, row in enumerate(self.blobs)}
         compactions, self.compactions = self.compactions, []
@@ -107,11 +105,11 @@ class TransactionRows:
                 self.blobs[at] = (*place, base_channel, base, 0, kind, data)
 
     def can_count(self, step: Prepared) -> bool:
-        """Whether the writes of a step can be counted: what is stored beside them is known."""
+        """Whether the rows of writes at the step's checkpoint are known."""
         return self._stored_beside(step) is not None
 
     def learn(self, step: Prepared, written: StoredWrites) -> None:
-        """Keep what is stored at the checkpoint that a step starts from."""
+        """Note the rows of writes at the checkpoint that a step starts from."""
         self._counting[step.place] = (written, set())
 
     def _stored_beside(self, step: Prepared) -> tuple[StoredWrites, set[tuple[str, int]]] | None:
@@ -121,7 +119,7 @@ class TransactionRows:
         return found
 
     def _count(self, step: Prepared) -> int:
-        """How many rows of writes there are at least where a step starts from, with its own."""
+        """The least number of rows of writes where a step starts, with its own."""
         own = {
             (task.task_id, row.position)
             for task in step.writes
@@ -141,7 +139,7 @@ class TransactionRows:
         return rows
 
     def recount(self, step: Prepared, new: CheckpointRow, rows: int) -> None:
-        """The checkpoint of a step has so many rows of writes already: it is put again."""
+        """Keep the number of rows of writes at a checkpoint that is put again."""
         if rows:
             cell = (new.metadata_kind, new.metadata_bytes)
             self._store_count(step.place, new.checkpoint_id, *cell, rows)
@@ -177,7 +175,7 @@ class TransactionRows:
             cached = blob.cached
             data = b""
             if blob.base is not None and blob.delta is not None:
-                # If that one had to be stored in another way, what it builds on may be gone.
+                # If the base was stored in another way than planned, `base_version` may be gone.
                 as_planned = blob.base.chain is blob.chain
                 if as_planned and blob.base.supports(step.token, epoch):
                     base = blob.base_version or blob.base.version
@@ -226,7 +224,7 @@ class TransactionRows:
 
 
 def stored_writes_at(step: Prepared) -> StoredWrites | None:
-    """What the run of a step knows of the rows of writes where the step starts from."""
+    """The rows of writes where a step starts; None if its run does not know them."""
     if step.fence is None:
         return None
     written = step.fence.written.get(step.place.checkpoint_ns)
@@ -239,7 +237,7 @@ def checkpoint_row(
 ) -> tuple[Any, ...]:
     """The row of a step's checkpoint, in a thread that is in this epoch.
 
-    Its parent has so many rows of writes, with those of the step.
+    `rows` is the number of rows of writes at the parent, with those of the step.
     """
     thread_id, ns, parent_id = step.place
     cached, base, packed, complete = row.cached, row.base, row.packed, row.is_complete
@@ -257,7 +255,7 @@ def checkpoint_row(
     manifest = codec.seal(data, ("frame", thread_id, ns, id), (parent_id, int(complete)))
     kind = row.metadata_kind
     if step.fence is not None:
-        # Made by this run, it has no rows of writes yet that the run does not know.
+        # The run itself makes this checkpoint, so it has no rows of writes yet.
         step.written, step.added = StoredWrites(id, set(), (kind, row.metadata_bytes)), set()
     return (
         thread_id,

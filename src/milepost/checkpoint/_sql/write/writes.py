@@ -1,4 +1,4 @@
-"""Where the writes of a step's tasks are stored: with the checkpoint that they led to, in rows of
+"""Decides where a step's writes are stored: inline in the row of the next checkpoint, in rows of
 their own, or as references into a channel's version.
 """
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from milepost.checkpoint._delta.encode import Codec
 
 _MIN_EARLY_REFERENCE: Final = 1024
-"""A write of this size that was stored before its step ended is stored again as a reference."""
+"""Bytes from which a write that was stored before its step ended is replaced by a reference."""
 _MIN_REFERENCE: Final = 96
-"""A write this large is cut out of the channel's new version, if it is found there."""
+"""Bytes from which a write is stored as a reference, if the channel's new version contains it."""
 _MAX_INLINE: Final = 512
-"""Writes of a task up to this size are stored in the row of the checkpoint that they led to."""
+"""Bytes up to which the writes of a task are stored inline."""
 _MAX_GRAPHS: Final = 256
 """Graphs of a run whose last checkpoint is tracked."""
 
@@ -48,11 +48,11 @@ def place_inline(
     row: CheckpointRow,
     blobs: Sequence[BlobRow],
 ) -> bool:
-    """Seal a step's writes in the row of the checkpoint that they led to, if they can be there.
+    """Store a step's writes inline, in the row of its new checkpoint; False if that cannot be.
 
-    They are found there only if the checkpoint comes right after its parent: one that the run has
-    made last, or the head that it goes on from. And all have to be short and ordinary, and none
-    may be a reference.
+    Readers find inline writes only if the new checkpoint comes right after its parent. So the
+    parent must be the last checkpoint that the run has made, or the head that the run has loaded.
+    All writes must be short and ordinary, and none may be a reference.
     """
     fence, ns = step.fence, step.checkpoint_ns
     made = fence.made
@@ -88,7 +88,7 @@ def place_inline(
 
 
 def task_rows(task: TaskWrites, values: Sequence[Value], blobs: Sequence[BlobRow]) -> TaskRows:
-    """The writes of a task, before they are sealed."""
+    """The writes of a task as rows, before sealing. Large ones are references into `blobs`."""
     rows = {row.channel: row for row in blobs if row.cached} if blobs else {}
     made = TaskRows(task.task_id, task.task_path)
     for position, ((channel, _), value) in enumerate(zip(task.writes, values, strict=True)):
@@ -106,7 +106,7 @@ def task_rows(task: TaskWrites, values: Sequence[Value], blobs: Sequence[BlobRow
 
 
 def place_writes(codec: Codec, prepared: Prepared) -> None:
-    """Seal the writes in rows of their own."""
+    """Seal the rows of writes. Small writes of a task share a row."""
     thread_id, ns, checkpoint_id = prepared.place
     row = prepared.checkpoint
     one_row = codec.splices and prepared.fence is not None
@@ -120,7 +120,7 @@ def place_writes(codec: Codec, prepared: Prepared) -> None:
 
 
 def _fits_one_row(task: TaskRows, row: CheckpointRow | None) -> bool:
-    """Not what is, or will be, a reference to a channel's version."""
+    """Whether no write of a task is a reference to a channel's version, or may become one."""
     return not any(
         write.base is not None or (len(write.data) >= _MIN_EARLY_REFERENCE and row is None)
         for write in (*task.ordinary, *task.special)
@@ -136,7 +136,7 @@ def _sealed(codec: Codec, place: tuple[str, ...], path: str, row: WriteRow) -> W
 def add_early_write(
     cache: ThreadCache, step: StepCommit, encoded: Sequence[Sequence[Value]]
 ) -> None:
-    """Cache the large writes of a step that goes on: they will be found in its values."""
+    """Cache the large writes of a step that goes on, to replace them by references later."""
     assert step.checkpoint_id is not None
     for task, values in zip(step.writes, encoded, strict=True):
         for position, ((channel, _), value) in enumerate(zip(task.writes, values, strict=True)):
@@ -155,7 +155,7 @@ def add_early_write(
 
 
 def compact_early_writes(cache: ThreadCache, prepared: Prepared) -> None:
-    """Store again the large writes that are found in the values of the step that has ended."""
+    """Replace large writes that were stored early by references into the values of the step."""
     thread_id, ns, id = prepared.place
     found = cache.take_early_writes(thread_id, ns, str(id), str(prepared.token))
     rows = {row.channel: row for row in prepared.blobs if row.cached is not None} if found else {}
@@ -178,6 +178,6 @@ def compact_early_writes(cache: ThreadCache, prepared: Prepared) -> None:
 
 
 def _delta_inside(row: BlobRow, write: Encoded) -> bytes | None:
-    """The delta that finds a write inside the version of the channel that it led to."""
+    """The packed delta that makes a write from the version in `row`; None if it is not in there."""
     delta = place_in(row.encoded, write)
     return None if delta is None else pack(delta)
