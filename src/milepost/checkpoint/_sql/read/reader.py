@@ -73,34 +73,45 @@ class Reader:
             record = without_asking(self._assembled(place, found, holds=True))
             if record is not None:
                 return record
+        latest = place
         if place.checkpoint_id is None and self._remote and self.q.newest:
             newest = yield from self._newest(place)
             if newest is None:
                 return None
             if isinstance(newest, Place):
-                place = newest
+                latest = newest
             else:
                 record = without_asking(self._assembled(place, newest, holds=False))
                 if record is not None:
                     return record
-        found = yield from self._found(place, _USUAL_CHAIN if holds else _LONGEST_CHAIN)
+        depth = _USUAL_CHAIN if holds else _LONGEST_CHAIN
+        found = yield from self._found(latest, depth)
+        if found is None and latest is not place:
+            # The latest checkpoint was removed since it was found: now another is the latest.
+            found = yield from self._found(place, depth)
         return None if found is None else (yield from self._assembled(place, found, holds=holds))
 
     def _found(
         self, place: Place, depth: int, *, last: bool = False
     ) -> Operation[FoundCheckpoint | None]:
         """A checkpoint, or the latest, with up to `depth` manifests that it builds on."""
-        thread_id, ns, id = place
+        thread_id, ns, _ = place
         at = (thread_id, ns)
-        if id is None and self.q.latest:
+        wanted = place
+        if place.checkpoint_id is None and self.q.latest:
             latest = yield Query(self.q.latest, (*at, *at, *at, *at, *at, thread_id), last)
             found = latest_at(place, latest)
             if not isinstance(found, Place):
                 return found
-            place, id = found, found.checkpoint_id
-        query = Query(self.q.found, (thread_id, id, ns, *at, *at, depth, *at, *at, *at, *at))
-        [answer] = yield from self.first(query, last=last)
-        return found_at(place, answer)
+            wanted = found
+        given = (thread_id, wanted.checkpoint_id, ns, *at, *at, depth, *at, *at, *at, *at)
+        [answer] = yield from self.first(Query(self.q.found, given), last=last)
+        checkpoint = found_at(wanted, answer)
+        if checkpoint is None and wanted is not place and last:
+            # The latest checkpoint was removed between these two transactions: now another is the
+            # latest.
+            return (yield from self._found(place, depth))
+        return checkpoint
 
     def _newest(self, place: Place) -> Operation[FoundCheckpoint | Place | None]:
         """The latest checkpoint with the newest values, in one transaction; its place, if its
