@@ -68,3 +68,10 @@ def test_what_was_stored_in_the_clear_is_sealed(reencrypted):
 def test_a_saver_that_does_not_encrypt_says_so():
     with pytest.raises(CheckpointError, match="Nothing is encrypted"):
         InMemorySaver(serde=JsonPlusSerializer()).reencrypt()
+
+
+def test_one_id_is_not_taken_for_a_list_of_ids():
+    ring = AesKeyRing([b"k" * 32])
+    saver = InMemorySaver(serde=EncryptedSerializer(ring, JsonPlusSerializer()))
+    with pytest.raises(TypeError, match="list of ids"):
+        saver.reencrypt("abc")

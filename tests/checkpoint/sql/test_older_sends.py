@@ -32,6 +32,18 @@ def test_the_checkpoint_after_them_has_them(saver, last):
     assert shown(saver.get_tuple(last)) == shown(saver.get_tuple(ROOT)) == SENDS
 
 
+def test_salvage_says_that_they_are_lost(sqlite):
+    first: Any = {**empty_checkpoint(), "v": 3}
+    config = sqlite.put(ROOT, first, {}, {})
+    sqlite.put_writes(config, [(TASKS, "send-1")], task_id="task-1")
+    last = sqlite.put(config, create_checkpoint(first, {}, 1), {}, {})
+    sqlite.conn.execute("DELETE FROM checkpoint_writes")
+    newest, _ = sqlite.salvage("t")
+    assert newest.saved.config == last
+    assert newest.saved.checkpoint["channel_values"] == {}
+    assert list(newest.lost) == ["Sends of the step before"]
+
+
 def test_a_listing_has_them_too_where_it_ends_before_the_parent(saver, last):
     assert [shown(found) for found in saver.list(ROOT)] == [SENDS, {}]
     assert [shown(found) for found in saver.list(ROOT, limit=1)] == [SENDS]

@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 from graphs import PATIENCE, Log, elsewhere, line, thread, until
 from milepost._db.sweeper import Sweeper
 from milepost.channels import DeltaChannel
+from milepost.checkpoint.base import empty_checkpoint
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.errors import (
@@ -422,6 +423,23 @@ def test_a_copy_has_the_whole_history_and_is_independent(path, sealed):
         graph.invoke({}, thread("copy"))
         with pytest.raises(CheckpointError, match="exists already"):
             saver.copy_thread("copy", "copy")
+
+
+def test_a_copy_has_writes_whose_checkpoint_comes_later(saver):
+    checkpoint = empty_checkpoint()
+    saver.put_writes(at("t", checkpoint["id"]), [("a", 1)], "task")
+    saver.copy_thread("t", "copy")
+    for thread_id in ("t", "copy"):
+        config = saver.put(at(thread_id, None), checkpoint, {}, {})
+        assert saver.get_tuple(config).pending_writes == [("task", "a", 1)]
+    saver.delete_thread("copy")
+    saver.put(at("copy", None), checkpoint, {}, {})
+    assert saver.get_tuple(at("copy", None)).pending_writes == []
+
+
+def at(thread_id: str, checkpoint_id: str | None) -> Any:
+    place = {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}
+    return {"configurable": {key: value for key, value in place.items() if value is not None}}
 
 
 def test_a_copy_of_a_thread_at_work_belongs_to_nobody(saver):

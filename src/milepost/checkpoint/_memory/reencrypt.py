@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint._contract.faceted_saver import Admin
 from milepost.checkpoint._contract.records import Place
+from milepost.checkpoint._contract.thread_admin import thread_ids_of
 from milepost.checkpoint._contract.threads import Problem
 from milepost.checkpoint._delta.encode import Typed
 from milepost.checkpoint._memory.rows import (
@@ -43,7 +44,7 @@ class MemoryAdmin(Admin):
         done: Reencrypted[Problem] = Reencrypted()
         with self._saver._lock:
             known = {*self._saver.storage, *self._saver._threads}
-        wanted = sorted(known if thread_ids is None else map(str, thread_ids))
+        wanted = sorted(known if thread_ids is None else thread_ids_of(thread_ids))
         for at, thread_id in enumerate(wanted, 1):
             with self._saver._lock:
                 self._reseal_thread(thread_id, done)

@@ -136,10 +136,7 @@ class MemoryThreads(Threads):
                         self._saver.blobs[new_key] = self._moved(blob, *places)
                 for id, stored in saved.items():
                     old, new = Place(source, ns, id), Place(target, ns, id)
-                    if rows := self._saver.writes.get((source, ns, id)):
-                        self._saver.writes[target, ns, id] = {
-                            at: self._moved_write(row, old, new, at) for at, row in rows.items()
-                        }
+                    self._copy_writes(old, new)
                     graphs = self._saver.storage.get(target)
                     if graphs is None:
                         graphs = self._saver.storage[target] = {}
@@ -148,12 +145,22 @@ class MemoryThreads(Threads):
             if target in self._saver.storage or original is not None:
                 thread = self._saver._threads[target] = RegistryEntry(self._saver.head(source))
                 if original is not None:
+                    for _, ns, id in original.early_writes:
+                        self._copy_writes(Place(source, ns, id), Place(target, ns, id))
+                        thread.early_writes.add((target, ns, id))
                     status = self._saver._status_of(source, original)
                     # No run works on the copy.
                     thread.status = "interrupted" if status == "running" else status
                     moved = self._saver._thread_metadata.moved(source, target, original.metadata)
                     thread.metadata = json.loads(moved.text)
         return _done(None)
+
+    def _copy_writes(self, old: Place, new: Place) -> None:
+        """Copy the writes at one checkpoint."""
+        if rows := self._saver.writes.get((*old[:2], old.checkpoint_id or "")):
+            self._saver.writes[(*new[:2], new.checkpoint_id or "")] = {
+                at: self._moved_write(row, old, new, at) for at, row in rows.items()
+            }
 
     def _moved_write(
         self, row: StoredWrite, old: Place, new: Place, at: tuple[str, int]

@@ -61,16 +61,19 @@ def _salvaged(graph: GraphRows, row: CheckpointRecord) -> Salvaged:
         read = partial(graph.assembler.channel, manifest, name)
         return attempt(f"channel '{name}'", read, otherwise=MISSING)
 
-    checkpoint = graph.assembler.checkpoint(row, channel)
-    attempt("some writes", partial(graph.assembler.check_writes, row.id))
+    assembler = graph.assembler
+    checkpoint = attempt("Sends of the step before", partial(assembler.checkpoint, row, channel))
+    if checkpoint is None:
+        checkpoint = assembler.checkpoint(row, channel, with_older_sends=False)
+    attempt("some writes", partial(assembler.check_writes, row.id))
     held: list[WriteRecord] = []
-    for group in graph.assembler.rows_at(row.id):
+    for group in assembler.rows_at(row.id):
         several = "writes" if group.kind == INLINE_WRITES else f"writes of task '{group.task_id}'"
-        held += attempt(several, partial(graph.assembler.writes_in, group), otherwise=())
+        held += attempt(several, partial(assembler.writes_in, group), otherwise=())
     writes: list[PendingWrite] = []
     for write in first_of_each(held):
         name = f"write {write.position} of task '{write.task_id}' to channel '{write.channel}'"
-        if (done := attempt(name, partial(graph.assembler.write, write))) is not None:
+        if (done := attempt(name, partial(assembler.write, write))) is not None:
             writes.append(done)
     metadata = attempt(
         "metadata", partial(metadata_of, graph.codec, *graph.place, row), otherwise={}

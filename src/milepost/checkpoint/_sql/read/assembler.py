@@ -160,7 +160,9 @@ class CheckpointAssembler:
         thread_id, ns = self._place
         return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": id}}
 
-    def checkpoint(self, row: CheckpointRecord, read: _Read | None = None) -> Checkpoint:
+    def checkpoint(
+        self, row: CheckpointRecord, read: _Read | None = None, *, with_older_sends: bool = True
+    ) -> Checkpoint:
         """The checkpoint, with the values for which `read` does not return MISSING."""
         read = read or self.channel
         manifest = self._manifests.of(row.id).manifest
@@ -181,7 +183,7 @@ class CheckpointAssembler:
             versions_seen={node: dict(seen) for node, seen in manifest.seen.items()},
             updated_channels=updated,
         )
-        if format < SENDS_ARE_A_CHANNEL and row.parent_id:
+        if format < SENDS_ARE_A_CHANNEL and row.parent_id and with_older_sends:
             sends = self.pending_writes(row.parent_id, lambda write: write.channel == TASKS)
             return with_sends(checkpoint, sends)
         return checkpoint
