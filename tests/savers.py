@@ -4,9 +4,9 @@ import pickle
 from itertools import count
 from typing import Any
 
+from milepost.checkpoint._contract.pruning import Lineage, latest, with_ancestors
 from milepost.checkpoint._contract.records import WRITES_IDX_MAP, CheckpointTuple, Place, place_of
 from milepost.checkpoint._contract.step_saver import Fence, NewCheckpoint, StepCommit
-from milepost.checkpoint._contract.threads import Lineage, latest, with_ancestors
 from milepost.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.constants import CHILDREN

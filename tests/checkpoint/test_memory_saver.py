@@ -15,7 +15,7 @@ import pytest
 from graphs import line, thread, two_nodes
 from milepost import END, START, StateGraph
 from milepost.channels import DeltaChannel
-from milepost.checkpoint._contract.threads import Lineage, with_ancestors
+from milepost.checkpoint._contract.pruning import Lineage, with_ancestors
 from milepost.checkpoint._delta.encode import Codec
 from milepost.checkpoint._memory import manifests
 from milepost.checkpoint._memory.value_log import Slice, keep, read, size_of

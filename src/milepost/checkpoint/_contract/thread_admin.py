@@ -14,15 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from milepost._db.engine import Vacuum
 from milepost.checkpoint._contract.facets import Programs, awaitable, blocking
 from milepost.checkpoint._contract.names import check_name, time_of
-from milepost.checkpoint._contract.threads import (
-    Choice,
-    History,
-    Node,
-    Removed,
-    ThreadInfo,
-    Wanted,
-    latest,
-)
+from milepost.checkpoint._contract.pruning import Choice, History, Node, latest
+from milepost.checkpoint._contract.threads import Removed, ThreadInfo, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from milepost.checkpoint._contract.pruning import Choice, Lineage, Node, with_ancestors
 from milepost.checkpoint._contract.records import Place
 from milepost.checkpoint._contract.thread_admin import Page, Sweeping, Threads
 from milepost.checkpoint._contract.thread_metadata import metadata_text
 from milepost.checkpoint._contract.threads import (
-    Choice,
-    Lineage,
-    Node,
     Removed,
     ThreadInfo,
     Wanted,
     copy_refused,
     is_wanted,
     no_such_thread,
-    with_ancestors,
 )
 from milepost.checkpoint._memory import manifests
 from milepost.checkpoint._memory.rows import (

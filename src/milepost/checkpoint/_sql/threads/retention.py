@@ -10,16 +10,9 @@ from milepost._db.engine import Program, Transaction
 from milepost._db.operations import Execute, ExecuteMany, Operation, Query
 from milepost._internal.dataclass_tools import record
 from milepost._internal.ids import new_epoch
+from milepost.checkpoint._contract.pruning import Choice, Lineage, Node, with_ancestors
 from milepost.checkpoint._contract.thread_admin import Ids, Page, Threads
-from milepost.checkpoint._contract.threads import (
-    Choice,
-    Lineage,
-    Node,
-    Removed,
-    ThreadInfo,
-    Wanted,
-    with_ancestors,
-)
+from milepost.checkpoint._contract.threads import Removed, ThreadInfo, Wanted
 from milepost.checkpoint._sql import manifest as manifests
 from milepost.checkpoint._sql import metadata as metadata_cells
 from milepost.checkpoint._sql.inline_writes import INLINE_WRITES, as_own_rows
