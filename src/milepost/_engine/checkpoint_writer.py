@@ -342,9 +342,9 @@ class CheckpointWriter:
             fence.forced
             and position.parent is None
             and not fence.taken
-            and (fence.begins is None or self.stores_at_exit)
+            and (fence.first_checkpoint is None or self.stores_at_exit)
         ):
-            fence.begins = (position.ns, position.present)
+            fence.first_checkpoint = (position.ns, position.present)
 
     def _describe(self, source: str, made_by: Sequence[Writer]) -> None:
         """Make the metadata of the present checkpoint."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, get_
 
 from milepost._engine.context.config import retry_policies
 from milepost._engine.context.node_callable import callee_of, hints_of, is_async, name_of
-from milepost._engine.superstep.program import ExecutableGraph, Node, Reader, Write
+from milepost._engine.superstep.program import ExecutableGraph, Node, StateReader, Write
 from milepost._internal.noted_types import note_types
 from milepost._internal.older_names import older_names
 from milepost._internal.warn import Strictness
@@ -160,7 +160,7 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
             name=name,
             callee=callee_of(function, name),
             triggers=(START,),
-            reader=Reader(channel=START),
+            reader=StateReader(channel=START),
             writes_of=_writes_of,
             retry=self.retry,
             cache=self.cache_policy,

@@ -22,7 +22,7 @@ from milepost._engine.context.node_callable import Callee, is_async, name_of
 from milepost._engine.context.task_context import current_context
 from milepost._engine.drivers.saver_effects import ClearCache
 from milepost._engine.superstep.node_cache import namespace_of
-from milepost._engine.superstep.program import Node, Reader
+from milepost._engine.superstep.program import Node, StateReader
 from milepost._engine.superstep.subtasks import TaskStarter, call
 from milepost._internal.older_names import older_names
 from milepost._internal.warn import Strictness
@@ -65,7 +65,7 @@ class TaskFunction(TaskStarter, Generic[P, T]):
             name=self.name,
             callee=_callee(self.name, function),
             triggers=(),
-            reader=Reader(),
+            reader=StateReader(),
             writes_of=lambda output: [(RETURN, output)],
             retry=retry,
             cache=cache,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.context.node_callable import Callee, callee_of, function_of
-from milepost._engine.superstep.program import Branch, ExecutableGraph, Node, Reader, Write
+from milepost._engine.superstep.program import Branch, ExecutableGraph, Node, StateReader, Write
 from milepost._engine.superstep.renames import Renames, checked_renames
 from milepost._internal.noted_types import note_types
 from milepost._schema import schema_of
@@ -121,7 +121,7 @@ class _NodeCompiler:
         """The keys of the state. A dict has their order, and finds one at once in a wide state."""
         self._builder = builder
         self._router = router
-        self._readers: dict[int, Reader] = {}
+        self._readers: dict[int, StateReader] = {}
         """One reader for each schema, by its identity, however many nodes have it."""
 
     def start(self, edges: Sequence[Write]) -> Node:
@@ -132,7 +132,7 @@ class _NodeCompiler:
             name=START,
             callee=Callee(START, lambda value: value, None, quick=True),
             triggers=(START,),
-            reader=Reader(channel=START),
+            reader=StateReader(channel=START),
             writes_of=update_writer(self._router, START, keys, builder.managed),
             edges=tuple(edges),
             branches=self._branches(START, builder.state_schema),
@@ -192,16 +192,16 @@ class _NodeCompiler:
             for spec in self._builder.branches.get(source, {}).values()
         )
 
-    def _reader(self, schema: Any) -> Reader:
+    def _reader(self, schema: Any) -> StateReader:
         reader = self._readers.get(id(schema))
         if reader is None:
             read = schema_of(schema)
             if read.is_root:
-                reader = Reader(channel=ROOT)
+                reader = StateReader(channel=ROOT)
             else:
                 managed = tuple((key, manager.get) for key, manager in read.managed.items())
                 keys = None if self.keys.keys() == set(read.keys) else read.keys
-                reader = Reader(keys=keys, managed=managed, build=read.build)
+                reader = StateReader(keys=keys, managed=managed, build=read.build)
             self._readers[id(schema)] = reader
         return reader
 

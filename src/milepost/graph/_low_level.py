@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from milepost._engine.context.config import retry_policies
 from milepost._engine.context.node_callable import Callee, callee_of
-from milepost._engine.superstep.program import ExecutableGraph, Node, Reader, Write
+from milepost._engine.superstep.program import ExecutableGraph, Node, StateReader, Write
 from milepost._internal.asyncio_tools import in_thread
 from milepost.channels import BaseChannel, DeltaChannel, Topic
 from milepost.constants import BRANCH_TO, RESERVED, TASKS
@@ -114,9 +114,9 @@ def _node(
     check_timeout(name, node.timeout, *node.actions)
     read = node.channels
     if isinstance(read, str):
-        reader = Reader(channel=read)
+        reader = StateReader(channel=read)
     else:
-        reader = Reader(
+        reader = StateReader(
             keys=tuple(key for key in read if key not in managed),
             managed=tuple((key, _computed(managed[key])) for key in read if key in managed),
         )

@@ -17,7 +17,7 @@ from milepost.inspect._sql_source import SizeStatements, TableSource
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from milepost.checkpoint._contract.threads import Wanted
+    from milepost.checkpoint._contract.threads import ThreadFilter
     from milepost.checkpoint._sql.threads.registry import Search
     from milepost.inspect._langgraph import LangGraphReader
 
@@ -56,7 +56,7 @@ class LangGraphSource(TableSource):
             for row in rows
         ]
 
-    def threads(self, wanted: Wanted, search: Search) -> Page[ThreadRow]:
+    def threads(self, wanted: ThreadFilter, search: Search) -> Page[ThreadRow]:
         wanted.check()
         # Status and metadata need a look at each thread, so they are found last, for one page,
         # unless they decide which threads are wanted.

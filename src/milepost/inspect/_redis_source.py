@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from milepost._db.operations import rows_of
-from milepost.checkpoint._contract.threads import Wanted
+from milepost.checkpoint._contract.threads import ThreadFilter
 from milepost.inspect._sources import PlainSource, registered, stats_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class RedisSource(PlainSource):
         channels: dict[str, int] = {}
         statuses: dict[str, int] = {}
         writes = 0
-        for row in self._all(Wanted(limit=1_000_000, prefix=thread_id)):
+        for row in self._all(ThreadFilter(limit=1_000_000, prefix=thread_id)):
             id = row.thread_id
             if thread_id not in (None, id):
                 continue

@@ -186,10 +186,10 @@ def thread_row(db: Database, thread_id: str) -> ThreadRow:
 
 def no_such_thread(db: Database, thread_id: str) -> ThreadNotFoundError:
     """The error, with threads in whose ids or metadata the id occurs."""
-    from milepost.checkpoint._contract.threads import Wanted
+    from milepost.checkpoint._contract.threads import ThreadFilter
     from milepost.checkpoint._sql.threads.registry import Search
 
-    close = db.source.threads(Wanted(limit=4), Search(thread_id)).items
+    close = db.source.threads(ThreadFilter(limit=4), Search(thread_id)).items
     hint = f" There is {', '.join(row.thread_id for row in close)}." if close else ""
     return ThreadNotFoundError(
         f"There is no thread '{thread_id}' in {db.url}.{hint} `milepost threads` lists them."

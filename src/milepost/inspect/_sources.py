@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint._contract.names import time_of
 from milepost.checkpoint._contract.records import Place, place_of
-from milepost.checkpoint._contract.threads import ThreadInfo, Wanted
+from milepost.checkpoint._contract.threads import ThreadFilter, ThreadInfo
 from milepost.checkpoint._sql.threads.registry import Search
 from milepost.inspect._reading import id_of, parent_of
 from milepost.inspect._records import Page, Stats, ThreadRow, ThreadSize
@@ -31,7 +31,7 @@ class Source(ABC):
     """Reads threads, namespaces, ids and sizes of a database."""
 
     @abstractmethod
-    def threads(self, wanted: Wanted, search: Search) -> Page[ThreadRow]:
+    def threads(self, wanted: ThreadFilter, search: Search) -> Page[ThreadRow]:
         """A page of threads."""
 
     @abstractmethod
@@ -82,7 +82,7 @@ def row_of(info: ThreadInfo) -> ThreadRow:
 
 def registered(saver: Any, thread_id: str) -> ThreadRow | None:
     """A thread as the registry of one of our savers has it, without counts."""
-    wanted = Wanted(prefix=thread_id, limit=1)
+    wanted = ThreadFilter(prefix=thread_id, limit=1)
     found = saver.engine.run(lambda: saver._registry.page(wanted), write=False)
     return row_of(found[0]) if found and found[0].thread_id == thread_id else None
 
@@ -116,13 +116,13 @@ class PlainSource(Source):
     def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
         self._saver: Any = saver
 
-    def threads(self, wanted: Wanted, search: Search) -> Page[ThreadRow]:
+    def threads(self, wanted: ThreadFilter, search: Search) -> Page[ThreadRow]:
         wanted.check()
         found = [row for row in self._all(wanted) if is_wanted(row, search)]
         sort(found, search)
         return Page(found[search.offset : search.offset + wanted.limit], len(found))
 
-    def _all(self, wanted: Wanted) -> Iterator[ThreadRow]:
+    def _all(self, wanted: ThreadFilter) -> Iterator[ThreadRow]:
         if hasattr(self._saver, "list_threads"):
             asked = wanted._replace(limit=_MOST)._asdict()
             yield from map(row_of, self._saver.list_threads(**asked))
@@ -164,7 +164,7 @@ class PlainSource(Source):
         return found[:limit]
 
     def stats(self, thread_id: str | None) -> Stats:
-        rows = list(self._all(Wanted(limit=_MOST)))
+        rows = list(self._all(ThreadFilter(limit=_MOST)))
         by_thread: dict[str, list[int]] = {}
         statuses: dict[str, int] = {}
         for row in rows:
@@ -195,7 +195,7 @@ def is_wanted(row: ThreadRow, search: Search) -> bool:
     return True
 
 
-def satisfies(row: ThreadRow, wanted: Wanted) -> bool:
+def satisfies(row: ThreadRow, wanted: ThreadFilter) -> bool:
     """Whether a thread has the status, id, times and metadata that are asked for."""
     updated = row.updated_at or 0.0
     return (

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost._db.operations import rows_of
-from milepost.checkpoint._contract.threads import Wanted
+from milepost.checkpoint._contract.threads import ThreadFilter
 from milepost.inspect._records import Page, Stats, ThreadRow
 from milepost.inspect._sources import LAST, Source, registered, row_of, stats_of
 
@@ -115,7 +115,7 @@ class SqlSource(TableSource):
         self._saver = saver
         self.sizes = _ON_SQLITE if saver.dialect.name == "sqlite" else _ON_POSTGRES
 
-    def threads(self, wanted: Wanted, search: Search) -> Page[ThreadRow]:
+    def threads(self, wanted: ThreadFilter, search: Search) -> Page[ThreadRow]:
         registry = self._saver._registry
         found, total = self._saver.engine.run(lambda: registry.search(wanted, search), write=False)
         return Page([row_of(info) for info in found], total)

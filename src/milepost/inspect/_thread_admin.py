@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from milepost.checkpoint._contract.threads import Removed, Wanted
+from milepost.checkpoint._contract.threads import Removed, ThreadFilter
 from milepost.checkpoint._sql.threads.registry import Search
 from milepost.inspect._errors import InspectError, told_plainly
 from milepost.inspect._refs import thread_row
@@ -66,7 +66,7 @@ def matching(
     """
     before = None if older_than is None else time.time() - older_than
     found: list[str] = []
-    wanted = Wanted(metadata or {}, status, prefix, updated_before=before, limit=1_000)
+    wanted = ThreadFilter(metadata or {}, status, prefix, updated_before=before, limit=1_000)
     with told_plainly(db.url):
         while True:
             search = Search(sort="thread_id", descending=False, offset=len(found))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from milepost.checkpoint._contract.records import place_of
-from milepost.checkpoint._contract.threads import Wanted
+from milepost.checkpoint._contract.threads import ThreadFilter
 from milepost.checkpoint._sql.threads.registry import Search
 from milepost.inspect._data import as_data, part_of
 from milepost.inspect._errors import InspectError, told_plainly
@@ -69,7 +69,9 @@ def threads(
         )
     if offset < 0:
         raise InspectError("offset is a number of threads.")
-    wanted = Wanted(metadata or {}, status, updated_after=since, updated_before=before, limit=limit)
+    wanted = ThreadFilter(
+        metadata or {}, status, updated_after=since, updated_before=before, limit=limit
+    )
     down = sort != "thread_id" if descending is None else descending
     with told_plainly(db.url):
         try:

@@ -13,7 +13,7 @@ import pytest
 
 from milepost import START, StateGraph
 from milepost.channels import DeltaChannel
-from milepost.checkpoint._sql.read.reader import Reader
+from milepost.checkpoint._sql.read.reader import CheckpointReader
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.errors import BrokenChainError, DamagedRowError, MilepostError
 
@@ -219,13 +219,13 @@ def test_a_listing_knows_which_checkpoint_comes_after_another_unless_it_leaves_s
 ):
     config = fill(saver)
     told: list[tuple[list[str], dict[str, str]]] = []
-    rows_of = Reader.rows_of
+    rows_of = CheckpointReader.rows_of
 
     def watched(self: Any, *arguments: Any, after: Any, **settings: Any) -> Any:
         told.append((arguments[3], after))
         return rows_of(self, *arguments, after=after, **settings)
 
-    monkeypatch.setattr(Reader, "rows_of", watched)
+    monkeypatch.setattr(CheckpointReader, "rows_of", watched)
     found = list(saver.list(config))
     assert len(told) == 2
     for ids, after in told:

@@ -71,7 +71,7 @@ class StepsLeft(NamedTuple):
 
 
 @record
-class Reader:
+class StateReader:
     """How a node's input is made from the state."""
 
     keys: tuple[str, ...] | None = None
@@ -114,7 +114,7 @@ class Branch:
 
     name: str
     callee: Callee
-    reader: Reader
+    reader: StateReader
     route: Callable[[Any], list[Write]]
     """Turns what the function returned into writes."""
     sees_output: bool = False
@@ -130,7 +130,7 @@ class Node:
     triggers: tuple[str, ...]
     waits_for: str | None = None
     """The node runs only if this channel has a value, whichever channel triggers it."""
-    reader: Reader
+    reader: StateReader
     writes_of: Callable[[Any], list[Write]]
     """Turns what the node returned into writes; raises InvalidUpdateError."""
     edges: tuple[Write, ...] = ()

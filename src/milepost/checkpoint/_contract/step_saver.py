@@ -85,7 +85,7 @@ class Fence:
     """Namespace → the last checkpoint that the run has made there; entries may be dropped."""
     loaded: dict[tuple[str, str], LoadedWrites] = field(default_factory=dict)
     """Namespace and checkpoint → the writes that the run found there when it loaded them."""
-    begins: tuple[str, str | LateId] | None = None
+    first_checkpoint: tuple[str, str | LateId] | None = None
     """For a forced run: the namespace of the graph that was called, and the id of the run's first
     checkpoint there. With durability `exit`, an inner graph's checkpoint may be stored before."""
     written: dict[str, StoredWrites] = field(default_factory=dict)
@@ -123,8 +123,8 @@ class Fence:
         """Namespace → the run's first checkpoint there. `ns` and `id` are those of the first step
         that is stored."""
         first = {ns: id} if id is not None else {}
-        if self.begins is not None:
-            graph, begins = self.begins
+        if self.first_checkpoint is not None:
+            graph, begins = self.first_checkpoint
             first[graph] = str(begins)
         return first
 

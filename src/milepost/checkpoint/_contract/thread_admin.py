@@ -15,7 +15,7 @@ from milepost._db.engine import Vacuum
 from milepost.checkpoint._contract.facets import Programs, awaitable, blocking
 from milepost.checkpoint._contract.names import check_name, time_of
 from milepost.checkpoint._contract.pruning import Choice, History, Node, latest
-from milepost.checkpoint._contract.threads import Removed, ThreadInfo, Wanted
+from milepost.checkpoint._contract.threads import Removed, ThreadFilter, ThreadInfo
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -53,7 +53,7 @@ class Threads:
     # -- what each kind of storage implements
 
     @abstractmethod
-    def _page(self, wanted: Wanted) -> Program[Page]:
+    def _page(self, wanted: ThreadFilter) -> Program[Page]:
         """Threads in the order of their ids."""
 
     @abstractmethod
@@ -90,9 +90,9 @@ class Threads:
             return thread_ids_of(wanted)
         found: Ids = []
         while True:
-            page = yield from self._page(Wanted(after=found[-1] if found else None))
+            page = yield from self._page(ThreadFilter(after=found[-1] if found else None))
             found += [info.thread_id for info in page]
-            if len(page) < Wanted().limit:
+            if len(page) < ThreadFilter().limit:
                 return found
 
     # -- the registry
@@ -124,7 +124,9 @@ class Threads:
             >>> [thread.thread_id for thread in saver.list_threads(status="idle")]
             ['1']
         """
-        wanted = Wanted(metadata or {}, status, prefix, updated_after, updated_before, after, limit)
+        wanted = ThreadFilter(
+            metadata or {}, status, prefix, updated_after, updated_before, after, limit
+        )
         return (yield from self._page(wanted))
 
     def _get(self, thread_id: str) -> Program[ThreadInfo | None]:
@@ -319,7 +321,7 @@ class Threads:
                 removed.add((yield from self._remove(thread_id)))
                 done = _report_one(progress, done)
         if metadata or prefix:
-            wanted = Wanted(metadata or {}, prefix=prefix)
+            wanted = ThreadFilter(metadata or {}, prefix=prefix)
             while True:
                 page = yield from self._page(wanted)
                 for info in page:
@@ -348,7 +350,7 @@ class Threads:
         removed = Removed()
         done = 0
         limit = time.time() - ttl
-        wanted = Wanted(updated_before=limit)
+        wanted = ThreadFilter(updated_before=limit)
         while True:
             page = yield from self._page(wanted)
             for info in page:

@@ -35,7 +35,7 @@ class ThreadInfo(NamedTuple):
     bytes: int | None = None
 
 
-class Wanted(NamedTuple):
+class ThreadFilter(NamedTuple):
     """The conditions of `list_threads`, all of which must hold."""
 
     metadata: Mapping[str, Any] = {}
@@ -101,7 +101,7 @@ def status_left(changed: Mapping[str, Any]) -> str:
     return "running" if waits else "idle"
 
 
-def is_wanted(info: ThreadInfo, wanted: Wanted) -> bool:
+def passes_filter(info: ThreadInfo, wanted: ThreadFilter) -> bool:
     """Whether a thread meets the conditions of `list_threads`."""
     return (
         (wanted.after is None or info.thread_id > wanted.after)

@@ -11,11 +11,11 @@ from milepost.checkpoint._contract.thread_admin import Page, Sweeping, Threads
 from milepost.checkpoint._contract.thread_metadata import metadata_text
 from milepost.checkpoint._contract.threads import (
     Removed,
+    ThreadFilter,
     ThreadInfo,
-    Wanted,
     copy_refused,
-    is_wanted,
     no_such_thread,
+    passes_filter,
 )
 from milepost.checkpoint._memory import manifests
 from milepost.checkpoint._memory.rows import (
@@ -48,7 +48,7 @@ class MemoryThreads(Threads):
 
     # -- the registry
 
-    def _page(self, wanted: Wanted) -> Program[Page]:
+    def _page(self, wanted: ThreadFilter) -> Program[Page]:
         wanted.check()
         with self._saver._lock:
             found: list[ThreadInfo] = []
@@ -56,7 +56,7 @@ class MemoryThreads(Threads):
                 if len(found) >= wanted.limit:
                     break
                 info = self._entry(thread_id)
-                if info is not None and is_wanted(info, wanted):
+                if info is not None and passes_filter(info, wanted):
                     found.append(info)
         return _done(found)
 

@@ -17,7 +17,7 @@ from milepost.checkpoint._contract.facets import awaitable, blocking
 from milepost.checkpoint._contract.names import check_name
 from milepost.checkpoint._contract.thread_admin import thread_id_of
 from milepost.checkpoint._contract.thread_metadata import ThreadOptions
-from milepost.checkpoint._contract.threads import is_wanted, no_such_thread
+from milepost.checkpoint._contract.threads import no_such_thread, passes_filter
 from milepost.checkpoint._redis.rows import Keys
 from milepost.checkpoint._redis.server import rewrite
 from milepost.checkpoint._redis.settings import UNSURE, Durability, Settings
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from milepost._db.operations import Operation, Work
     from milepost._db.redis import commands
     from milepost.checkpoint._contract.thread_admin import Sweeping
-    from milepost.checkpoint._contract.threads import ThreadInfo, Wanted
+    from milepost.checkpoint._contract.threads import ThreadFilter, ThreadInfo
     from milepost.checkpoint._sql.cache import ThreadCache
-    from milepost.checkpoint._sql.read.reader import Reader
+    from milepost.checkpoint._sql.read.reader import CheckpointReader
     from milepost.checkpoint._sql.rows import Prepared
     from milepost.checkpoint._sql.statements import Statements
     from milepost.checkpoint._sql.write.store import Storer
@@ -112,7 +112,7 @@ _PAGE: Final = 200
 class RedisRegistry(Registry):
     """Threads are filtered here: the server knows nothing of their metadata."""
 
-    def page(self, wanted: Wanted) -> Operation[list[ThreadInfo]]:
+    def page(self, wanted: ThreadFilter) -> Operation[list[ThreadInfo]]:
         """Threads in the order of their ids."""
         wanted.check()
         # All ids with a prefix come after the prefix without its last letter, and few others.
@@ -121,7 +121,7 @@ class RedisRegistry(Registry):
         while len(found) < wanted.limit:
             ids = yield Query("thread_page", (after, _PAGE))
             rows = yield Query("entries", ([id for (id,) in ids],))
-            found += [info for row in rows if is_wanted(info := self._info(row), wanted)]
+            found += [info for row in rows if passes_filter(info := self._info(row), wanted)]
             if len(ids) < _PAGE:
                 break
             after = ids[-1][0]
@@ -145,7 +145,7 @@ class RedisStorage:
     server: SaverEngine
     """The same, with its client."""
     _cache: ThreadCache
-    _reader: Reader
+    _reader: CheckpointReader
     _registry: Registry
     _storer: Storer
     _sweeping: Sweeping

@@ -56,7 +56,7 @@ def counted(kind: str | None, data: Buffer, rows: int) -> tuple[str | None, byte
     return f"{WITH_COUNT}{kind or ''}", rows.to_bytes(_COUNT_BYTES, "big") + data
 
 
-def apart(kind: str | None, data: Buffer) -> tuple[str | None, Buffer, int]:
+def split_count(kind: str | None, data: Buffer) -> tuple[str | None, Buffer, int]:
     """The reverse of `counted`: kind, bytes, number of rows. The number is 0 if none is stored."""
     if not is_counted(kind):
         return kind, data, 0
@@ -77,7 +77,7 @@ def opened(
 ) -> tuple[str | None, Buffer, int]:
     """Kind, unsealed bytes and number of rows of writes, from a stored metadata cell."""
     try:
-        return apart(kind, codec.unseal(stored, ("metadata", thread_id, ns, id), (kind,)))
+        return split_count(kind, codec.unseal(stored, ("metadata", thread_id, ns, id), (kind,)))
     except SerdeError as error:
         raise error.at(thread=thread_id, channel="(the metadata)") from None
 
@@ -90,7 +90,7 @@ def decoded(
     try:
         data = codec.unseal(stored, place, (kind,))
         if kind != SOURCE_AND_STEP:  # so it has no number either
-            kind, data, _ = apart(kind, data)
+            kind, data, _ = split_count(kind, data)
         if kind != SOURCE_AND_STEP:
             return cast("CheckpointMetadata", codec.decode(long_kind(kind), [data], *place))
         try:

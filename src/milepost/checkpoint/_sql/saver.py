@@ -43,7 +43,7 @@ from milepost.checkpoint._delta.encode import Codec
 from milepost.checkpoint._sql.cache import CACHE_LIMIT, ThreadCache
 from milepost.checkpoint._sql.read.delta_history import history
 from milepost.checkpoint._sql.read.listing import Listing
-from milepost.checkpoint._sql.read.reader import Reader
+from milepost.checkpoint._sql.read.reader import CheckpointReader
 from milepost.checkpoint._sql.rows import Prepared
 from milepost.checkpoint._sql.statements import Statements
 from milepost.checkpoint._sql.threads import leases
@@ -113,7 +113,7 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         self._codec = Codec(self.serde, self._cache.copies)
         self._metadata = ThreadMetadata(self.serde, self._seal_thread_metadata)
         self._registry = self.registry(self.dialect, self._queries, self._metadata)
-        self._reader = Reader(self._codec, self._cache, self._queries, self.dialect)
+        self._reader = CheckpointReader(self._codec, self._cache, self._queries, self.dialect)
         self._preparer = Preparer(self._codec, self._cache, self.dialect.chain)
         self._storer = Storer(self._codec, self._cache, self._queries, self._reader, self._registry)
         fork_guard.renewed_in_child(self)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.drivers.futures import TaskFuture, new_future
-from milepost._engine.superstep.program import Node, Reader
+from milepost._engine.superstep.program import Node, StateReader
 from milepost._engine.superstep.subtasks import call
 from milepost.constants import RETURN
 from milepost.errors import GraphBubbleUp, GraphInterrupt
@@ -51,7 +51,7 @@ def _calls(
         name=context.task.name,
         callee=callee,
         triggers=(),
-        reader=Reader(),
+        reader=StateReader(),
         writes_of=lambda output: [(RETURN, output)],
         silent=True,
     )

@@ -27,12 +27,12 @@ from milepost.store._redis.change import Batch
 from milepost.store._redis.layout import Keys
 from milepost.store._redis.marks import Marks, StaleGenerations
 from milepost.store._redis.notes import Notebook, Notes
-from milepost.store._redis.read import Reader
+from milepost.store._redis.read import ItemReader
 from milepost.store._redis.reindex import RedisReindexer
 from milepost.store._redis.snapshot import Moved, Snapshot
 from milepost.store._redis.upkeep import delete_expired, reseal_all
 from milepost.store._redis.vectors import Ranker
-from milepost.store._redis.write import Writer
+from milepost.store._redis.write import ItemWriter
 from milepost.store._vectors.generations import Generations, RegistryState
 
 _STRICT: Final = 8
@@ -63,8 +63,8 @@ class RedisCore(EngineCore):
         self.state = RegistryState(self.embedder)
         self.notebook = Notebook(self.keys)
         self.marks = Marks(self.keys)
-        self.reader = Reader(self, self.keys, is_cluster=is_cluster)
-        self.writer = Writer(
+        self.reader = ItemReader(self, self.keys, is_cluster=is_cluster)
+        self.writer = ItemWriter(
             self.keys, self.notebook, self.marks, self.stamps, fsync=fsync, is_cluster=is_cluster
         )
         self._ranker = (

@@ -55,7 +55,7 @@ class Rescore(NamedTuple):
     """From an item's name and its vectors; None if it is not to be found."""
 
 
-class Reader:
+class ItemReader:
     """Carries out what reads."""
 
     def __init__(self, core: StoreCore, keys: Keys, *, is_cluster: bool) -> None:

@@ -22,7 +22,7 @@ from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import Scored, Search
 from milepost.store._redis.layout import Keys, from_member
 from milepost.store._redis.marks import Marks, RootGenerations, unpacked
-from milepost.store._redis.read import Candidate, Candidates, Reader, Rescore
+from milepost.store._redis.read import Candidate, Candidates, ItemReader, Rescore
 from milepost.store._redis.snapshot import Moved, Snapshot, fields
 from milepost.store._vectors.embeddings import Packed
 from milepost.store._vectors.generations import Generation, Generations
@@ -187,7 +187,7 @@ class Copies:
 class Ranker:
     """Carries out searches by meaning."""
 
-    def __init__(self, keys: Keys, reader: Reader, marks: Marks, dims: int) -> None:
+    def __init__(self, keys: Keys, reader: ItemReader, marks: Marks, dims: int) -> None:
         self._keys = keys
         self._reader = reader
         self._marks = marks

@@ -39,7 +39,7 @@ _WAIT: Final = 30_000
 """Milliseconds that a write may take to be on the disk."""
 
 
-class Writer:
+class ItemWriter:
     """Carries out what writes."""
 
     def __init__(

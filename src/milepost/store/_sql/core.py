@@ -26,11 +26,11 @@ from milepost.store._core.tasks import (
 )
 from milepost.store._sql.dialects import StoreSql
 from milepost.store._sql.generations import VectorRegistry
-from milepost.store._sql.read import Reader
+from milepost.store._sql.read import ItemReader
 from milepost.store._sql.reindex import SqlReindexer
 from milepost.store._sql.schema import schema
 from milepost.store._sql.vectors import VectorIndex
-from milepost.store._sql.write import SWEPT_AT_ONCE, Writer
+from milepost.store._sql.write import SWEPT_AT_ONCE, ItemWriter
 from milepost.store._vectors.generations import Generations
 
 _RESEALED: Final = 100
@@ -49,8 +49,8 @@ class SqlCore(EngineCore):
         self.largest, self.largest_view = store_sql.largest, store_sql.largest_view
         self.vectors = vectors
         self.registry = VectorRegistry(store_sql, self.embedder, vectors)
-        self._reader = Reader(store_sql, vectors)
-        self._writer = Writer(store_sql, self.registry, vectors, self.stamps)
+        self._reader = ItemReader(store_sql, vectors)
+        self._writer = ItemWriter(store_sql, self.registry, vectors, self.stamps)
 
     def prepare_database(self) -> Program[None]:
         try:

@@ -24,7 +24,7 @@ _USES: Final = 100
 _KEPT: Final = 1000
 
 
-class Reader:
+class ItemReader:
     """Carries out what reads. Among what is `renewed` are the ids of items whose lifetime a read
     renews."""
 

@@ -35,7 +35,7 @@ SWEPT_AT_ONCE: Final = 1000
 """Items that one transaction deletes because they have expired."""
 
 
-class Writer:
+class ItemWriter:
     """Carries out what writes."""
 
     def __init__(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint._contract.thread_metadata import ThreadMetadata
     from milepost.checkpoint._contract.threads import Problem
     from milepost.checkpoint._sql.admin.salvage import Salvaged
-    from milepost.checkpoint._sql.read.reader import Reader
+    from milepost.checkpoint._sql.read.reader import CheckpointReader
     from milepost.checkpoint._sql.threads.registry import Registry
     from milepost.checkpoint._sql.threads.retention import SqlThreads
     from milepost.checkpoint.serde._rotation import Reencrypted
@@ -39,7 +39,7 @@ class DatabaseAdmin(Admin):
         threads: SqlThreads,
         registry: Registry,
         metadata: ThreadMetadata,
-        reader: Reader,
+        reader: CheckpointReader,
     ) -> None:
         super().__init__(engine)
         self._dialect = dialect

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from milepost._db.operations import Operation
     from milepost.checkpoint._sql.manifest import Manifest
-    from milepost.checkpoint._sql.read.reader import Reader
+    from milepost.checkpoint._sql.read.reader import CheckpointReader
 
 
 class Salvaged(NamedTuple):
@@ -34,7 +34,7 @@ class Salvaged(NamedTuple):
     """What is missing → why. Empty if the checkpoint is whole."""
 
 
-def thread(reader: Reader, thread_id: str) -> Operation[list[Salvaged]]:
+def thread(reader: CheckpointReader, thread_id: str) -> Operation[list[Salvaged]]:
     """The readable checkpoints of a thread, newest first, without those whose manifest is lost."""
     found: list[Salvaged] = []
     for graph in (yield from graphs(reader, thread_id)):

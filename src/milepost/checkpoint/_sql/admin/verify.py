@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from milepost.checkpoint._sql.manifest import Manifest
-    from milepost.checkpoint._sql.read.reader import Reader
+    from milepost.checkpoint._sql.read.reader import CheckpointReader
 
 
 class GraphRows:
@@ -34,7 +34,7 @@ class GraphRows:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: CheckpointReader,
         thread_id: str,
         ns: str,
         checkpoints: Sequence[CheckpointRecord],
@@ -55,7 +55,7 @@ class GraphRows:
         )
 
 
-def graphs(reader: Reader, thread_id: str) -> Operation[list[GraphRows]]:
+def graphs(reader: CheckpointReader, thread_id: str) -> Operation[list[GraphRows]]:
     """All rows of a thread, graph by graph."""
     checkpoints = yield Query(reader.q.checkpoints_of, (thread_id,))
     blobs = yield Query(reader.q.blobs_of, (thread_id,))
@@ -73,7 +73,7 @@ def graphs(reader: Reader, thread_id: str) -> Operation[list[GraphRows]]:
     ]
 
 
-def unlisted(reader: Reader) -> Operation[list[Problem]]:
+def unlisted(reader: CheckpointReader) -> Operation[list[Problem]]:
     """Threads with rows but without an entry in the registry, which no listing finds."""
     rows = yield Query(reader.q.unlisted)
     return [
@@ -82,7 +82,7 @@ def unlisted(reader: Reader) -> Operation[list[Problem]]:
     ]
 
 
-def thread(reader: Reader, thread_id: str) -> Operation[list[Problem]]:
+def thread(reader: CheckpointReader, thread_id: str) -> Operation[list[Problem]]:
     """The problems of one thread."""
     found = yield from graphs(reader, thread_id)
     entries = yield Query(reader.q.head_and_newer, (thread_id,))

@@ -27,11 +27,11 @@ from milepost.errors import BrokenChainError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from milepost.checkpoint._sql.read.reader import Reader
+    from milepost.checkpoint._sql.read.reader import CheckpointReader
 
 
 def history(
-    reader: Reader, place: Place, channels: Sequence[str]
+    reader: CheckpointReader, place: Place, channels: Sequence[str]
 ) -> Operation[dict[str, DeltaChannelHistory]]:
     """For each channel: its nearest stored value, and the writes since then, oldest first."""
     found: dict[str, DeltaChannelHistory] = {c: DeltaChannelHistory(writes=[]) for c in channels}

@@ -13,7 +13,7 @@ from milepost.checkpoint._contract.names import check_name, check_place
 from milepost.checkpoint._contract.records import CheckpointTuple, place_of
 from milepost.checkpoint._contract.threads import may_be_stored
 from milepost.checkpoint._sql.read.fetched import CheckpointRecord, metadata_of
-from milepost.checkpoint._sql.read.reader import Reader
+from milepost.checkpoint._sql.read.reader import CheckpointReader
 from milepost.types import RunnableConfig
 
 PAGE = 20
@@ -40,7 +40,7 @@ class Listing:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: CheckpointReader,
         config: RunnableConfig | None,
         filter: Mapping[str, Any] | None,
         before: str | None,

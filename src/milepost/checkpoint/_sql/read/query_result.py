@@ -43,7 +43,7 @@ class FoundCheckpoint:
     """Rows of values in the same result, which may be the wanted ones."""
     large: Sequence[tuple[str, str]] = ()
     """Set by `wanted`: channels and versions of the checkpoint with rows of their own."""
-    behind: list[tuple[str, str]] = field(default_factory=list)
+    parent_triggers: list[tuple[str, str]] = field(default_factory=list)
     """Set by `wanted`: the same for the trigger channels of the parent."""
     unfetched: list[str] = field(default_factory=list)
     """Set by `wanted`: channels of the parent whose values are not fetched."""
@@ -66,7 +66,7 @@ class FoundCheckpoint:
                 return wanted  # reading the parent raises the error
             for key in large:
                 if is_trigger(key[0]):
-                    self.behind.append(key)
+                    self.parent_triggers.append(key)
                     wanted.add(key)
                 elif key not in wanted:
                     self.unfetched.append(key[0])

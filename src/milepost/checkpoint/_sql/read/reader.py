@@ -41,7 +41,7 @@ _id: Final = attrgetter("id")
 _key: Final = itemgetter(0, 1)
 
 
-class Reader:
+class CheckpointReader:
     def __init__(
         self, codec: Codec, cache: ThreadCache, queries: Statements, dialect: Traits
     ) -> None:
@@ -146,9 +146,9 @@ class Reader:
         if parent is not None:
             record.parent = assembler.record(parent, found.unfetched)
         if self.codec.splices:
-            if parent is not None and (found.behind or not parent.complete):
+            if parent is not None and (found.parent_triggers or not parent.complete):
                 self._cache_checkpoint(
-                    thread_id, ns, manifests.of(parent.id), found.behind, resolver, epoch
+                    thread_id, ns, manifests.of(parent.id), found.parent_triggers, resolver, epoch
                 )
             self._cache_checkpoint(
                 thread_id, ns, manifests.of(row.id), found.large, resolver, epoch

@@ -13,8 +13,8 @@ from milepost._db.operations import Execute, Operation, Query
 from milepost.checkpoint._contract.thread_metadata import SEALED, metadata_text
 from milepost.checkpoint._contract.threads import (
     Problem,
+    ThreadFilter,
     ThreadInfo,
-    Wanted,
     may_be_stored,
     no_such_thread,
 )
@@ -62,7 +62,7 @@ class Registry:
         self._q = queries
         self._metadata = metadata
 
-    def page(self, wanted: Wanted) -> Operation[list[ThreadInfo]]:
+    def page(self, wanted: ThreadFilter) -> Operation[list[ThreadInfo]]:
         """Threads in the order of their ids."""
         wanted.check()
         clauses, values = self._clauses(wanted)
@@ -73,7 +73,9 @@ class Registry:
         rows = yield Query(self._dialect.placed(sql), (*values, wanted.limit))
         return [self._info(row) for row in rows]
 
-    def search(self, wanted: Wanted, search: Search) -> Operation[tuple[list[ThreadInfo], int]]:
+    def search(
+        self, wanted: ThreadFilter, search: Search
+    ) -> Operation[tuple[list[ThreadInfo], int]]:
         """A page of a search, and the number of all threads that match."""
         wanted.check()
         clauses, values = self._clauses(wanted)
@@ -128,7 +130,7 @@ class Registry:
             problems.append(Problem(thread_id, "", "threads", thread_id, reason))
         return problems
 
-    def _clauses(self, wanted: Wanted) -> tuple[list[str], list[Any]]:
+    def _clauses(self, wanted: ThreadFilter) -> tuple[list[str], list[Any]]:
         """The WHERE clauses and their parameters. Values from the caller are always parameters."""
         clauses: list[str] = []
         values: list[Any] = []

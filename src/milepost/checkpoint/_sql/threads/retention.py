@@ -12,7 +12,7 @@ from milepost._internal.dataclass_tools import record
 from milepost._internal.ids import new_epoch
 from milepost.checkpoint._contract.pruning import Choice, Lineage, Node, with_ancestors
 from milepost.checkpoint._contract.thread_admin import Ids, Page, Threads
-from milepost.checkpoint._contract.threads import Removed, ThreadInfo, Wanted
+from milepost.checkpoint._contract.threads import Removed, ThreadFilter, ThreadInfo
 from milepost.checkpoint._sql import manifest as manifests
 from milepost.checkpoint._sql import metadata as metadata_cells
 from milepost.checkpoint._sql.inline_writes import INLINE_WRITES, as_own_rows
@@ -23,7 +23,7 @@ from milepost.checkpoint._sql.read.fetched import (
     WriteRecord,
     metadata_of,
 )
-from milepost.checkpoint._sql.read.reader import Reader
+from milepost.checkpoint._sql.read.reader import CheckpointReader
 from milepost.checkpoint._sql.rows import short_kind
 from milepost.checkpoint._sql.threads.copy import copy
 from milepost.checkpoint._sql.threads.lock import lock
@@ -63,7 +63,7 @@ class ThreadRows:
 
 
 class Remover:
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: CheckpointReader) -> None:
         self._reader = reader
         self._q = reader.q
 
@@ -234,7 +234,7 @@ class SqlThreads(Threads):
         engine: Engine,
         sweeping: Sweeping,
         registry: Registry,
-        reader: Reader,
+        reader: CheckpointReader,
         cache: ThreadCache,
     ) -> None:
         super().__init__(engine, sweeping)
@@ -243,7 +243,7 @@ class SqlThreads(Threads):
         self._cache = cache
         self._remover = Remover(reader)
 
-    def _page(self, wanted: Wanted) -> Program[Page]:
+    def _page(self, wanted: ThreadFilter) -> Program[Page]:
         page: Page
         page = yield Transaction(partial(self._registry.page, wanted), write=False)
         return page
@@ -252,7 +252,7 @@ class SqlThreads(Threads):
         if wanted is not None:
             return (yield from super().thread_ids(wanted))
         found: Ids = []
-        limit = Wanted().limit
+        limit = ThreadFilter().limit
         while True:
             after = found[-1] if found else None
             page = yield Transaction(partial(self._registry.ids, after, limit), write=False)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint._contract.records import Place
     from milepost.checkpoint._contract.step_saver import Fence
     from milepost.checkpoint._delta.encode import Codec
-    from milepost.checkpoint._sql.read.reader import Reader
+    from milepost.checkpoint._sql.read.reader import CheckpointReader
     from milepost.checkpoint._sql.statements import Statements
     from milepost.checkpoint._sql.threads.registry import Registry
 
@@ -85,7 +85,7 @@ class Storer:
         codec: Codec,
         cache: ThreadCache,
         queries: Statements,
-        reader: Reader,
+        reader: CheckpointReader,
         registry: Registry,
     ) -> None:
         self._codec = codec
