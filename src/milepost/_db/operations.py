@@ -6,6 +6,7 @@ knows no driver. A driver runs a whole operation in one transaction, in sync or 
     yielded            sent back
     Query              the rows, as a list of tuples
     LinkedRows         None; its `onward` was called with each row
+    ReadCells          the bytes in some cells, as a list
     Queries            a list with the rows of each query
     Execute            the number of rows that were changed
     ExecuteMany        None; the statement has run once for each set of parameters
@@ -51,6 +52,17 @@ class LinkedRows(NamedTuple):
     """The parameters for the first row."""
     onward: Callable[[tuple[Any, ...]], tuple[Any, ...] | None]
     """From a row to the parameters for the next row, or None at the end."""
+
+
+class ReadCells(NamedTuple):
+    """Cells of one column, each by the number of its row: only where a database has such numbers.
+
+    The bytes are copied once, not twice as by a query.
+    """
+
+    table: str
+    column: str
+    numbers: Sequence[int]
 
 
 class Queries(NamedTuple):
@@ -110,7 +122,15 @@ class ConditionalInsert(NamedTuple):
 
 
 Statement: TypeAlias = (
-    Query | LinkedRows | Queries | Execute | ExecuteMany | Batch | GuardedBatch | ConditionalInsert
+    Query
+    | LinkedRows
+    | ReadCells
+    | Queries
+    | Execute
+    | ExecuteMany
+    | Batch
+    | GuardedBatch
+    | ConditionalInsert
 )
 R = TypeVar("R")
 Operation: TypeAlias = Generator[Statement, Any, R]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import sqlite3
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 from graphs import thread
 from milepost import START, StateGraph
 from milepost._db.dialect import POSTGRES, SQLITE
+from milepost._db.operations import ReadCells
+from milepost._db.sqlite.cells import read_cells
 from milepost.checkpoint._sql.large import through_values
 from milepost.checkpoint._sql.saver import queries_for
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
@@ -129,6 +133,16 @@ def test_a_value_that_is_gone_or_damaged_is_told(sqlite, path, damage):
         with pytest.raises(DamagedRowError, match="stored value"):
             other.get_tuple(thread("t"))
         assert "checkpoint_blobs" in {problem.table for problem in other.verify()}
+
+
+def test_cells_are_read_alike_where_the_module_can_only_ask_for_them():
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, data BLOB)")
+    connection.executemany("INSERT INTO t VALUES (?, ?)", [(3, b"three"), (70, b"seventy" * 99)])
+    without = SimpleNamespace(connection=object(), execute=connection.execute)
+    for cursor, own in ((connection.cursor(), True), (connection.cursor(), False), (without, True)):
+        cells = read_cells(cursor, ReadCells("t", "data", [70, 3]), own=own)
+        assert cells == [b"seventy" * 99, b"three"]
 
 
 def test_elsewhere_values_are_in_their_rows():

@@ -89,7 +89,7 @@ def test_no_row_of_a_chain_is_looked_up_twice(path):
         seen: list[str] = []
         cold.conn.set_trace_callback(seen.append)  # with the parameters in their places
         cold.get_tuple(config)
-        looked = [sql for sql in seen if "checkpoint_values" in sql]
+        looked = [sql for sql in seen if "checkpoint_held" in sql]
         assert len(looked) == len(set(looked)) > 4
 
 
@@ -146,6 +146,23 @@ def test_what_a_saver_remembers_is_not_fetched_again(saver, reopen):
         asked.clear()
         assert cold.get_tuple(config) == first
         assert len(asked) == 1
+
+
+def test_sqlite_reads_the_largest_cells_without_a_query_and_leaves_its_cache_as_it_was(path):
+    builder = StateGraph(Log).add_node("node", lambda s: {"lines": ["x" * 200_000]})
+    builder.add_edge(START, "node")
+    config = {"configurable": {"thread_id": "t"}}
+    with SqliteSaver.from_conn_string(path) as saver:
+        expected = builder.compile(checkpointer=saver).invoke({"lines": ["y" * 90_000]}, config)
+    with SqliteSaver.from_conn_string(path) as cold, statements(cold) as asked:
+        cold.conn.execute("PRAGMA cache_size=-1234")
+        assert builder.compile(checkpointer=cold).get_state(config).values == expected
+        assert asked.count("a large cell") == 1
+        assert cold.conn.execute("PRAGMA cache_size").fetchone() == (-1234,)
+        asked.clear()
+        newest, *_ = cold.list(config)
+        assert newest.checkpoint["channel_values"] == expected
+        assert asked.count("a large cell") == 1
 
 
 @pytest.mark.parametrize("knows", ["nothing", "an older state", "a state before the fork"])

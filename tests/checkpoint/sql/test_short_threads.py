@@ -71,7 +71,7 @@ def fetched(saver: Any, read: Callable[[], Any]) -> list[str]:
         read()
     finally:
         saver.conn.set_trace_callback(None)
-    return [sql for sql in seen if "FROM checkpoint_values" in sql]
+    return [sql for sql in seen if "FROM checkpoint_held" in sql]
 
 
 def test_the_state_of_the_checkpoint_before_the_latest_is_not_fetched(path):

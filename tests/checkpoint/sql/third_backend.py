@@ -27,6 +27,7 @@ from milepost._db.operations import (
     LinkedRows,
     Queries,
     Query,
+    ReadCells,
     Work,
 )
 from milepost._internal.generators import drive
@@ -69,6 +70,9 @@ class Transaction:
                     row = cursor.execute(sql, parameters).fetchone()
                     parameters = None if row is None else onward(row)
                 return None
+            case ReadCells(table, column, numbers):
+                cell = f"SELECT {column} FROM {table} WHERE id = ?"
+                return [cursor.execute(cell, (number,)).fetchone()[0] for number in numbers]
             case Execute(sql, parameters) | ConditionalInsert(sql, parameters):
                 changed = cursor.execute(sql, parameters).rowcount
                 return changed if isinstance(statement, Execute) else changed == 1

@@ -292,7 +292,7 @@ class SqliteEngine:
 
     def _open_session(self) -> Session:
         with explained():
-            session = self._session = Session(self._cursor())
+            session = self._session = Session(self._cursor(), is_own=self._is_own)
         return session
 
 

@@ -14,9 +14,11 @@ from milepost._db.operations import (
     LinkedRows,
     Queries,
     Query,
+    ReadCells,
     Statement,
     Work,
 )
+from milepost._db.sqlite.cells import read_cells
 from milepost._db.sqlite.errors import explain
 from milepost.errors import ConnectionUnusableError
 
@@ -38,12 +40,14 @@ OPEN_TRANSACTION: Final = (
 class Session:
     """One cursor. A transaction begins with the first statement that needs one."""
 
-    __slots__ = ("_begin", "_begun", "_cursor")
+    __slots__ = ("_begin", "_begun", "_cursor", "_is_own")
 
-    def __init__(self, cursor: sqlite3.Cursor) -> None:
+    def __init__(self, cursor: sqlite3.Cursor, *, is_own: bool) -> None:
         self._cursor = cursor
         self._begin = READ
         self._begun = False
+        self._is_own = is_own
+        """Whether the connection was opened for the engine, so that its settings may change."""
 
     def run(self, work: Work[R], begin: str) -> R:
         """Carry out an operation in one transaction, and roll back if the operation fails."""
@@ -104,6 +108,9 @@ class Session:
             row = self._cursor.execute(linked.sql, wanted).fetchone()
             wanted = None if row is None else linked.onward(row)
 
+    def _read_cells(self, cells: ReadCells) -> list[bytes]:
+        return read_cells(self._cursor, cells, own=self._is_own)
+
     def _execute(self, statement: Execute) -> int:
         return self._cursor.execute(statement.sql, statement.parameters).rowcount
 
@@ -152,6 +159,7 @@ _RUN: Final[Mapping[type, Callable[[Session, Any], Any]]] = {
     Query: Session._query,
     Queries: Session._queries,
     LinkedRows: Session._linked_rows,
+    ReadCells: Session._read_cells,
     Execute: Session._execute,
     ExecuteMany: Session._execute_many,
     Batch: Session._batch,

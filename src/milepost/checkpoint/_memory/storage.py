@@ -278,14 +278,15 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
             self._check_fence(step, thread, by_ns, graph)
             # First of all, since sealing may raise, and then nothing may be stored.
             described = self._described(thread_id, thread, fence.thread_metadata)
+            fence.taken, fence.thread_metadata = True, {}
+            if stored is not None and not ns:
+                fence.reached = stored.id
         if thread is None:
             thread = self._threads[thread_id] = RegistryEntry(self.head(thread_id))
         if fence is not None:
-            thread.token, thread.fence, thread.metadata = fence.token, fence, described
-            fence.taken, fence.thread_metadata = True, {}
+            thread.token, thread.fence = fence.token, fence
             fence.status = thread.status = status
-            if stored is not None and not ns:
-                fence.reached = stored.id
+            thread.metadata = described
         thread.claimed = False
         thread.updated_at = time.time()
         large = self._store_values(place, blobs) if blobs else {}

@@ -4,8 +4,8 @@ SQLite stores the rows of `checkpoint_blobs` in key order, and a search reads ea
 compares as a whole. With rows of a megabyte, searching takes longer than all the rest. So a large
 value is stored in `checkpoint_large`, and the column `blob` has its number. Statements read and add
 values through the view `checkpoint_values`, which shows each value in its row. Statements that
-delete rows, or compact them, use the table itself. `checkpoint_held` is a view for older releases,
-whose readers fetched the largest values by their numbers.
+delete rows, or compact them, use the table itself. Readers fetch the largest values by their
+numbers, from the view `checkpoint_held`: a query would copy these values twice.
 
 PostgreSQL itself moves large values out of its tables.
 """
@@ -21,7 +21,10 @@ _LARGE: Final = 750
 """Bytes up to which a value stays in its row. Such a row with its key fits into its page."""
 
 _LARGEST: Final = 128 * 1024
-"""Bytes from which `checkpoint_held` gives the number instead of the value."""
+"""Bytes from which memory is taken from the system, and given back, for each copy."""
+DATA: Final = ("checkpoint_large", "data")
+"""The table and the column."""
+
 _KEY = "thread_id = {0}.thread_id AND checkpoint_ns = {0}.checkpoint_ns"
 _ROW = f"{_KEY} AND channel = {{0}}.channel AND version = {{0}}.version"
 _NEW, _OLD = _ROW.format("new"), _ROW.format("old")

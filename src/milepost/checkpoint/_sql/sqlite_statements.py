@@ -86,7 +86,7 @@ STATEMENTS: Final = Statements(
             FROM line
         CROSS JOIN checkpoints c ON thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = id""",
     blob="""
-        SELECT channel, version, base_channel, base, level, type, blob FROM checkpoint_values
+        SELECT channel, version, base_channel, base, level, type, blob FROM checkpoint_held
         WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?""",
     blobs="""
         WITH RECURSIVE chain (channel, version) AS (
@@ -98,7 +98,7 @@ STATEMENTS: Final = Statements(
                 AND c.channel = chain.channel AND c.version = chain.version
             WHERE c.base IS NOT NULL)
         SELECT b.channel, b.version, b.base_channel, b.base, b.level, b.type, b.blob FROM chain
-        CROSS JOIN checkpoint_values b ON b.thread_id = ? AND b.checkpoint_ns = ?
+        CROSS JOIN checkpoint_held b ON b.thread_id = ? AND b.checkpoint_ns = ?
             AND b.channel = chain.channel AND b.version = chain.version""",
     newest="",
     rows_of="""
@@ -126,7 +126,7 @@ STATEMENTS: Final = Statements(
                 AND c.channel = chain.channel AND c.version = chain.version
             WHERE c.base IS NOT NULL)
         SELECT 0, b.channel, b.version, b.base_channel, b.base, b.level, NULL, b.type, b.blob
-        FROM chain CROSS JOIN checkpoint_values b ON b.thread_id = ? AND b.checkpoint_ns = ?
+        FROM chain CROSS JOIN checkpoint_held b ON b.thread_id = ? AND b.checkpoint_ns = ?
             AND b.channel = chain.channel AND b.version = chain.version
         UNION ALL
         SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done""",
@@ -156,7 +156,7 @@ STATEMENTS: Final = Statements(
                 AND c.channel = chain.channel AND c.version = chain.version
             WHERE c.base IS NOT NULL)
         SELECT 0, b.channel, b.version, b.base_channel, b.base, b.level, NULL, b.type, b.blob
-        FROM chain CROSS JOIN checkpoint_values b ON b.thread_id = ? AND b.checkpoint_ns = ?
+        FROM chain CROSS JOIN checkpoint_held b ON b.thread_id = ? AND b.checkpoint_ns = ?
             AND b.channel = chain.channel AND b.version = chain.version
         UNION ALL
         SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done""",

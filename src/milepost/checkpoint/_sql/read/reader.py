@@ -13,9 +13,10 @@ from itertools import pairwise
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost._db.operations import LinkedRows, Operation, Queries, Query, without_asking
+from milepost._db.operations import LinkedRows, Operation, Queries, Query, ReadCells, without_asking
 from milepost.checkpoint._contract.records import CheckpointTuple, Place
 from milepost.checkpoint._sql.cache import CachedManifest, CachedValue, ThreadCache
+from milepost.checkpoint._sql.large import DATA
 from milepost.checkpoint._sql.manifest import Manifest
 from milepost.checkpoint._sql.read.assembler import CheckpointAssembler, by_checkpoint
 from milepost.checkpoint._sql.read.fetched import CheckpointRecord, Manifests, WriteRecord
@@ -285,6 +286,7 @@ class CheckpointReader:
             (json.dumps(given), *at, *at, *at, pairs, *some, *at, *at),
             last,
         )
+        found = yield from _with_cells(found)
         blobs, writes = [], []
         for tag, a, b, c, base, number, path, kind, data in found:
             if tag:
@@ -332,10 +334,13 @@ class CheckpointReader:
         connection would compile it, which takes as long as looking up all rows of a chain.
         """
         found: dict[tuple[str, str], tuple[Any, ...]] = {}
+        outside = False
 
         def onward(row: tuple[Any, ...]) -> tuple[Any, ...] | None:
-            channel, version, base_channel, base, *_ = row
+            nonlocal outside
+            channel, version, base_channel, base, _, _, data = row
             found[channel, version] = row
+            outside = outside or type(data) is int
             if base is None:
                 return None
             channel = base_channel or channel
@@ -345,7 +350,8 @@ class CheckpointReader:
             if key not in found:
                 yield LinkedRows(self.q.blob, (thread_id, ns, *key), onward)
         # The resolver reports a missing row when a value needs that row.
-        return list(found.values())
+        rows = list(found.values())
+        return (yield from _with_cells(rows)) if outside else rows
 
     def _cached_values(
         self, thread_id: str, ns: str, wanted: Iterable[tuple[str, str]], epoch: int | None
@@ -359,6 +365,16 @@ class CheckpointReader:
             if cached is not None and cached.epoch == epoch:
                 found[key] = cached
         return found
+
+
+def _with_cells(rows: list[tuple[Any, ...]]) -> Operation[list[tuple[Any, ...]]]:
+    """Rows of values, with the bytes of those that came with a number instead: see large.py."""
+    places = [place for place, row in enumerate(rows) if type(row[-1]) is int]
+    if places:
+        cells = yield ReadCells(*DATA, [rows[place][-1] for place in places])
+        for place, cell in zip(places, cells, strict=True):
+            rows[place] = (*rows[place][:-1], cell)
+    return rows
 
 
 def _as_json(wanted: Iterable[object]) -> str:
