@@ -52,7 +52,7 @@ def statements(saver: Any) -> Iterator[list[str]]:
                 except StopIteration as done:
                     return done.value
                 queries = getattr(statement, "queries", [statement])
-                sqls = [query.sql for query in queries]
+                sqls = [getattr(query, "sql", "a large cell") for query in queries]
                 asked.extend(sql for sql in sqls if "plan_cache_mode" not in sql)
                 answer = yield statement
 
