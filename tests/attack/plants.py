@@ -125,12 +125,12 @@ def delta_of_nothing() -> None:
 
 def parent_unchecked() -> None:
     """A step was stored though its parent was removed meanwhile."""
-    from milepost.checkpoint._sql.write import store
+    from milepost.checkpoint._sql.write import checked, store
 
     def check(self: Any, step: Any, id: str | None) -> Any:
         yield from ()
 
-    store.Storer._check_parent = check  # type: ignore[method-assign]
+    checked.CheckedSteps._check_parent = check  # type: ignore[method-assign]
     store._is_parent_stored = lambda step, row, epoch: True
 
 

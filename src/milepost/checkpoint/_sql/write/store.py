@@ -1,41 +1,31 @@
-"""Stores prepared steps, one or many, in one transaction."""
+"""Stores prepared steps, one or many, in one transaction.
+
+A step of a run that owns its thread needs no lookups: its statements fail unless the thread is as
+the run knows it. All other steps, and those that failed so, are stored by `checked.py`.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.operations import (
-    Batch,
     ConditionalInsert,
-    Execute,
     ExecuteMany,
     GuardedBatch,
     Operation,
-    Query,
 )
-from milepost._internal import log
 from milepost._internal.dataclass_tools import record
 from milepost._internal.ids import new_epoch
-from milepost.checkpoint._contract.step_saver import StoredWrites
-from milepost.checkpoint._contract.threads import parent_gone
-from milepost.checkpoint._sql import manifest as manifests
-from milepost.checkpoint._sql import metadata as metadata_cells
-from milepost.checkpoint._sql.cache import NOT_STORED, CachedManifest, CachedValue, ThreadCache
-from milepost.checkpoint._sql.inline_writes import as_own_rows
-from milepost.checkpoint._sql.manifest import EMPTIED, INHERITED, Manifest
-from milepost.checkpoint._sql.read.fetched import CheckpointRecord, without_inline_writes
+from milepost.checkpoint._sql.cache import NOT_STORED, CachedValue, ThreadCache
 from milepost.checkpoint._sql.rows import CheckpointRow, Prepared
-from milepost.checkpoint._sql.threads.lock import lock_all
+from milepost.checkpoint._sql.write.checked import CheckedSteps
 from milepost.checkpoint._sql.write.tables import TransactionRows, checkpoint_row, stored_writes_at
-from milepost.errors import SerdeError, ThreadConflict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from milepost._db.group_commit import Outcome
-    from milepost.checkpoint._contract.records import Place
     from milepost.checkpoint._contract.step_saver import Fence
     from milepost.checkpoint._delta.encode import Codec
     from milepost.checkpoint._sql.read.reader import CheckpointReader
@@ -49,23 +39,6 @@ _MAX_CACHED_WRITES: Final = 64
 """Rows of writes at a checkpoint that are cached with its manifest."""
 _REGISTRY_INTERVAL: Final = 1.0
 """Seconds for which a run may store steps without updating its registry entry."""
-
-
-@record(frozen=False)
-class _RegistryEntry:
-    """The registry's entry for a thread, with the changes of this transaction."""
-
-    head: str | None
-    token: str | None
-    epoch: int
-    new: bool
-    """Whether the entry was added as a lock, since the thread did not exist."""
-    stored: str
-    """The status in the database. `running` means that a run goes on, or was killed."""
-    status: str | None = None
-    """The new status; None as long as no step of the thread is stored."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Thread metadata from runs, to be stored by this transaction."""
 
 
 @record(frozen=False)
@@ -91,8 +64,8 @@ class Storer:
         self._codec = codec
         self._cache = cache
         self._q = queries
-        self._reader = reader
         self._registry = registry
+        self._checked = CheckedSteps(codec, queries, reader, registry)
 
     def steps(self, steps: Sequence[Prepared]) -> Operation[Outcome]:
         """Store steps; for each, None or the conflict because of which it was not stored."""
@@ -101,7 +74,7 @@ class Storer:
         ) or self._guarded_batch(steps)
         if guarded is not None and (yield guarded):
             return [None] * len(steps)
-        return (yield from self._with_lookups(steps))
+        return (yield from self._checked.steps(steps))
 
     def settle(self, steps: Sequence[Prepared], outcome: Outcome) -> None:
         """Update the cache and the fences, after the transaction was committed or rolled back."""
@@ -266,269 +239,6 @@ class Storer:
             (q.new_described_thread, described),
         ]
         return [ExecuteMany(sql, rows) for sql, rows in claims if rows]
-
-    # -- all other steps
-
-    def _with_lookups(self, steps: Sequence[Prepared]) -> Operation[Outcome]:
-        threads = yield from self._threads({step.place.thread_id for step in steps})
-        lost: dict[str, ThreadConflict] = {}
-        outcome: Outcome = []
-        tables = TransactionRows(self._codec, self._q)
-        for step in steps:
-            token = step.token
-            if token is not None and token in lost:
-                outcome.append(lost[token])
-                continue
-            row = threads[step.place.thread_id]
-            overtaken = yield from self._is_overtaken(step, row, tables)
-            try:
-                if step.fence is not None:
-                    step.fence.check(step.place.thread_id, row.head, row.token, overtaken)
-            except ThreadConflict as conflict:
-                assert token is not None
-                lost[token] = conflict
-                outcome.append(conflict)
-                continue
-            yield from self._step(step, row, tables)
-            outcome.append(None)
-        for thread_id, row in threads.items():
-            if row.metadata:
-                yield from self._registry.add_metadata(thread_id, row.metadata)
-        now = time.time()
-        batch: list[Execute | ExecuteMany] = [*tables.statements()]
-        for thread_id, row in threads.items():
-            if row.status is not None:
-                values_now = (row.head, row.token, row.status, now, thread_id)
-                batch.append(Execute(self._q.touch_thread, values_now))
-            elif row.new:
-                batch.append(Execute(self._q.delete_thread, (thread_id,)))
-        if batch:
-            yield Batch(batch, last=True)
-        return outcome
-
-    def _is_overtaken(
-        self, step: Prepared, row: _RegistryEntry, tables: TransactionRows
-    ) -> Operation[bool]:
-        """Whether another run has stored something since this run, before its first commit, loaded
-        the thread.
-
-        First case: writes of tasks that this run has called too. This run's writes would be left
-        out, though its checkpoint is made from them. Second case: this run starts from an older
-        checkpoint, and there is a newer one. This run's checkpoints would sort between the other
-        run's, whose inline writes would no longer be in the row of the next checkpoint.
-        """
-        fence, checkpoint = step.fence, step.checkpoint
-        if fence is None or row.token == fence.token:
-            return False
-        thread_id, ns, parent_id = step.place
-        if fence.forced or (ns, parent_id) in fence.loaded:
-            yield Batch(tables.statements())  # the queries below must see these rows
-            tables.clear()
-        if (ns, parent_id) in fence.loaded:
-            tasks = yield Query(self._q.writers, step.place)
-            if not fence.has_loaded(ns, parent_id, [task_id for (task_id,) in tasks]):
-                return True
-        if not fence.forced:
-            return False
-        first = fence.first_ids(ns, checkpoint.checkpoint_id if checkpoint else None)
-        for graph, id in first.items():
-            [(newest,)] = yield Query(self._q.newest_of, (thread_id, graph))
-            if newest is not None and newest > id:
-                return True
-        return False
-
-    def _threads(self, ids: Collection[str]) -> Operation[dict[str, _RegistryEntry]]:
-        locked = yield from lock_all(self._q, ids)
-        threads = {}
-        for id, (head, token, epoch, status, new) in locked.items():
-            if status == "running":
-                # Read under the lock, since the last owner may have stored more checkpoints.
-                [(head,)] = yield Query(self._q.head, (id,))
-            threads[id] = _RegistryEntry(head, token, epoch, new, "running" if new else status)
-        return threads
-
-    def _step(
-        self, step: Prepared, row: _RegistryEntry, tables: TransactionRows
-    ) -> Operation[None]:
-        checkpoint, fence = step.checkpoint, step.fence
-        if checkpoint is not None:
-            replaces = fence is None and not (row.new and row.status is None)
-            base = checkpoint.base
-            if base is not None and not base.supports(step.token, row.epoch):
-                base = None
-            # The parent may have been removed since the run loaded it. The parent of a foreign
-            # runtime's checkpoint need not be stored here at all.
-            builds = fence is not None or checkpoint.base is not None
-            unsure = base is None and builds and step.place.checkpoint_id is not None
-            if replaces or unsure or checkpoint.cached.partial:
-                # The queries below must see the rows that are not sent yet.
-                yield Batch(tables.statements())
-                tables.clear()
-            if replaces:
-                yield from self._replace(step, checkpoint, row, tables)
-            if checkpoint.cached.partial:
-                yield from self._fill_in_inherited(step, checkpoint, base, unsure=unsure)
-            elif unsure:
-                yield from self._check_parent(step, checkpoint.checkpoint_id)
-            # If a node called `update_state` on its own thread, the run's next id may be older.
-            is_newer = row.head is None or checkpoint.checkpoint_id > row.head
-            if step.place.checkpoint_ns == "" and is_newer:
-                row.head = checkpoint.checkpoint_id
-        elif fence is not None and step.place.checkpoint_id != row.head:
-            yield Batch(tables.statements())
-            tables.clear()
-            yield from self._check_parent(step, None)
-        if fence is not None:
-            if fence.taken and fence.epoch != row.epoch:
-                yield from self._check_reached(step, fence, tables)
-            if row.stored == "running" and not row.new and row.token != fence.token:
-                taken = "Thread '%s': a run has taken it over from one that had not ended."
-                log.info(log.THREADS, taken, step.place.thread_id)
-            row.token, fence.epoch, fence.touched = fence.token, row.epoch, time.time()
-            row.metadata = {**row.metadata, **fence.thread_metadata}
-        row.status = yield from self._status(step, row)
-        if checkpoint is None and step.writes and not tables.can_count(step):
-            yield from self._load_stored_writes(step, tables)
-        tables.add(step, row.epoch)
-
-    def _check_reached(
-        self, step: Prepared, fence: Fence, tables: TransactionRows
-    ) -> Operation[None]:
-        """Raise BrokenChainError if the run's latest checkpoint of the root graph is gone.
-
-        The chain of an inner graph may still be intact then. But the run can store no further
-        checkpoint in the root graph, and an inner graph's checkpoints are found from the root's.
-        """
-        fence.written.clear()
-        thread_id, _, _ = step.place
-        root = fence.root
-        if root is None:
-            return
-        yield Batch(tables.statements())
-        tables.clear()
-        if not (yield Query(self._q.checkpoint, (thread_id, "", root))):
-            id = step.checkpoint.checkpoint_id if step.checkpoint is not None else None
-            raise parent_gone(thread_id, id, root)
-
-    def _load_stored_writes(self, step: Prepared, tables: TransactionRows) -> Operation[None]:
-        """Load the keys of the writes at a checkpoint, so that a step can count its own."""
-        # The query must see the rows that are not sent yet.
-        yield Batch(tables.statements())
-        tables.clear()
-        written = yield from self._stored_writes(step.place)
-        if written is not None:
-            tables.learn(step, written)
-
-    def _stored_writes(self, place: Place) -> Operation[StoredWrites | None]:
-        """The rows of writes at a checkpoint; None if they cannot be counted."""
-        thread_id, ns, id = place
-        rows = yield Query(self._q.written, place)
-        if not rows or id is None:
-            return None  # a foreign runtime may put writes before their checkpoint
-        kind, metadata, *_ = rows[0]
-        try:
-            kind, data, counted = metadata_cells.opened(
-                self._codec, kind, metadata, thread_id, ns, id
-            )
-        except SerdeError:
-            return None  # not counted: a new cell would hide the damage
-        keys = {(task_id, at) for *_, task_id, at in rows if task_id is not None}
-        return StoredWrites(id, keys, (kind, data), max(0, counted - len(keys)))
-
-    def _check_parent(self, step: Prepared, id: str | None) -> Operation[None]:
-        """Raise BrokenChainError if the checkpoint that a step builds on, or writes at, is gone."""
-        thread_id, _, parent_id = step.place
-        if parent_id is not None and not (yield Query(self._q.checkpoint, step.place)):
-            raise parent_gone(thread_id, id, parent_id)
-
-    def _status(self, step: Prepared, row: _RegistryEntry) -> Operation[str]:
-        """The thread's status after a step.
-
-        A foreign runtime stores checkpoints and writes in any order. So an interrupt may be stored
-        before its checkpoint. Writes at a checkpoint before the head do not change the status.
-        """
-        before, checkpoint = row.status or row.stored, step.checkpoint
-        if step.fence is None and checkpoint is None:
-            is_late = row.head is not None and (step.place.checkpoint_id or "") < row.head
-            return before if is_late else step.status or before
-        if before not in ("interrupted", "error") or step.status != "running" or not checkpoint:
-            return step.status or before
-        if step.fence is not None and step.fence.loaded:
-            return step.status  # our own runtime knows the status
-        thread_id, ns, _ = step.place
-        tasks = yield Query(self._q.writers, (thread_id, ns, checkpoint.checkpoint_id))
-        return before if tasks else step.status
-
-    def _replace(
-        self, step: Prepared, new: CheckpointRow, thread: _RegistryEntry, tables: TransactionRows
-    ) -> Operation[None]:
-        """Before a foreign runtime puts a checkpoint again: cut loose the rows that build on it."""
-        thread_id, ns, _ = step.place
-        yield from self._give_own_rows(thread_id, ns, new.checkpoint_id)
-        found = yield Query(self._q.checkpoint, (thread_id, ns, new.checkpoint_id))
-        if not found:
-            return
-        written = yield from self._stored_writes(
-            step.place._replace(checkpoint_id=new.checkpoint_id)
-        )
-        if written is not None:
-            tables.recount(step, new, written.lost + len(written.keys))
-        rows = yield Query(self._q.children, (thread_id, ns, new.checkpoint_id))
-        children = [CheckpointRecord(*row) for row in rows]
-        found = yield from self._reader.manifests(thread_id, ns, children)
-        for child in children:
-            told = found.parent_writes(child)
-            data = manifests.pack(found.stamp(child), found.of(child.id).manifest, told)
-            place = ("frame", thread_id, ns, child.id)
-            sealed = self._codec.seal(data, place, (child.parent_id, 1))
-            yield Execute(self._q.complete_checkpoint, (sealed, thread_id, ns, child.id))
-        # Other processes may have the old checkpoint cached: a new epoch makes that entry unusable.
-        thread.epoch = new_epoch()
-        yield Execute(self._q.new_epoch, (thread.head, thread.epoch, thread_id))
-
-    def _give_own_rows(self, thread_id: str, ns: str, id: str) -> Operation[None]:
-        """Give inline writes own rows, if their row is replaced or no longer follows its parent."""
-        rows = yield Query(self._q.inline_writes, (thread_id, ns, id))
-        for *row, inline_writes in rows:
-            child = CheckpointRecord(*row)
-            if inline_writes is not None and child.parent_id is not None and child.parent_id != id:
-                place = (thread_id, ns, child.parent_id)
-                yield ExecuteMany(
-                    self._q.add_write, as_own_rows(self._codec, place, child.id, inline_writes)
-                )
-                manifest = without_inline_writes(self._codec, thread_id, ns, child)
-                yield Execute(self._q.part_inline_writes, (manifest, thread_id, ns, child.id))
-
-    def _fill_in_inherited(
-        self,
-        step: Prepared,
-        checkpoint: CheckpointRow,
-        base: CachedManifest | None,
-        *,
-        unsure: bool,
-    ) -> Operation[None]:
-        """Replace INHERITED entries by those of the parent's manifest. `unsure`: raise if the
-        parent is gone."""
-        cached = checkpoint.cached
-        parent: Manifest | None
-        if base is not None and not base.partial:
-            parent = base.manifest
-        else:
-            parent = yield from self._reader.manifest_of(step.place)
-        thread_id, _, parent_id = step.place
-        if parent is None and unsure and parent_id is not None:
-            raise parent_gone(thread_id, checkpoint.checkpoint_id, parent_id)
-        inherited = parent.inline if parent is not None else {}
-        manifest = cached.manifest
-        cached.manifest = Manifest(
-            manifest.versions,
-            manifest.seen,
-            {
-                channel: inherited.get(channel, EMPTIED) if held is INHERITED else held
-                for channel, held in manifest.inline.items()
-            },
-        )
-        cached.partial = False
 
 
 def _is_parent_stored(step: Prepared, row: CheckpointRow, epoch: int) -> bool:
