@@ -48,14 +48,14 @@ def sweep_without_lock() -> None:
         yield Execute(render("DELETE FROM milepost_items WHERE expires <= ?"), (now,))
         return 0
 
-    write.Writer.sweep = sweep  # type: ignore[method-assign]
+    write.ItemWriter.sweep = sweep  # type: ignore[method-assign]
 
 
 def sweep_of_old_tables() -> None:
     """A sweep did not look whether another process had made all vectors anew."""
     from milepost.store._sql import write
 
-    real, known = write.Writer.sweep, {}
+    real, known = write.ItemWriter.sweep, {}
 
     class Remembered:
         def __init__(self, registry: Any) -> None:
@@ -74,7 +74,7 @@ def sweep_of_old_tables() -> None:
         finally:
             self._registry = registry
 
-    write.Writer.sweep = sweep  # type: ignore[method-assign]
+    write.ItemWriter.sweep = sweep  # type: ignore[method-assign]
 
 
 def reads_among_writes() -> None:
