@@ -290,6 +290,21 @@ def test_a_result_that_a_reducer_refuses_is_not_cached(run):
     assert squarer.calls == [3, 3]
 
 
+def test_what_a_reducer_does_to_a_result_is_not_cached(run):
+    def reducer(before: list[str], now: list[str]) -> list[str]:
+        now.append("seen")
+        return [*before, *now]
+
+    class Marked(TypedDict):
+        words: Annotated[list[str], reducer]
+
+    builder = StateGraph(Marked)
+    builder.add_node("node", lambda _: {"words": ["word"]}, cache_policy=CachePolicy())
+    graph = builder.add_edge(START, "node").compile(cache=InMemoryCache())
+    for _ in range(3):
+        assert run.invoke(graph, {"words": []})["words"] == ["seen", "word", "seen"]
+
+
 def test_each_of_several_equal_tasks_is_answered_from_the_cache(run):
     calls: list[str] = []
 

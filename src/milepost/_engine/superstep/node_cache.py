@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from milepost._engine.drivers.effects import EffectGenerator
 from milepost._engine.drivers.saver_effects import GetCached, SetCached
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from milepost._engine.superstep.plan import Task
     from milepost._engine.superstep.program import Node
     from milepost.cache.base import BaseCache, FullKey
+
+    Entries: TypeAlias = dict[FullKey, tuple[Any, int | None]]
+    """What the cache is given: key → writes and lifetime."""
 
 
 def recall_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerator[None]:
@@ -34,15 +37,29 @@ def recall_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerat
                 task.finished = True
 
 
+def detached_results(cache: BaseCache[Any], tasks: Iterable[Task]) -> Entries:
+    """The results of finished tasks as entries of the cache, apart from the tasks: reducers may
+    change values in place when the writes are applied."""
+    serde = cache.serde
+    return {
+        key: (serde.loads_typed(serde.dumps_typed(writes)), ttl)
+        for key, (writes, ttl) in _results(tasks).items()
+    }
+
+
 def keep_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerator[None]:
-    """Give the cache the results of finished tasks."""
-    entries = {}
+    """Give the cache the results of finished tasks whose writes are not applied yet."""
+    if entries := _results(tasks):
+        yield from SetCached(cache, entries)
+
+
+def _results(tasks: Iterable[Task]) -> Entries:
+    entries: Entries = {}
     for task in tasks:
         if task.node.cache is not None:
             key = _key(task)
             entries[(key.namespace, key.key)] = (list(task.writes), key.ttl)
-    if entries:
-        yield from SetCached(cache, entries)
+    return entries
 
 
 def _key(task: Task) -> CacheKey:
