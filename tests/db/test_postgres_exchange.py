@@ -176,6 +176,23 @@ def test_a_signal_cancels_the_statement_and_the_connection_stays_usable(engine, 
     assert connection.execute("SELECT count(*) FROM log").fetchone() == (0,)
 
 
+def test_what_a_signal_handler_raises_is_raised_as_it_is(engine, connection, uri):
+    def interrupt() -> None:
+        until(lambda: running(uri))
+        signal.raise_signal(signal.SIGUSR1)
+
+    def deadline(*_: Any) -> None:
+        raise TimeoutError("deadline of the program")
+
+    former = signal.signal(signal.SIGUSR1, deadline)
+    try:
+        with beside(interrupt), pytest.raises(TimeoutError, match="deadline of the program"):
+            engine.run(work(SLOW), write=True)
+    finally:
+        signal.signal(signal.SIGUSR1, former)
+    assert connection.closed
+
+
 def test_so_does_the_cancellation_of_a_task(uri, connection):
     async def main(engine: Any, shared: Any) -> Any:
         for statements in ([SLOW], [Execute("INSERT INTO log (who) VALUES ('x')"), SLOW]):

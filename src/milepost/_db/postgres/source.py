@@ -188,6 +188,11 @@ class PostgresSource(ABC):
             return (
                 yield from transaction(connection, work, begin, prepare=prepare, wait=self._wait)
             )
+        except GeneratorExit:
+            # The caller has abandoned this generator: no call is made for it any more.
+            if not self._forked and not is_idle(connection):
+                connection.pgconn.finish()
+            raise
         except BaseException:
             if not self._forked and not is_idle(connection):
                 yield connection.close

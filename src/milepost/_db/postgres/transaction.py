@@ -74,7 +74,11 @@ class _Transaction:
         except BaseException as error:
             # A caller that abandons a generator does not wait for an answer any more.
             if not isinstance(error, GeneratorExit):
-                yield from self._undo()
+                try:
+                    yield from self._undo()
+                except psycopg.Error:
+                    if isinstance(error, Exception):
+                        raise
             raise
         finally:
             operation.close()

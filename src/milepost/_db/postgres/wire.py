@@ -9,6 +9,7 @@ broken off.
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import math
 import re
@@ -23,7 +24,6 @@ import psycopg
 from psycopg.adapt import Transformer
 from psycopg.pq import (
     ConnStatus,
-    DiagnosticField,
     ExecStatus,
     Format,
     PipelineStatus,
@@ -52,6 +52,8 @@ WAIT_INTERVAL: Final = 0.1
 """Seconds after which a wait sees that its connection was closed by another thread or task."""
 _CANCEL_TIMEOUT: Final = 5.0
 """Seconds for the server to end what is cancelled, before its connection is given up."""
+_CLOSED_SOCKET: Final = (errno.EBADF, errno.ENOTSOCK)
+"""What waiting for a socket fails with that another thread or task has closed."""
 _INTERRUPTED: Final = (KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 
 # An attribute of an enum takes three times as long.
@@ -102,6 +104,8 @@ def exchange(
     try:
         results = yield from _results(pgconn, wait)
     except OSError as error:
+        if error.errno not in _CLOSED_SOCKET:
+            raise  # by a signal handler of the program, such as a TimeoutError
         raise psycopg.OperationalError("connection socket closed") from error
     except _INTERRUPTED:
         yield from _cancel(connection, wait)
@@ -120,7 +124,8 @@ def exchange(
             key, name = new[at]
             known[key] = name
     if failed is not None:
-        raise _error(pgconn, failed, encoding)
+        # Not documented, so the version of psycopg is bounded in pyproject.toml.
+        raise psycopg.errors.error_from_result(failed, encoding)
     return found
 
 
@@ -156,17 +161,6 @@ def _cancel(connection: Any, wait: SocketWait) -> Steps[None]:
     with suppress(Exception):  # a connection with results that were not read is closed
         yield partial(connection.cancel_safe, timeout=_CANCEL_TIMEOUT)
         yield from _results(connection.pgconn, wait, time.monotonic() + _CANCEL_TIMEOUT)
-
-
-def _error(pgconn: PGconn, result: PGresult, encoding: str) -> psycopg.Error:
-    """What a failed statement raises."""
-    state = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
-    text = result.get_error_message(encoding)
-    try:
-        return psycopg.errors.lookup(state)(text)
-    except KeyError:  # a class that psycopg does not know
-        is_lost = pgconn.status == ConnStatus.BAD
-        return psycopg.OperationalError(text) if is_lost else psycopg.DatabaseError(text)
 
 
 def rows_of(connection: Any, result: PGresult) -> Rows:
