@@ -12,6 +12,7 @@ import pytest
 from events import listening, until
 from serving import Running, State, asking_graph, chatting_graph, on, serving
 
+from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.graph import START, StateGraph
 from milepost.server import Limits
 
@@ -134,6 +135,28 @@ def test_an_edit_forks_and_the_run_goes_on_from_there(live: Running) -> None:
     (asked,) = until(iter(replayed), "interrupted").data["interrupts"]
     answered = ran(live, "b", resume={asked["id"]: "yes"})
     assert "interrupted" not in names(answered)
+
+
+@pytest.mark.parametrize("graphs", [{}, {"failing": None}], ids=["without a graph", "with one"])
+def test_the_state_of_a_failed_thread_is_shown(file: str, graphs: dict[str, Any]) -> None:
+    def node(_: Any) -> None:
+        raise ValueError("boom")
+
+    builder = StateGraph(dict).add_node("node", node).add_edge(START, "node")
+    with SqliteSaver.from_conn_string(file) as saver:
+        failing = builder.compile(checkpointer=saver)
+        with pytest.raises(ValueError, match="boom"):
+            failing.invoke({"n": 1}, {"configurable": {"thread_id": "t"}, "metadata": GRAPH})
+    made = {name: builder.compile() for name in graphs}
+    with serving(file, graphs=made) as running, running.client() as client:
+        state = client.get("/threads/t/state")
+        assert state.status_code == 200, state.text
+        assert "boom" in state.json()["tasks"][0]["error"]
+        history = client.get("/threads/t/history")
+        assert history.status_code == 200, history.text
+
+
+GRAPH = {"graph_id": "failing", "assistant_id": "failing"}
 
 
 def test_a_run_that_fails_says_why(live: Running) -> None:

@@ -142,9 +142,8 @@ def _message(payload: Any, limit: int) -> Any:
     kept = ("langgraph_node", "langgraph_step", "langgraph_checkpoint_ns", "tags")
     shown = as_data(chunk, limit=limit)
     if isinstance(shown, dict) and isinstance(kind := shown.get("type"), str):
-        shown["type"] = kind.removesuffix(
-            "MessageChunk"
-        ).lower()  # the role, as in a complete message
+        # The role, as in a complete message.
+        shown["type"] = kind.removesuffix("MessageChunk").lower()
     return [shown, {key: as_data(metadata[key]) for key in kept if key in metadata}]
 
 

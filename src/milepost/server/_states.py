@@ -64,13 +64,18 @@ def _task(task: Any) -> Task:
     return Task(
         id=task.id,
         name=task.name,
-        error=task.error if task.error is None or isinstance(task.error, str) else repr(task.error),
+        error=_error_text(task.error),
         interrupts=_interrupts(task.interrupts),
         checkpoint=checkpoint_of(inner) if isinstance(inner, Mapping) else None,
         state=from_snapshot(inner) if hasattr(inner, "values") and hasattr(inner, "next") else None,
         result=wire(task.result),
         path=wire(list(task.path)),
     )
+
+
+def _error_text(error: object) -> str | None:
+    """An error as plain text: a TaskError is a str, but of a class that JSON does not have."""
+    return None if error is None else str(error) if isinstance(error, str) else repr(error)
 
 
 def _interrupts(interrupts: Sequence[Any]) -> list[Interrupt]:

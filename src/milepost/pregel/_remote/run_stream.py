@@ -136,8 +136,8 @@ class _RemoteRun:
             return
         # The run is given up either way: the server may be gone.
         if self._run_id is not None:
-            cancel = self._client.runs.cancel
             with suppress(Exception):
+                cancel = self._client.runs.cancel
                 yield partial(cancel, self._thread.thread_id, self._run_id, wait=False)
         with suppress(Exception):
             yield self._thread.close

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from milepost._db.operations import Operation, Query
 from milepost.errors import DamagedRowError, MissingDependencyError
@@ -21,9 +21,6 @@ from milepost.store._sql.dialects import LITE
 from milepost.store._sql.vectors import Near, VectorIndex, Wanted
 from milepost.store._vectors.embeddings import Packed
 from milepost.store._vectors.table import places_of_best, unit_vector, unit_vectors
-
-if TYPE_CHECKING:
-    pass
 
 LARGEST_COPY: Final = 512 * 2**20
 """Bytes of vectors that are kept in memory."""
