@@ -32,7 +32,7 @@ from milepost.types import Command, RetryPolicy
 if TYPE_CHECKING:
     from milepost._engine.run import GraphRun
     from milepost._engine.superstep.plan import Task
-    from milepost._engine.superstep.program import Branch
+    from milepost._engine.superstep.program import Branch, Write
 
 
 class ReturnedRunnable(Exception):
@@ -55,8 +55,7 @@ def perform_observed(run: GraphRun, task: Task) -> TaskGenerator:
 
 def perform(run: GraphRun, task: Task) -> TaskGenerator:
     """Run a task to its end."""
-    node, callee, observers = task.node, task.node.callee, run.events.observers
-    attempt = 0
+    node, observers = task.node, run.events.observers
     # A step looks up its own tasks in the cache together; a called task looks itself up.
     cache = run.resources.cache if task.caller is not None else None
     if cache is not None:
@@ -65,62 +64,16 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
             return
     if task.started is None:
         task.started = time()
-    while True:
+    attempt = 0
+    while not task.finished:
         attempt += 1
         context = TaskContext(run, task, attempt)
+        work = _attempt(context)
+        if observers:
+            work = _observed_attempt(work, context)
         try:
-            if observers:
-                for observer in observers:
-                    yield from observer.attempt_begins(context, False)
-            try:
-                timeout = node.timeout
-                if task.send is not None and task.send.timeout is not None:
-                    timeout = task.send.timeout
-                try:
-                    if callee.quick:
-                        assert callee.sync is not None
-                        output = context.entered().run(callee.sync, task.input)
-                    else:
-                        output = yield Call(callee, task.input, context, timeout)
-                except ParentCommand as up:
-                    if up.command.graph is not None:
-                        raise
-                    # A graph inside this node addressed the command to this graph.
-                    output, context.came_up = up.command, up
-                while True:
-                    try:
-                        writes = node.writes_of(output)
-                        break
-                    except ReturnedRunnable as returned:
-                        runnable = callee_of(returned.runnable, task.name)
-                        output = yield Call(runnable, task.input, context, timeout)
-                if context.pushed:
-                    writes[:0] = context.pushed
-                if node.branches:
-                    values = run.channels.preview(writes, step_ends=run.program.has_volatile_keys)
-                    writes.extend(node.edges)
-                    for branch in node.branches:
-                        state = branch.reader.read(run.channels, task.base[2], run.stop, values)
-                        if branch.sees_output and isinstance(output, dict):
-                            state = {**output, **state} if isinstance(state, dict) else state
-                        deciding = _decide(branch, state, context)
-                        if observers:
-                            deciding = _observed_branch(deciding, branch, state, context)
-                        writes.extend(branch.route((yield from deciding)))
-                elif node.edges:
-                    writes.extend(node.edges)
-            except GeneratorExit:
-                raise  # the generator was dropped: no driver is left to carry out effects
-            except BaseException as error:
-                for observer in reversed(observers):
-                    yield from observer.attempt_ends(context, None, error)
-                raise
-            if observers:
-                for observer in reversed(observers):
-                    yield from observer.attempt_ends(context, output, context.came_up)
-            task.writes = writes
+            _, task.writes = yield from work
             task.finished = True
-            break
         except GraphInterrupt as pause:
             task.pause(pause.interrupts)
             return
@@ -141,6 +94,69 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
         run.events.returned_messages(task)
     if cache is not None:
         yield from keep_cached(cache, [task])
+
+
+def _attempt(context: TaskContext) -> EffectGenerator[tuple[Any, list[Write]]]:
+    """Call the node of a task, and follow its edges; return its output and its writes."""
+    task, node, callee = context.task, context.task.node, context.task.node.callee
+    timeout = node.timeout
+    if task.send is not None and task.send.timeout is not None:
+        timeout = task.send.timeout
+    try:
+        if callee.quick:
+            assert callee.sync is not None
+            output = context.entered().run(callee.sync, task.input)
+        else:
+            output = yield Call(callee, task.input, context, timeout)
+    except ParentCommand as up:
+        if up.command.graph is not None:
+            raise
+        # A graph inside this node addressed the command to this graph.
+        output, context.came_up = up.command, up
+    while True:
+        try:
+            writes = node.writes_of(output)
+            break
+        except ReturnedRunnable as returned:
+            runnable = callee_of(returned.runnable, task.name)
+            output = yield Call(runnable, task.input, context, timeout)
+    if context.pushed:
+        writes[:0] = context.pushed
+    writes += node.edges
+    if node.branches:
+        writes += yield from _follow_branches(context, output, writes)
+    return output, writes
+
+
+def _observed_attempt(
+    work: EffectGenerator[tuple[Any, list[Write]]], context: TaskContext
+) -> EffectGenerator[tuple[Any, list[Write]]]:
+    return observed(
+        context.run.events.observers,
+        work,
+        lambda o: o.attempt_begins(context, False),
+        lambda o, done, error: o.attempt_ends(
+            context, done and done[0], context.came_up if error is None else error
+        ),
+    )
+
+
+def _follow_branches(
+    context: TaskContext, output: Any, writes: Sequence[Write]
+) -> EffectGenerator[list[Write]]:
+    """Ask the branches of a node, which see the state with its writes; return where they lead."""
+    run, task = context.run, context.task
+    values = run.channels.preview(writes, step_ends=run.program.has_volatile_keys)
+    routes: list[Write] = []
+    for branch in task.node.branches:
+        state = branch.reader.read(run.channels, task.base[2], run.stop, values)
+        if branch.sees_output and isinstance(output, dict):
+            state = {**output, **state} if isinstance(state, dict) else state
+        deciding = _decide(branch, state, context)
+        if run.events.observers:
+            deciding = _observed_branch(deciding, branch, state, context)
+        routes += branch.route((yield from deciding))
+    return routes
 
 
 def _decide(branch: Branch, state: Any, context: TaskContext) -> EffectGenerator[Any]:
