@@ -303,7 +303,8 @@ class ThreadCache:
                 if len(line) > _MAX_VERSIONS:
                     thread.size -= _memory_of(line.pop(0))
             self._size += thread.size
-            self._make_room()
+            if self._size + self.copies.size > self._limit:
+                self._make_room()
 
     def _make_room(self) -> None:
         while self._size + self.copies.size > self._limit and len(self._threads) > 1:

@@ -11,24 +11,22 @@ from milepost._db.operations import Batch, Execute, ExecuteMany, Operation, Quer
 from milepost._internal import log
 from milepost._internal.dataclass_tools import record
 from milepost._internal.ids import new_epoch
-from milepost.checkpoint._contract.step_saver import StoredWrites
 from milepost.checkpoint._contract.threads import parent_gone
 from milepost.checkpoint._sql import manifest as manifests
-from milepost.checkpoint._sql import metadata as metadata_cells
 from milepost.checkpoint._sql.cache import CachedManifest
 from milepost.checkpoint._sql.inline_writes import as_own_rows
 from milepost.checkpoint._sql.manifest import EMPTIED, INHERITED, Manifest
 from milepost.checkpoint._sql.read.fetched import CheckpointRecord, without_inline_writes
 from milepost.checkpoint._sql.rows import CheckpointRow, Prepared
 from milepost.checkpoint._sql.threads.lock import lock_all
+from milepost.checkpoint._sql.write.counts import stored_writes
 from milepost.checkpoint._sql.write.tables import TransactionRows
-from milepost.errors import SerdeError, ThreadConflict
+from milepost.errors import ThreadConflict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from milepost._db.group_commit import Outcome
-    from milepost.checkpoint._contract.records import Place
     from milepost.checkpoint._contract.step_saver import Fence
     from milepost.checkpoint._delta.encode import Codec
     from milepost.checkpoint._sql.read.reader import CheckpointReader
@@ -117,8 +115,7 @@ class CheckedSteps:
             return False
         thread_id, ns, parent_id = step.place
         if fence.forced or (ns, parent_id) in fence.loaded:
-            yield Batch(tables.statements())  # the queries below must see these rows
-            tables.clear()
+            yield from tables.send()
         if (ns, parent_id) in fence.loaded:
             tasks = yield Query(self._q.writers, step.place)
             if not fence.has_loaded(ns, parent_id, [task_id for (task_id,) in tasks]):
@@ -147,31 +144,9 @@ class CheckedSteps:
     ) -> Operation[None]:
         checkpoint, fence = step.checkpoint, step.fence
         if checkpoint is not None:
-            replaces = fence is None and not (row.new and row.status is None)
-            base = checkpoint.base
-            if base is not None and not base.supports(step.token, row.epoch):
-                base = None
-            # The parent may have been removed since the run loaded it. The parent of a foreign
-            # runtime's checkpoint need not be stored here at all.
-            builds = fence is not None or checkpoint.base is not None
-            unsure = base is None and builds and step.place.checkpoint_id is not None
-            if replaces or unsure or checkpoint.cached.partial:
-                # The queries below must see the rows that are not sent yet.
-                yield Batch(tables.statements())
-                tables.clear()
-            if replaces:
-                yield from self._replace(step, checkpoint, row, tables)
-            if checkpoint.cached.partial:
-                yield from self._fill_in_inherited(step, checkpoint, base, unsure=unsure)
-            elif unsure:
-                yield from self._check_parent(step, checkpoint.checkpoint_id)
-            # If a node called `update_state` on its own thread, the run's next id may be older.
-            is_newer = row.head is None or checkpoint.checkpoint_id > row.head
-            if step.place.checkpoint_ns == "" and is_newer:
-                row.head = checkpoint.checkpoint_id
+            yield from self._ready_checkpoint(step, checkpoint, row, tables)
         elif fence is not None and step.place.checkpoint_id != row.head:
-            yield Batch(tables.statements())
-            tables.clear()
+            yield from tables.send()
             yield from self._check_parent(step, None)
         if fence is not None:
             if fence.taken and fence.epoch != row.epoch:
@@ -182,9 +157,41 @@ class CheckedSteps:
             row.token, fence.epoch, fence.touched = fence.token, row.epoch, time.time()
             row.metadata = {**row.metadata, **fence.thread_metadata}
         row.status = yield from self._status(step, row)
-        if checkpoint is None and step.writes and not tables.can_count(step):
-            yield from self._load_stored_writes(step, tables)
+        if checkpoint is None and step.writes and not tables.counts.knows(step):
+            yield from tables.send()
+            written = yield from stored_writes(self._codec, self._q, step.place)
+            if written is not None:
+                tables.counts.learn(step.place, written)
         tables.add(step, row.epoch)
+
+    def _ready_checkpoint(
+        self,
+        step: Prepared,
+        checkpoint: CheckpointRow,
+        row: _RegistryEntry,
+        tables: TransactionRows,
+    ) -> Operation[None]:
+        """Look up what the row of a checkpoint depends on: its parent, and its former row."""
+        fence, base = step.fence, checkpoint.base
+        replaces = fence is None and not (row.new and row.status is None)
+        if base is not None and not base.supports(step.token, row.epoch):
+            base = None
+        # The parent may have been removed since the run loaded it. The parent of a foreign
+        # runtime's checkpoint need not be stored here at all.
+        builds = fence is not None or checkpoint.base is not None
+        unsure = base is None and builds and step.place.checkpoint_id is not None
+        if replaces or unsure or checkpoint.cached.partial:
+            yield from tables.send()
+        if replaces:
+            yield from self._replace(step, checkpoint, row, tables)
+        if checkpoint.cached.partial:
+            yield from self._fill_in_inherited(step, checkpoint, base, unsure=unsure)
+        elif unsure:
+            yield from self._check_parent(step, checkpoint.checkpoint_id)
+        # If a node called `update_state` on its own thread, the run's next id may be older.
+        is_newer = row.head is None or checkpoint.checkpoint_id > row.head
+        if step.place.checkpoint_ns == "" and is_newer:
+            row.head = checkpoint.checkpoint_id
 
     def _check_reached(
         self, step: Prepared, fence: Fence, tables: TransactionRows
@@ -199,36 +206,10 @@ class CheckedSteps:
         root = fence.root
         if root is None:
             return
-        yield Batch(tables.statements())
-        tables.clear()
+        yield from tables.send()
         if not (yield Query(self._q.checkpoint, (thread_id, "", root))):
             id = step.checkpoint.checkpoint_id if step.checkpoint is not None else None
             raise parent_gone(thread_id, id, root)
-
-    def _load_stored_writes(self, step: Prepared, tables: TransactionRows) -> Operation[None]:
-        """Load the keys of the writes at a checkpoint, so that a step can count its own."""
-        # The query must see the rows that are not sent yet.
-        yield Batch(tables.statements())
-        tables.clear()
-        written = yield from self._stored_writes(step.place)
-        if written is not None:
-            tables.learn(step, written)
-
-    def _stored_writes(self, place: Place) -> Operation[StoredWrites | None]:
-        """The rows of writes at a checkpoint; None if they cannot be counted."""
-        thread_id, ns, id = place
-        rows = yield Query(self._q.written, place)
-        if not rows or id is None:
-            return None  # a foreign runtime may put writes before their checkpoint
-        kind, metadata, *_ = rows[0]
-        try:
-            kind, data, counted = metadata_cells.opened(
-                self._codec, kind, metadata, thread_id, ns, id
-            )
-        except SerdeError:
-            return None  # not counted: a new cell would hide the damage
-        keys = {(task_id, at) for *_, task_id, at in rows if task_id is not None}
-        return StoredWrites(id, keys, (kind, data), max(0, counted - len(keys)))
 
     def _check_parent(self, step: Prepared, id: str | None) -> Operation[None]:
         """Raise BrokenChainError if the checkpoint that a step builds on, or writes at, is gone."""
@@ -263,19 +244,18 @@ class CheckedSteps:
         found = yield Query(self._q.checkpoint, (thread_id, ns, new.checkpoint_id))
         if not found:
             return
-        written = yield from self._stored_writes(
-            step.place._replace(checkpoint_id=new.checkpoint_id)
-        )
+        place = step.place._replace(checkpoint_id=new.checkpoint_id)
+        written = yield from stored_writes(self._codec, self._q, place)
         if written is not None:
-            tables.recount(step, new, written.lost + len(written.keys))
+            tables.counts.keep(place, new, written)
         rows = yield Query(self._q.children, (thread_id, ns, new.checkpoint_id))
         children = [CheckpointRecord(*row) for row in rows]
         found = yield from self._reader.manifests(thread_id, ns, children)
         for child in children:
             told = found.parent_writes(child)
             data = manifests.pack(found.stamp(child), found.of(child.id).manifest, told)
-            place = ("frame", thread_id, ns, child.id)
-            sealed = self._codec.seal(data, place, (child.parent_id, 1))
+            bound = ("frame", thread_id, ns, child.id)
+            sealed = self._codec.seal(data, bound, (child.parent_id, 1))
             yield Execute(self._q.complete_checkpoint, (sealed, thread_id, ns, child.id))
         # Other processes may have the old checkpoint cached: a new epoch makes that entry unusable.
         thread.epoch = new_epoch()

@@ -20,7 +20,8 @@ from milepost._internal.ids import new_epoch
 from milepost.checkpoint._sql.cache import NOT_STORED, CachedValue, ThreadCache
 from milepost.checkpoint._sql.rows import CheckpointRow, Prepared
 from milepost.checkpoint._sql.write.checked import CheckedSteps
-from milepost.checkpoint._sql.write.tables import TransactionRows, checkpoint_row, stored_writes_at
+from milepost.checkpoint._sql.write.counts import known_writes, note_stored
+from milepost.checkpoint._sql.write.tables import TransactionRows, checkpoint_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.threads.registry import Registry
 
 
-_MAX_GRAPHS: Final = 256
-"""Graphs of a run whose rows of writes are tracked."""
-_MAX_CACHED_WRITES: Final = 64
-"""Rows of writes at a checkpoint that are cached with its manifest."""
 _REGISTRY_INTERVAL: Final = 1.0
 """Seconds for which a run may store steps without updating its registry entry."""
 
@@ -94,22 +91,11 @@ class Storer:
                     step.fence.written.clear()
                 continue
             if (fence := step.fence) is not None:
-                thread_id, ns, _ = step.place
-                if (written := step.written) is not None:
-                    written.keys.update(step.added)
-                    if len(fence.written) >= _MAX_GRAPHS:
-                        fence.written.clear()
-                    fence.written[ns] = written
-                    # For the run that resumes the thread after an interrupt.
-                    there = row.cached if row is not None else None
-                    if there is None:
-                        there = self._cache.manifest(thread_id, ns, written.checkpoint_id, None)
-                    if there is not None:
-                        there.written = written if len(written.keys) <= _MAX_CACHED_WRITES else None
+                note_stored(step, fence, self._cache)
                 fence.taken = True
                 fence.status = step.status
                 fence.thread_metadata = {}
-                if row is not None and ns == "":
+                if row is not None and step.place.checkpoint_ns == "":
                     fence.reached = row.checkpoint_id
             elif row is not None and self._codec.splices:
                 self._cache.learn(
@@ -135,7 +121,7 @@ class Storer:
             or time.time() - fence.touched >= _REGISTRY_INTERVAL
         ):
             return None
-        written = stored_writes_at(step)
+        written = known_writes(step)
         rows = 0 if written is None else written.lost + len(written.keys)
         stored = checkpoint_row(self._codec, step, row, fence.epoch, rows)
         key = (step.place.thread_id, fence.token, fence.epoch)
@@ -171,7 +157,7 @@ class Storer:
                 if ns == "":
                     entry.head = row.checkpoint_id
             entry.status = step.status
-            if row is None and step.writes and not tables.can_count(step):
+            if row is None and step.writes and not tables.counts.knows(step):
                 return None
             tables.add(step, entry.epoch)
         return GuardedBatch(self._claims(held), tables.statements())
@@ -198,7 +184,7 @@ class Storer:
             loaded = fence.loaded.get((ns, id))
             if base.written is None or loaded is None or loaded.number != len(base.written.keys):
                 return None
-            tables.learn(step, base.written)
+            tables.counts.learn(step.place, base.written)
         return base.epoch
 
     def _claims(self, held: Mapping[str, _ClaimedThread]) -> list[ExecuteMany]:
