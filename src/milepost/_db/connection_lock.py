@@ -33,6 +33,8 @@ class ConnectionLock:
     def connect(self, connection: C) -> C:
         """Guard `connection` from now on, in place of the connection before."""
         with _registering:
+            # The former connection's address may become that of another connection.
+            _known.pop(id(self.connection), None)
             _known[id(connection)] = self
             self.connection = connection
         return connection
