@@ -20,13 +20,12 @@ from milepost._engine.checkpoint_writer import CheckpointWriter
 from milepost._engine.context.config import concurrency, recursion_limit
 from milepost._engine.context.options import RunResources, RunSettings, resources_of
 from milepost._engine.drivers.effects import AWAIT, Await, EffectGenerator, Start
-from milepost._engine.drivers.saver_effects import SetCached
 from milepost._engine.observers import RunObserver, observed, observers_of
 from milepost._engine.position import Position, pin, pin_children
 from milepost._engine.start import open_run
 from milepost._engine.streaming.events import EventStream, RunEvents
 from milepost._engine.superstep.apply import apply_writes, cannot_fail
-from milepost._engine.superstep.node_cache import detached_results, keep_cached, recall_cached
+from milepost._engine.superstep.node_cache import keep_cached, recall_cached
 from milepost._engine.superstep.pending_writes import is_worth_storing, to_store
 from milepost._engine.superstep.plan import Task, finished_writes, in_path_order, plan
 from milepost._engine.superstep.subtasks import Subtasks, gather_interrupts
@@ -279,7 +278,6 @@ class GraphRun:
             if not task.finished:
                 yield from self._stop_unfinished(tasks, todo, unsaved)
                 return False
-        results = {} if cache is None else detached_results(cache, todo)
         ordered = in_path_order(tasks) if len(tasks) > 1 else tasks
         try:
             self._apply(ordered)
@@ -292,9 +290,9 @@ class GraphRun:
         writes = () if checkpoints.stores_at_exit else list(map(to_store, unsaved))
         yield from checkpoints.save_checkpoint("loop", writes, ordered)
         checkpoints.mid_apply = False
-        if cache is not None and results:
+        if cache is not None:
             # Not before: a result that a reducer refuses must not be given to later runs.
-            yield from SetCached(cache, results)
+            yield from keep_cached(cache, todo)
         if self.program.has_volatile_keys:
             # Only written keys count: a volatile key that lost its value is no change to show.
             shown = {name for task in tasks for name, _ in task.writes}
@@ -438,7 +436,7 @@ class GraphRun:
         if unsaved:
             yield from self.checkpoints.save_writes(list(map(to_store, unsaved)))
         if (cache := self.resources.cache) is not None:
-            yield from keep_cached(cache, [task for task in performed if task.finished])
+            yield from keep_cached(cache, performed)
         self.paused = True
         self.interrupts = tuple(
             {

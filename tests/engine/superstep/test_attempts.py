@@ -8,13 +8,14 @@ from contextlib import nullcontext
 from typing import Annotated, Any
 
 import pytest
+from langchain_core.messages import AIMessage
 from typing_extensions import TypedDict
 
 from graphs import PATIENCE, Log, appends
 from milepost.cache.memory import InMemoryCache
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.errors import NodeTimeoutError
-from milepost.graph import START, StateGraph
+from milepost.graph import END, START, MessagesState, StateGraph
 from milepost.types import CachePolicy, RetryPolicy, Send, TimeoutPolicy, interrupt
 
 
@@ -303,6 +304,47 @@ def test_what_a_reducer_does_to_a_result_is_not_cached(run):
     graph = builder.add_edge(START, "node").compile(cache=InMemoryCache())
     for _ in range(3):
         assert run.invoke(graph, {"words": []})["words"] == ["seen", "word", "seen"]
+
+
+def test_a_result_without_writes_is_cached(run):
+    calls: list[Any] = []
+    builder = StateGraph(Log).add_node("node", calls.append, cache_policy=CachePolicy())
+    graph = builder.add_edge(START, "node").compile(cache=InMemoryCache())
+    for _ in range(2):
+        run.invoke(graph, {"log": ["same"]})
+    assert len(calls) == 1
+
+
+def test_a_node_that_changes_its_input_is_found_in_the_cache(run):
+    calls: list[int] = []
+
+    def node(state: dict[str, Any]) -> dict[str, Any]:
+        calls.append(len(state))
+        state["more"] = "of it"
+        return {"log": ["word"]}
+
+    builder = StateGraph(Log).add_node("node", node, cache_policy=CachePolicy())
+    graph = builder.add_edge(START, "node").compile(cache=InMemoryCache())
+    for _ in range(2):
+        run.invoke(graph, {"log": []})
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("shape", ["alone", "beside another node", "before a branch"])
+def test_messages_from_the_cache_do_not_replace_each_other(run, config, shape):
+    """The reducer gives a message its id; a message from the cache gets another one each time."""
+    builder = StateGraph(MessagesState)
+    policy = CachePolicy(key_func=lambda _: "key")
+    builder.add_node("node", lambda _: {"messages": [AIMessage("hi")]}, cache_policy=policy)
+    builder.add_edge(START, "node")
+    if shape == "beside another node":
+        builder.add_node("other", lambda _: None).add_edge(START, "other")
+    elif shape == "before a branch":
+        builder.add_conditional_edges("node", lambda _: END)
+    graph = builder.compile(checkpointer=InMemorySaver(), cache=InMemoryCache())
+    for _ in range(3):
+        result = run.invoke(graph, {"messages": []}, config)
+    assert [message.text for message in result["messages"]] == ["hi"] * 3
 
 
 def test_each_of_several_equal_tasks_is_answered_from_the_cache(run):

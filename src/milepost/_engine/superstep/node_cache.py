@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from milepost._engine.drivers.effects import EffectGenerator
 from milepost._engine.drivers.saver_effects import GetCached, SetCached
+from milepost._internal.dataclass_tools import record
 from milepost.errors import SerdeError, SerializationError
 from milepost.types import CacheKey
 
 if TYPE_CHECKING:
     from milepost._engine.superstep.plan import Task
-    from milepost._engine.superstep.program import Node
+    from milepost._engine.superstep.program import Node, Write
     from milepost.cache.base import BaseCache, FullKey
 
-    Entries: TypeAlias = dict[FullKey, tuple[Any, int | None]]
-    """What the cache is given: key → writes and lifetime."""
+
+@record(frozen=False)
+class CacheEntry:
+    """The result of a task for the node cache."""
+
+    key: CacheKey
+    """Made before the node runs, which may change its input."""
+    writes: Sequence[Write] | None = None
+    """A copy from before reducers saw the writes, and may have changed values; None if the node
+    has not run to its end."""
 
 
 def recall_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerator[None]:
@@ -25,6 +34,7 @@ def recall_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerat
     for task in tasks:
         if task.node.cache is not None:
             key = _key(task)
+            task.cache_entry = CacheEntry(key)
             by_key.setdefault((key.namespace, key.key), []).append(task)
     if not by_key:
         return
@@ -37,29 +47,21 @@ def recall_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerat
                 task.finished = True
 
 
-def detached_results(cache: BaseCache[Any], tasks: Iterable[Task]) -> Entries:
-    """The results of finished tasks as entries of the cache, apart from the tasks: reducers may
-    change values in place when the writes are applied."""
-    serde = cache.serde
-    return {
-        key: (serde.loads_typed(serde.dumps_typed(writes)), ttl)
-        for key, (writes, ttl) in _results(tasks).items()
-    }
+def detached(cache: BaseCache[Any], writes: list[Write]) -> list[Write]:
+    """A copy of writes that shares no values with them."""
+    copied: list[Write] = cache.serde.loads_typed(cache.serde.dumps_typed(writes))
+    return copied
 
 
 def keep_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerator[None]:
-    """Give the cache the results of finished tasks whose writes are not applied yet."""
-    if entries := _results(tasks):
-        yield from SetCached(cache, entries)
-
-
-def _results(tasks: Iterable[Task]) -> Entries:
-    entries: Entries = {}
+    """Give the cache the results of tasks that have finished."""
+    results: dict[FullKey, tuple[Any, int | None]] = {}
     for task in tasks:
-        if task.node.cache is not None:
-            key = _key(task)
-            entries[(key.namespace, key.key)] = (list(task.writes), key.ttl)
-    return entries
+        entry = task.cache_entry
+        if task.finished and entry is not None and entry.writes is not None:
+            results[entry.key.namespace, entry.key.key] = (entry.writes, entry.key.ttl)
+    if results:
+        yield from SetCached(cache, results)
 
 
 def _key(task: Task) -> CacheKey:

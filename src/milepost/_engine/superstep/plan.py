@@ -14,6 +14,7 @@ from milepost.types import Interrupt, Send
 
 if TYPE_CHECKING:
     from milepost._engine.superstep.channel_state import ChannelState
+    from milepost._engine.superstep.node_cache import CacheEntry
     from milepost._internal.threads import Cancellation
 
 Base: TypeAlias = tuple[str | LateId, str, int]
@@ -47,8 +48,8 @@ class Task:
     """Answers to its interrupts, in the order in which it asks."""
     inner_heads: Mapping[str, str] = _NOTHING
     """Namespace → last checkpoint id, for graphs with memory that have run in this task."""
-    planned_as: str | None = None
-    """The node's name when the task was planned, if the node was renamed since."""
+    cache_entry: CacheEntry | None = None
+    """For the node cache, if the node has a cache policy and the run has a cache."""
     _id: str | None = None
 
     def __init__(
@@ -107,14 +108,21 @@ class Task:
         """The id of the task: the same each time that this step is taken from this checkpoint."""
         if self._id is None:
             checkpoint_id, ns, step = self.base
-            name = self.planned_as or self.name
+            name = self._planned_name
             self._id = digest_id(str(checkpoint_id), ns, str(step), name, self.path_text)
         return self._id
 
     @property
+    def _planned_name(self) -> str:
+        """The node's name when the task was planned: the node may have been renamed since."""
+        if self.send is not None:
+            return self.send.node
+        return self.path[1] if self.path[0] == PULL else self.name
+
+    @property
     def ns(self) -> str:
         """The namespace of graphs that the task runs."""
-        own = f"{self.planned_as or self.name}{NS_END}{self.id}"
+        own = f"{self._planned_name}{NS_END}{self.id}"
         return f"{self.base[1]}{NS_SEP}{own}" if self.base[1] else own
 
 
@@ -155,7 +163,7 @@ def plan(
 def _keep_former_name(program: ExecutableGraph, channels: ChannelState, task: Task) -> None:
     name = program.renames.former_name(channels.versions, task.triggers, task.name)
     if name != task.name:
-        task.planned_as, task.path = name, (PULL, name)
+        task.path = (PULL, name)
         task.path_text = path_text(task.path)
 
 
@@ -210,8 +218,6 @@ def _push(program: ExecutableGraph, send: Any, at: int, base: Base) -> Task | No
         )
     task = Task(node, (PUSH, at, False), (PUSH,), send.arg, base)
     task.send = send
-    if node.name != send.node:
-        task.planned_as = send.node
     return task
 
 

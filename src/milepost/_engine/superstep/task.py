@@ -17,7 +17,7 @@ from milepost._engine.context.node_callable import Callee, callee_of
 from milepost._engine.context.task_context import TaskContext
 from milepost._engine.drivers.effects import Call, EffectGenerator, Pause, TaskGenerator, is_deep
 from milepost._engine.observers import observed
-from milepost._engine.superstep.node_cache import keep_cached, recall_cached
+from milepost._engine.superstep.node_cache import detached, keep_cached, recall_cached
 from milepost._internal import log
 from milepost._internal.ids import getrandbits
 from milepost.errors import (
@@ -122,10 +122,14 @@ def _attempt(context: TaskContext) -> EffectGenerator[tuple[Any, list[Write]]]:
             output = yield Call(runnable, task.input, context, timeout)
     if context.pushed:
         writes[:0] = context.pushed
-    writes += node.edges
+    entry, cache = task.cache_entry, context.run.resources.cache
+    kept = [] if entry is None or cache is None else detached(cache, writes)
+    edges = [*node.edges]
     if node.branches:
-        writes += yield from _follow_branches(context, output, writes)
-    return output, writes
+        edges += yield from _follow_branches(context, output, writes)
+    if entry is not None:
+        entry.writes = kept + edges
+    return output, writes + edges
 
 
 def _observed_attempt(
