@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from milepost._db.failures import FAILURES_OF_THE_DATABASE
 from milepost._db.operations import Operation, Work
 from milepost._internal import log
+from milepost._internal.dataclass_tools import record
 from milepost._internal.generators import drive
 
 Step = TypeVar("Step")
@@ -42,14 +43,12 @@ class GroupStorer(Protocol[Stored]):
         ...
 
 
+@record(frozen=False)
 class Waiting(Generic[Step]):
     """Steps that one caller wants stored."""
 
-    __slots__ = ("outcome", "steps")
-
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self.steps = steps
-        self.outcome: Outcome | None = None
+    steps: Sequence[Step]
+    outcome: Outcome | None = None
 
 
 class Committer(Generic[Step]):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import ormsgpack
 
+from milepost._internal.dataclass_tools import record
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
@@ -42,20 +43,13 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _SECOND: Final = timedelta(seconds=1)
 
 
+@record(frozen=False)
 class Manifest:
     """The versions of channels, what each node has seen, and the small values."""
 
-    __slots__ = ("inline", "seen", "versions")
-
-    def __init__(
-        self,
-        versions: Mapping[str, Any],
-        seen: Mapping[str, Mapping[str, Any]],
-        inline: Mapping[str, Inline],
-    ) -> None:
-        self.versions = versions
-        self.seen = seen
-        self.inline = inline
+    versions: Mapping[str, Any]
+    seen: Mapping[str, Mapping[str, Any]]
+    inline: Mapping[str, Inline]
 
     def large(self) -> list[tuple[str, str]]:
         """The channels and versions that have rows of their own."""
