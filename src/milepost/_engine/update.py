@@ -18,15 +18,15 @@ from milepost._engine.observers import TRACE, trace_of
 from milepost._engine.position import start_lineage
 from milepost._engine.run import GraphRun
 from milepost._engine.start import (
+    drop_waiting,
     open_channels,
     refuse_missing_nodes,
     take_input,
     waiting_tasks,
-    writers_of_missing_nodes,
 )
 from milepost._engine.superstep.apply import apply_writes
 from milepost._engine.superstep.plan import Base, Task, in_path_order, is_waiting
-from milepost._engine.superstep.program import ExternalWriter, Node
+from milepost._engine.superstep.program import Node
 from milepost._engine.superstep.task import perform
 from milepost.checkpoint._contract.records import CheckpointTuple, place_of
 from milepost.checkpoint._contract.step_saver import TaskWrites
@@ -243,14 +243,7 @@ def _end(run: GraphRun, update: StateUpdate) -> EffectGenerator[None]:
         raise InvalidUpdateError(
             "as_node=END drops the tasks that are waiting; it takes no values."
         )
-    keys = run.program.keys
-    writers = [
-        ExternalWriter(
-            task.name, task.triggers, [write for write in task.writes if write[0] in keys]
-        )
-        for task in waiting_tasks(run)
-    ]
-    writers += writers_of_missing_nodes(run)
+    writers = drop_waiting(run, run.program.keys)
     run.channels.changed = apply_writes(
         run.program, run.channels, writers, run.checkpoints.next_version
     )
