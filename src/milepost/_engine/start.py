@@ -59,7 +59,12 @@ def open_run(run: GraphRun, input: Any) -> EffectGenerator[None]:
     if saver is not None:
         load = load_checkpoint(saver, run.settings, position, run.checkpoints)
         if run.observers:
-            load = _observed_load(run, load)
+            load = observed(
+                run.observers,
+                load,
+                lambda o: o.load_begins(),
+                lambda o, found, error: o.load_ends(None if found is None else found[0], error),
+            )
         saved, explicit = yield from load
     elif position.parent is None:
         position.present = LateId()  # makes the task ids of two runs differ
@@ -72,17 +77,6 @@ def open_run(run: GraphRun, input: Any) -> EffectGenerator[None]:
         yield from continue_run(run, saved, explicit)
     else:
         yield from take_input(run, input)
-
-
-def _observed_load(
-    run: GraphRun, load: EffectGenerator[tuple[CheckpointTuple | None, bool]]
-) -> EffectGenerator[tuple[CheckpointTuple | None, bool]]:
-    return observed(
-        run.observers,
-        load,
-        lambda o: o.load_begins(),
-        lambda o, found, error: o.load_ends(None if found is None else found[0], error),
-    )
 
 
 def open_channels(run: GraphRun, saved: CheckpointTuple | None) -> EffectGenerator[None]:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from milepost._engine.drivers.effects import EffectGenerator
 from milepost._engine.drivers.saver_effects import GetCached, SetCached
 from milepost.errors import SerdeError, SerializationError
-from milepost.types import CacheKey
 
 if TYPE_CHECKING:
     from milepost._engine.superstep.plan import Task
     from milepost._engine.superstep.program import Node
     from milepost.cache.base import BaseCache, FullKey
+    from milepost.types import CachePolicy
 
     Entries: TypeAlias = dict[FullKey, tuple[Any, int | None]]
     """What the cache is given: key → writes and lifetime."""
@@ -24,8 +24,7 @@ def recall_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerat
     by_key: dict[FullKey, list[Task]] = {}
     for task in tasks:
         if task.node.cache is not None:
-            key = _key(task)
-            by_key.setdefault((key.namespace, key.key), []).append(task)
+            by_key.setdefault(_key(task, task.node.cache), []).append(task)
     if not by_key:
         return
     found = yield from GetCached(cache, list(by_key))
@@ -56,17 +55,14 @@ def keep_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerator
 def _results(tasks: Iterable[Task]) -> Entries:
     entries: Entries = {}
     for task in tasks:
-        if task.node.cache is not None:
-            key = _key(task)
-            entries[(key.namespace, key.key)] = (list(task.writes), key.ttl)
+        if (policy := task.node.cache) is not None:
+            entries[_key(task, policy)] = (list(task.writes), policy.ttl)
     return entries
 
 
-def _key(task: Task) -> CacheKey:
+def _key(task: Task, policy: CachePolicy) -> FullKey:
     """The cache key of a task: the names of its node and function, and its input. New code under
     the same names finds results of the old code."""
-    policy = task.node.cache
-    assert policy is not None
     try:
         if task.called:
             args, kwargs = task.input
@@ -82,7 +78,7 @@ def _key(task: Task) -> CacheKey:
         from hashlib import blake2b
 
         key = blake2b(key, digest_size=16).hexdigest()
-    return CacheKey(namespace_of(task.node), str(key), policy.ttl)
+    return (namespace_of(task.node), str(key))
 
 
 def namespace_of(node: Node) -> tuple[str, ...]:
