@@ -109,18 +109,18 @@ def _superstep(
     if not run.position.ns:
         # An inner graph keeps the line of history of its call.
         start_lineage(run.position, run.channels, run.resources.config)
-    if first.as_node not in (END, INPUT):
-        refuse_missing_nodes(run)
     if first.as_node == END:
         yield from _end(run, first)
-    elif first.as_node == COPY:
-        yield from _copy(run, saved, first.values)
     elif first.as_node == INPUT:
         if first.values is None:
             raise InvalidUpdateError("An update as the input needs values.")
         yield from take_input(run, first.values)
     else:
-        yield from _write(run, updates, explicit)
+        refuse_missing_nodes(run)
+        if first.as_node == COPY:
+            yield from _copy(run, saved, first.values)
+        else:
+            yield from _write(run, updates, explicit)
 
 
 # -- as a node
@@ -169,7 +169,7 @@ def _write(run: GraphRun, updates: Sequence[StateUpdate], explicit: bool) -> Eff
     )
     yield from checkpoints.save_checkpoint("update", (), writers, with_next=parent is not None)
     if parent is not None:
-        yield from _record(run, parent, tasks)
+        yield from _store_with_writes(run, parent, tasks)
 
 
 def _as_if_run(node: Node, values: Any, at: int, base: Base) -> Task:
@@ -196,19 +196,24 @@ def _finished_siblings(run: GraphRun, updated: set[str]) -> list[Task]:
     return [task for task in tasks if task.finished and task.name not in updated]
 
 
-def _record(run: GraphRun, parent: str, tasks: Sequence[Task]) -> EffectGenerator[None]:
-    """Store the update's writes at the parent, as a step's are, under the new checkpoint's id."""
+def _store_with_writes(run: GraphRun, parent: str, tasks: Sequence[Task]) -> EffectGenerator[None]:
+    """Store the prepared checkpoint of an update, and at its parent, as for a step, the writes.
+
+    The id of the new checkpoint marks the writes: without it, they would be taken for writes of the
+    parent's tasks.
+    """
     position, checkpoints = run.position, run.checkpoints
+    new_id = position.checkpoint_id
     writes = [
-        TaskWrites(f"{position.checkpoint_id}:{at}:{task.name}", "", task.name, list(task.writes))
+        TaskWrites(f"{new_id}:{at}:{task.name}", "", task.name, list(task.writes))
         for at, task in enumerate(tasks)
         if task.writes
     ]
     waits = position.ns or is_waiting(run.program, run.channels)
     checkpoints.set_outcome(_OUTCOME if waits else "idle")
-    here, position.stored_id = position.stored_id, parent
+    position.stored_id = parent  # the place of the writes
     yield from checkpoints.save_writes(writes)
-    position.stored_id = here
+    position.stored_id = new_id
     yield from checkpoints.store_prepared()  # if there were no writes, only the checkpoint
 
 
