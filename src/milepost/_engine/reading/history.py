@@ -113,7 +113,7 @@ def _show(
         yield from rebuild_deltas(view.saver, program, channels, saved)
     with_null_writes(channels, saved, channels.specs)
     place = place_of(saved.config)
-    tasks = tasks_after(program, channels, saved.checkpoint, saved)
+    tasks = tasks_after(program, channels, saved, saved.checkpoint["id"], place.checkpoint_ns)
     if goes_on and (missing := missing_nodes(program, channels, saved)):
         raise MissingNodeError.of(sorted(missing), place.thread_id, program.name)
     states: dict[str, RunnableConfig | StateSnapshot] = {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +31,13 @@ if TYPE_CHECKING:
 
 
 def tasks_after(
-    program: ExecutableGraph, channels: ChannelState, checkpoint: Checkpoint, saved: CheckpointTuple
+    program: ExecutableGraph, channels: ChannelState, saved: CheckpointTuple, id: str, ns: str
 ) -> list[Task]:
-    """The tasks that follow a checkpoint whose channels are open, with their stored outcomes."""
-    ns = place_of(saved.config).checkpoint_ns
-    base = (checkpoint["id"], ns, saved.metadata.get("step", -1) + 1)
+    """The tasks that follow a checkpoint whose channels are open, with their stored outcomes.
+
+    `id` and `ns` are those of the checkpoint.
+    """
+    base = (id, ns, saved.metadata.get("step", -1) + 1)
     tasks = plan(program, channels, base)
     recall(tasks, saved.pending_writes or ())
     return tasks
@@ -57,7 +60,8 @@ def _outlined_tasks(
     checkpoint = with_values_of(saved, program.planning_channels)
     channels = program.open_channels(checkpoint)
     with_null_writes(channels, saved, program.planning_channels)
-    return checkpoint, tasks_after(program, channels, checkpoint, saved)
+    ns = place_of(saved.config).checkpoint_ns
+    return checkpoint, tasks_after(program, channels, saved, checkpoint["id"], ns)
 
 
 def with_null_writes(channels: ChannelState, saved: CheckpointTuple, names: Container[str]) -> None:
@@ -88,12 +92,13 @@ def snapshot(
     part of the values, since a resume will not run them again.
     """
     values = channels.preview(finished_writes(tasks)) if latest and tasks else channels.values
+    metadata: Any = Metadata(saved.metadata, partial(writes_that_made, program, saved, parent))
     return StateSnapshot(
         values=channels.pick(program.stream_keys, values),
         config=place.config_inside(saved.metadata.get("parents", {})),
-        metadata=_metadata(program, saved, parent),
+        metadata=metadata,
         created_at=saved.checkpoint["ts"],
-        parent_config=_parent_config_of(saved),
+        parent_config=_parent_config_of(saved, place.checkpoint_ns),
         **_next_fields(program, tasks, latest=latest, states=states),
     )
 
@@ -108,11 +113,11 @@ def snapshot_later(
 
     def show(field: str) -> Any:
         if field == "metadata":
-            return _metadata(program, saved, parent)
+            return Metadata(saved.metadata, partial(writes_that_made, program, saved, parent))
         if field == "config":
             return _config_of(saved)
         if field == "parent_config":
-            return _parent_config_of(saved)
+            return _parent_config_of(saved, place_of(saved.config).checkpoint_ns)
         if field == "values":
             keys = program.stream_keys
             names = (keys,) if isinstance(keys, str) else keys
@@ -157,12 +162,6 @@ class Metadata(dict[str, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
-
-
-def _metadata(
-    program: ExecutableGraph, saved: CheckpointTuple, parent: CheckpointTuple | None
-) -> Any:
-    return Metadata(saved.metadata, lambda: writes_that_made(program, saved, parent))
 
 
 def _next_fields(
@@ -231,15 +230,13 @@ def _config_of(saved: CheckpointTuple) -> RunnableConfig:
     return place.config_inside(saved.metadata.get("parents", {}))
 
 
-def _parent_config_of(saved: CheckpointTuple) -> RunnableConfig | None:
+def _parent_config_of(saved: CheckpointTuple, ns: str) -> RunnableConfig | None:
+    """The config of the parent of a checkpoint in the namespace `ns`, as that of `_config_of`."""
     parent = saved.parent_config
-    if parent is None:
-        return None
-    place = place_of(parent)
-    if not place.checkpoint_ns or without_ids(place.checkpoint_ns) == place.checkpoint_ns:
+    if parent is None or not ns or without_ids(ns) == ns:
         # In a graph with memory of its own, the parent may have other enclosing checkpoints.
         return parent
-    return place.config_inside(saved.metadata.get("parents", {}))
+    return place_of(parent).config_inside(saved.metadata.get("parents", {}))
 
 
 def empty_snapshot(config: RunnableConfig) -> StateSnapshot:
@@ -274,7 +271,7 @@ def writes_that_made(
     if source == "loop":
         _, tasks = _outlined_tasks(program, parent)
         ended = [task for task in tasks if task.finished and task.name != START]
-        return _by_node((task.name, _result(program, task)) for task in ended)
+        return _by_node([(task.name, _result(program, task)) for task in ended])
     if source == "update":
         by_owner: dict[str, list[Write]] = {}
         mark = with_values_of(saved, ())["id"] + ":"
@@ -282,11 +279,11 @@ def writes_that_made(
             if owner.startswith(mark):
                 by_owner.setdefault(owner, []).append((channel, value))
         keys, made = program.stream_keys, by_owner.items()
-        return _by_node((owner.split(":", 2)[2], result_of(keys, writes)) for owner, writes in made)
+        return _by_node([(owner.split(":", 2)[2], result_of(keys, wrote)) for owner, wrote in made])
     return None
 
 
-def _by_node(made: Iterable[tuple[str, Any]]) -> dict[str, Any] | None:
+def _by_node(made: Sequence[tuple[str, Any]]) -> dict[str, Any] | None:
     """Node → what it wrote; of one that ran several times, a list."""
     found: dict[str, list[Any]] = {}
     for node, result in made:
@@ -325,8 +322,8 @@ def _writes_of(
     """What made the present checkpoint, as `writes_that_made` finds it for a stored one."""
     if metadata.get("source") == "input":
         return channels.pick(program.input_channel, channels.values)
-    results = ((w.name, result_of(program.stream_keys, w.writes)) for w in made_by)
-    shown = ((node, {} if result is None else result) for node, result in results if node != START)
+    results = [(w.name, result_of(program.stream_keys, w.writes)) for w in made_by]
+    shown = [(node, {} if result is None else result) for node, result in results if node != START]
     return _by_node(shown)
 
 
