@@ -293,7 +293,9 @@ def _updates_of_copy(run: GraphRun, values: Any) -> list[StateUpdate]:
     """The updates to write to a copy."""
     if not values:
         return []
-    if not isinstance(values, list) or not all(_is_update(item) for item in values):
+    if not isinstance(values, list) or not all(
+        isinstance(item, (list, tuple)) and len(item) >= 2 for item in values
+    ):
         run.program.strictness.check(
             "values of a copy",
             lambda: InvalidUpdateError(
@@ -304,7 +306,3 @@ def _updates_of_copy(run: GraphRun, values: Any) -> list[StateUpdate]:
         )
         return []
     return [StateUpdate(*item[:2]) for item in values]
-
-
-def _is_update(item: object) -> bool:
-    return isinstance(item, (list, tuple)) and len(item) >= 2
