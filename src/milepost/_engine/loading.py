@@ -82,7 +82,7 @@ def find_saver(
                 "no thread", lambda: _no_thread(checkpoints.program.name), "It runs unsaved."
             )
         elif thread_id is not None and (above is None or str(thread_id) != above.thread_id):
-            position.parent = None
+            position.parent = None  # with its own saver and thread, it is a run of its own
             return own
     position.ns = parent.child_ns()
     if chosen is False or above is None:
@@ -107,10 +107,10 @@ def _no_thread(graph: str) -> MissingThreadError:
 def _check_depth(saver: Saver, ns: str, depth: int, graph: str) -> None:
     if len(ns) > LONGEST and isinstance(saver, StepSaver):
         raise InvalidIdError(
-            f"Graph '{graph}' is nested {depth} graphs deep, in the "
-            f"namespace '{without_ids(ns)}', which has {len(ns)} characters with the ids of "
-            f"its tasks; at most {LONGEST} can be stored, about 24 graphs. Nest fewer, give "
-            "nodes shorter names, or compile inner graphs with checkpointer=False."
+            f"Graph '{graph}' is nested {depth} graphs deep, in the namespace '{without_ids(ns)}', "
+            f"which has {len(ns)} characters with the ids of its tasks; at most {LONGEST} can be "
+            "stored, about 24 graphs. Nest fewer, give nodes shorter names, or compile inner "
+            "graphs with checkpointer=False."
         )
 
 
