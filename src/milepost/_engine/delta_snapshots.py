@@ -85,10 +85,8 @@ def rebuild_deltas(
     history = yield from LoadDeltaHistory(saver, saved.config, list(wanted.values()))
     for name, stored_name in wanted.items():
         found = history.get(stored_name) or {"writes": []}
-        pattern: Any = program.channels[name]
+        channel: Any = channels.live[name]
         if "seed" in found:
-            channel = pattern.from_checkpoint(found["seed"])
-        else:
-            channel = channels.live[name]
+            channel = program.channels[name].from_checkpoint(found["seed"])
         channel.replay_writes(found["writes"])
         channels.replace(name, channel)

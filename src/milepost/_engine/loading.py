@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine import leases
@@ -27,7 +27,7 @@ from milepost.checkpoint._contract.overrides import step_saver
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
 from milepost.checkpoint._contract.step_saver import Fence, StepSaver, thread_metadata_of
 from milepost.checkpoint._contract.threads import checkpoint_gone
-from milepost.constants import INPUT, NS_END, NS_SEP, PREVIOUS
+from milepost.constants import INPUT, PREVIOUS
 from milepost.errors import (
     CheckpointError,
     CheckpointNotFoundError,
@@ -64,47 +64,36 @@ def find_saver(
         a saver       not saved                     a run of its own; without a thread, not saved
         a saver       there is none                 its own saver
     """
-    chosen = settings.checkpointer
+    chosen, parent = settings.checkpointer, position.parent
     own: Saver | None = None if chosen is None or isinstance(chosen, bool) else chosen
-    parent = position.parent
-    if chosen is True and parent is None:
-        raise OutsideRunError(
-            "checkpointer=True means the parent's checkpointer, but this graph was called on "
-            "its own. Compile it with a saver to run it by itself."
-        )
-    above = parent.run.checkpoints.thread if parent is not None else None
     checkpoints.is_never_saved = chosen is False
-    if chosen is False or (above is None and own is None):
-        if parent is not None:
-            position.ns = parent.child_ns()
-            position.thread_id = parent.run.position.thread_id
-        return None
-    if above is not None:
-        thread_id = (settings.config.get("configurable") or {}).get("thread_id")
-        if own is None:
-            checkpoints.join(above, owned=False)
-        elif thread_id is not None and str(thread_id) != above.thread_id:
-            # A graph with its own saver and thread is a run of its own.
-            position.parent = None
-            return own
-        elif above.saver is own:
-            checkpoints.join(above, owned=False)
-    elif parent is not None:
-        if (settings.config.get("configurable") or {}).get("thread_id") is None:
+    if parent is None:
+        if chosen is True:
+            raise OutsideRunError(
+                "checkpointer=True means the parent's checkpointer, but this graph was called on "
+                "its own. Compile it with a saver to run it by itself."
+            )
+        return own
+    above = parent.run.checkpoints.thread
+    thread_id = (settings.config.get("configurable") or {}).get("thread_id")
+    if own is not None:
+        if thread_id is None and above is None:
             checkpoints.program.strictness.check(
                 "no thread", lambda: _no_thread(checkpoints.program.name), "It runs unsaved."
             )
-            position.ns = parent.child_ns()
-            return None
-        position.parent = None
-        return own
-    if parent is not None:
-        position.ns = parent.child_ns()
-        if chosen is True:
-            position.ns = without_ids(position.ns)
-    saver = checkpoints.thread.saver if checkpoints.thread is not None else own
-    assert saver is not None
-    _check_depth(saver, position, checkpoints.program.name)
+        elif thread_id is not None and (above is None or str(thread_id) != above.thread_id):
+            position.parent = None  # with its own saver and thread, it is a run of its own
+            return own
+    position.ns = parent.child_ns()
+    if chosen is False or above is None:
+        position.thread_id = parent.run.position.thread_id
+        return None
+    if own is None or own is above.saver:
+        checkpoints.join(above, owned=False)
+    if chosen is True:
+        position.ns = without_ids(position.ns)
+    saver = above.saver if own is None else own
+    _check_depth(saver, position.ns, parent.run.depth + 1, checkpoints.program.name)
     return saver
 
 
@@ -115,15 +104,13 @@ def _no_thread(graph: str) -> MissingThreadError:
     )
 
 
-def _check_depth(saver: Saver, position: Position, graph: str) -> None:
-    ns = position.ns
+def _check_depth(saver: Saver, ns: str, depth: int, graph: str) -> None:
     if len(ns) > LONGEST and isinstance(saver, StepSaver):
-        assert position.parent is not None
         raise InvalidIdError(
-            f"Graph '{graph}' is nested {position.parent.run.depth + 1} graphs deep, in the "
-            f"namespace '{without_ids(ns)}', which has {len(ns)} characters with the ids of "
-            f"its tasks; at most {LONGEST} can be stored, about 24 graphs. Nest fewer, give "
-            "nodes shorter names, or compile inner graphs with checkpointer=False."
+            f"Graph '{graph}' is nested {depth} graphs deep, in the namespace '{without_ids(ns)}', "
+            f"which has {len(ns)} characters with the ids of its tasks; at most {LONGEST} can be "
+            "stored, about 24 graphs. Nest fewer, give nodes shorter names, or compile inner "
+            "graphs with checkpointer=False."
         )
 
 
@@ -147,15 +134,17 @@ def load_checkpoint(
         position.thread_id = checkpoints.thread.thread_id
         inner = yield from _load_inner(saver, position, checkpoints.thread)
         return checkpoints.program.renames.apply(inner), False
-    shared = checkpoints.enclosing_writer
-    if shared is not None and shared.deferred:
-        yield Flush(shared, last=False)
     place = place_of(settings.config)
     position.thread_id = place.thread_id
-    observed = bool(checkpoints.events.observers)
-    thread = yield from _claim(saver, settings, place.thread_id, shared, observed)
+    fence = yield from _claim(saver, settings, place.thread_id, checkpoints.enclosing_writer)
     # After `_claim`, which raises for metadata of the thread that cannot be stored.
     checkpoints.drop_unstorable_metadata(saver)
+    make = ThreadWriter
+    if checkpoints.events.observers:
+        from milepost._engine.watched_writer import WatchedThreadWriter
+
+        make = WatchedThreadWriter
+    thread = make(saver, place.thread_id, settings.durability or "async", fence)
     checkpoints.join(thread, owned=True)
     if position.parent is not None:
         place = place._replace(checkpoint_ns=position.ns, checkpoint_id=None)
@@ -168,12 +157,11 @@ def load_checkpoint(
     explicit = place.checkpoint_id is not None
     if explicit and saved is None:
         raise no_such_checkpoint(place)
-    loaded: str | None = saved.checkpoint["id"] if saved else None
-    head = loaded
-    if explicit or place.checkpoint_ns:
-        head = yield from head_of(saver, place.thread_id)
-    if shared is None:
-        thread.fence.head, thread.fence.forced = head, explicit and loaded != head
+    if checkpoints.enclosing_writer is None:
+        loaded = head = saved.checkpoint["id"] if saved else None
+        if explicit or place.checkpoint_ns:
+            head = yield from _head(saver, place.thread_id)
+        fence.head, fence.forced = head, explicit and loaded != head
     return saved, explicit
 
 
@@ -187,19 +175,18 @@ def no_such_checkpoint(place: Place) -> CheckpointNotFoundError:
 
 
 def _claim(
-    saver: Saver,
-    settings: RunSettings,
-    thread_id: str,
-    shared: ThreadWriter | None,
-    observed: bool,
-) -> EffectGenerator[ThreadWriter]:
-    """Make a thread writer; under `on_conflict="reject"`, claim the thread first."""
-    if shared is None:
-        described = thread_metadata_of(saver, thread_id, settings.config)
-        fence = Fence(None, thread_metadata=described)
-    else:
-        fence = shared.fence
-    if settings.on_conflict == "reject" and shared is None:
+    saver: Saver, settings: RunSettings, thread_id: str, enclosing: ThreadWriter | None
+) -> EffectGenerator[Fence]:
+    """The fence of a run; under `on_conflict="reject"`, the thread is claimed with it.
+
+    An update inside a run shares the fence of that run, once the steps of the run are stored.
+    """
+    if enclosing is not None:
+        if enclosing.deferred:
+            yield Flush(enclosing, last=False)
+        return enclosing.fence
+    fence = Fence(None, thread_metadata=thread_metadata_of(saver, thread_id, settings.config))
+    if settings.on_conflict == "reject":
         native = step_saver(saver)
         if native is None:
             raise CheckpointError(
@@ -210,12 +197,7 @@ def _claim(
         yield HoldThread(native, thread_id, fence)
         if not native.instant:
             leases.keep(native, thread_id, fence)
-    make = ThreadWriter
-    if observed:
-        from milepost._engine.watched_writer import WatchedThreadWriter
-
-        make = WatchedThreadWriter
-    return make(saver, thread_id, settings.durability or "async", fence)
+    return fence
 
 
 def _root_place(
@@ -243,7 +225,7 @@ def _root_place(
     return Place(place.thread_id, "", root)
 
 
-def head_of(saver: Saver, thread_id: str) -> EffectGenerator[str | None]:
+def _head(saver: Saver, thread_id: str) -> EffectGenerator[str | None]:
     """The id of a thread's latest checkpoint."""
     if isinstance(saver, StepSaver):
         return (yield from LoadHead(saver, thread_id))
@@ -260,28 +242,26 @@ def _load_inner(
     """The checkpoint of an inner graph: of an earlier attempt, or of its own memory."""
     parent, ns = position.parent, position.ns
     assert parent is not None
-    above = parent.run
-    if (
-        NS_END in ns
-        and parent.attempt == 1
-        and not above.is_retry
-        and not above.position.inner_starts
-    ):
+    starts = parent.run.position.inner_starts
+    is_repeated = parent.run.is_retry or parent.attempt > 1
+    if position.is_transient and not is_repeated and not starts:
         return None  # the task is new, and so is everything inside it
     if thread.deferred:
         yield Flush(thread, last=False)
-    origin = _step_into(above.position.inner_starts, ns)
-    if origin is not None:
-        old_ns, old_id, position.inner_starts = origin
-        place = Place(thread.thread_id, old_ns, old_id)
-        found = yield from LoadCheckpoint(saver, place.config())
+
+    def load(ns: str, id: str | None = None) -> LoadCheckpoint:
+        return LoadCheckpoint(saver, Place(thread.thread_id, ns, id).config())
+
+    if (old_ns := _same_graph(starts, ns)) is not None:
+        position.inner_starts = {n: id for n, id in starts.items() if n != old_ns}
+        found = yield from load(old_ns, starts[old_ns])
         if found is not None:
             position.loaded_ns = old_ns
             return found
-    latest = yield from LoadCheckpoint(saver, Place(thread.thread_id, ns, None).config())
+    latest = yield from load(ns)
     if latest is None or is_of_this_call(position, latest):
         return latest
-    if above.is_retry or parent.attempt > 1:
+    if is_repeated:
         mine = yield from _earlier_attempt(saver, position, thread.thread_id)
         if mine is not None:
             return mine
@@ -291,7 +271,7 @@ def _load_inner(
         return None
     if memory == latest.checkpoint["id"]:
         return latest
-    past = yield from LoadCheckpoint(saver, Place(thread.thread_id, ns, memory).config())
+    past = yield from load(ns, memory)
     if past is None:
         raise checkpoint_gone(thread.thread_id, memory)
     return past
@@ -326,16 +306,9 @@ def is_of_this_call(position: Position, saved: CheckpointTuple) -> bool:
     return position.is_transient or served is None or served == position.parent.task.id
 
 
-def _step_into(travel: Mapping[str, str], own_ns: str) -> tuple[str, str, Mapping[str, str]] | None:
-    """The namespace and id in `travel` for this inner graph, and the other entries of `travel`.
-
-    A fork changes the task ids in namespaces, so namespaces are compared without ids.
-    """
-    depth = len(own_ns.split(NS_SEP))
-    for ns, checkpoint_id in travel.items():
-        if len(ns.split(NS_SEP)) == depth and without_ids(ns) == without_ids(own_ns):
-            return ns, checkpoint_id, {n: c for n, c in travel.items() if n != ns}
-    return None
+def _same_graph(starts: Iterable[str], ns: str) -> str | None:
+    """The namespace among `starts` that is `ns` but for task ids, which a fork changes."""
+    return next((old for old in starts if without_ids(old) == without_ids(ns)), None)
 
 
 # -- continuing from a checkpoint

@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.superstep.plan import is_waiting
-from milepost._engine.superstep.renames import nodes_of_join, passes_for_one_step
-from milepost.checkpoint._contract.records import place_of
+from milepost._engine.superstep.renames import node_behind, nodes_of_join, passes_for_one_step
 from milepost.constants import BRANCH_TO, JOIN, TASKS
-from milepost.errors import MissingNodeError
 from milepost.types import Send
 
 if TYPE_CHECKING:
@@ -41,13 +39,6 @@ def missing_nodes(
     return found
 
 
-def check_nodes(program: ExecutableGraph, channels: ChannelState, saved: CheckpointTuple) -> None:
-    """Raise MissingNodeError if a thread waits for a node that the graph does not have."""
-    if missing := missing_nodes(program, channels, saved):
-        place = place_of(saved.config)
-        raise MissingNodeError.of(sorted(missing), place.thread_id, program.name)
-
-
 def _in_values(
     program: ExecutableGraph, channels: ChannelState, checkpoint: Checkpoint
 ) -> Iterator[tuple[str, str]]:
@@ -59,24 +50,21 @@ def _in_values(
     for name in values:
         if name in program.channels or not name.startswith((BRANCH_TO, JOIN)):
             continue
-        value = values[name]
+        value, end = values[name], node_behind(name)
+        unknown, is_complete = [end], True
         if name.startswith(JOIN):
             arrived = value[0] if isinstance(value, tuple) else value
-            sources, end = nodes_of_join(name)
+            sources, _ = nodes_of_join(name)
             unknown = [node for node in (end, *sources) if not _is_known(program, node)]
             if not arrived or not unknown:
                 continue
-        else:
-            end = name.removeprefix(BRANCH_TO)
-            unknown = [end]
+            is_complete = arrived == set(sources)
         version, before = versions.get(name), seen.get(end, {}).get(name)
         if version is None or (before is not None and not version > before):
             continue
         # A channel that keeps its value for longer than a step may still have one in a thread
         # that has come to its end.
-        is_new = version == max(versions.values())
-        if name.startswith(JOIN):
-            is_new = is_new and arrived == set(sources)
+        is_new = is_complete and version == max(versions.values())
         if is_new or (not passes_for_one_step(name, value) and is_waiting(program, channels)):
             yield unknown[0], name
 
@@ -85,9 +73,7 @@ def _named(channel: str, value: Any) -> list[str]:
     """The nodes that a write of a task leads to."""
     if channel == TASKS:
         return [value.node] if isinstance(value, Send) else []
-    if channel.startswith(BRANCH_TO):
-        return [channel.removeprefix(BRANCH_TO)]
-    return [nodes_of_join(channel)[1]] if channel.startswith(JOIN) else []
+    return [node_behind(channel)] if channel.startswith((BRANCH_TO, JOIN)) else []
 
 
 def _is_known(program: ExecutableGraph, node: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from milepost._engine.loading import (
     restore,
 )
 from milepost._engine.observers import TRACE, observed
-from milepost._engine.position import start_lineage
+from milepost._engine.position import Position, start_lineage
 from milepost._engine.superstep.apply import apply_writes
 from milepost._engine.superstep.pending_writes import (
     answered_before_failures,
@@ -33,7 +33,7 @@ from milepost._engine.superstep.plan import Task, plan
 from milepost._engine.superstep.program import ExternalWriter, Write
 from milepost._internal.ids import LateId, interrupt_id
 from milepost.checkpoint._contract.older_sends import SENDS_ARE_A_CHANNEL, with_sends
-from milepost.checkpoint._contract.records import Checkpoint, CheckpointTuple
+from milepost.checkpoint._contract.records import CheckpointTuple
 from milepost.checkpoint._contract.step_saver import TaskWrites
 from milepost.constants import ANSWERS, INPUT, START, TRACED
 from milepost.errors import (
@@ -59,7 +59,12 @@ def open_run(run: GraphRun, input: Any) -> EffectGenerator[None]:
     if saver is not None:
         load = load_checkpoint(saver, run.settings, position, run.checkpoints)
         if run.observers:
-            load = _observed_load(run, load)
+            load = observed(
+                run.observers,
+                load,
+                lambda o: o.load_begins(),
+                lambda o, found, error: o.load_ends(None if found is None else found[0], error),
+            )
         saved, explicit = yield from load
     elif position.parent is None:
         position.present = LateId()  # makes the task ids of two runs differ
@@ -68,40 +73,25 @@ def open_run(run: GraphRun, input: Any) -> EffectGenerator[None]:
 
     if isinstance(input, Command):
         yield from _open_with_command(run, input, saved, explicit)
-    elif input is None or (position.parent is not None and _is_repeated(run, saved)):
-        yield from continue_run(run, saved, explicit and position.parent is None)
+    elif input is None or _is_repeated(position, saved):
+        yield from continue_run(run, saved, explicit)
     else:
         yield from take_input(run, input)
 
 
-def _observed_load(
-    run: GraphRun, load: EffectGenerator[tuple[CheckpointTuple | None, bool]]
-) -> EffectGenerator[tuple[CheckpointTuple | None, bool]]:
-    return observed(
-        run.observers,
-        load,
-        lambda o: o.load_begins(),
-        lambda o, found, error: o.load_ends(None if found is None else found[0], error),
-    )
-
-
 def open_channels(run: GraphRun, saved: CheckpointTuple | None) -> EffectGenerator[None]:
     """Give a run the channels as a checkpoint has them, or as they are at the beginning."""
-    checkpoint = saved.checkpoint if saved else None
-    if saved is not None and checkpoint is not None and checkpoint["v"] < SENDS_ARE_A_CHANNEL:
-        checkpoint = yield from _with_sends_of_parent(run, saved)
-    channels = run.program.open_channels(checkpoint)
-    run.channels = run.checkpoints.channels = channels
-    if saved is not None:
-        run.resources.previous = yield from restore(saved, run.position, run.checkpoints)
-
-
-def _with_sends_of_parent(run: GraphRun, saved: CheckpointTuple) -> EffectGenerator[Checkpoint]:
-    thread, parent = run.checkpoints.thread, saved.parent_config
-    if thread is None or parent is None:
-        return saved.checkpoint
-    found = yield from LoadCheckpoint(thread.saver, parent)
-    return with_sends(saved.checkpoint, (found and found.pending_writes) or ())
+    checkpoints = run.checkpoints
+    if saved is None:
+        run.channels = checkpoints.channels = run.program.open_channels(None)
+        return
+    assert checkpoints.thread is not None
+    checkpoint, parent = saved.checkpoint, saved.parent_config
+    if checkpoint["v"] < SENDS_ARE_A_CHANNEL and parent is not None:
+        found = yield from LoadCheckpoint(checkpoints.thread.saver, parent)
+        checkpoint = with_sends(checkpoint, (found and found.pending_writes) or ())
+    run.channels = checkpoints.channels = run.program.open_channels(checkpoint)
+    run.resources.previous = yield from restore(saved, run.position, checkpoints)
 
 
 # -- with an input
@@ -110,20 +100,11 @@ def _with_sends_of_parent(run: GraphRun, saved: CheckpointTuple) -> EffectGenera
 def take_input(run: GraphRun, input: Any) -> EffectGenerator[None]:
     """A new input: tasks that were still waiting are dropped, and the graph starts over."""
     position, channels = run.position, run.channels
-    waiting: Sequence[Task] = ()
-    if position.stored_id:
-        waiting = plan(run.program, channels, position.task_base())
-    else:
-        position.step = -2
-    dropped = [ExternalWriter(task.name, task.triggers, ()) for task in waiting]
-    dropped += writers_of_missing_nodes(run)
+    dropped = drop_waiting(run) if position.stored_id else []
     channels.changed = apply_writes(
         run.program,
         channels,
-        [
-            *dropped,
-            ExternalWriter(INPUT, (), run.program.writes_of_input(input)),
-        ],
+        [*dropped, ExternalWriter(INPUT, (), run.program.writes_of_input(input))],
         run.checkpoints.next_version,
         is_step=bool(dropped),
     )
@@ -133,10 +114,17 @@ def take_input(run: GraphRun, input: Any) -> EffectGenerator[None]:
     yield from run.checkpoints.save_checkpoint("input", with_next=with_next)
 
 
-def writers_of_missing_nodes(run: GraphRun) -> list[ExternalWriter]:
-    """Writers that mark channels as seen, for nodes that the graph does not have."""
+def drop_waiting(run: GraphRun, kept: Container[str] = ()) -> list[ExternalWriter]:
+    """Writers that end the waiting tasks, with what these have written to the channels in `kept`.
+
+    For nodes that the graph does not have, they mark what the nodes wait for as seen.
+    """
+    writers = [
+        ExternalWriter(task.name, task.triggers, [w for w in task.writes if w[0] in kept])
+        for task in waiting_tasks(run)
+    ]
     missing, run.checkpoints.missing = run.checkpoints.missing, {}
-    return [ExternalWriter(node, channels, ()) for node, channels in missing.items()]
+    return writers + [ExternalWriter(node, channels, ()) for node, channels in missing.items()]
 
 
 def refuse_missing_nodes(run: GraphRun) -> None:
@@ -162,9 +150,10 @@ def _starts_without_user_code(program: ExecutableGraph, stream: EventStream) -> 
 
 
 def continue_run(
-    run: GraphRun, saved: CheckpointTuple | None, replay: bool
+    run: GraphRun, saved: CheckpointTuple | None, explicit: bool
 ) -> EffectGenerator[None]:
-    """Continue from the loaded checkpoint: a resume, a retry, or a deliberate replay."""
+    """Continue from the loaded checkpoint: a resume, a retry, or, if the caller named the
+    checkpoint, a replay."""
     if saved is None:
         raise EmptyInputError(
             f"Graph '{run.program.name}' was started without input, and "
@@ -177,21 +166,20 @@ def continue_run(
         )
     refuse_missing_nodes(run)
     run.resumed = True
-    if (replay and not _is_fresh_fork(run)) or run.position.loaded_ns is not None:
+    if (explicit and not _is_fresh_fork(run)) or run.position.loaded_ns is not None:
         yield from _fork(run)
     else:
-        _recall_tasks(run)
-        _recall_answers(run)
+        _recall_step(run)
         run.show_checkpoint()
         _try_failed_again(run)
     run.show_values()
 
 
-def _is_repeated(run: GraphRun, saved: CheckpointTuple | None) -> bool:
-    """Whether an earlier attempt of the same task has already begun this inner run."""
-    if saved is None:
+def _is_repeated(position: Position, saved: CheckpointTuple | None) -> bool:
+    """Whether an earlier attempt of the enclosing task has already begun this inner run."""
+    if position.parent is None or saved is None:
         return False
-    return run.position.loaded_ns is not None or is_of_this_call(run.position, saved)
+    return position.loaded_ns is not None or is_of_this_call(position, saved)
 
 
 def _is_fresh_fork(run: GraphRun) -> bool:
@@ -222,22 +210,18 @@ def _fork(run: GraphRun) -> EffectGenerator[None]:
     yield from run.checkpoints.save_checkpoint("fork")
 
 
-def _recall_tasks(run: GraphRun) -> None:
-    """Plan the next step again, and restore the tasks that an earlier attempt has stored."""
-    run.planned = plan(run.program, run.channels, run.position.task_base(), stop=run.stop)
-    recall(run.planned, run.checkpoints.pending)
+def _recall_step(run: GraphRun) -> list[Task]:
+    """Plan the next step again, with the tasks and answers that an earlier attempt has stored."""
+    run.planned = tasks = waiting_tasks(run, run.stop)
     run.is_retry = True
-
-
-def _recall_answers(run: GraphRun) -> None:
-    """Load the answers of earlier calls; an inner graph shares the answers of its run."""
-    if run.position.parent is None:
+    if run.position.parent is None:  # an inner graph shares the answers of its run
         run.answers = answers_in(run.checkpoints.pending)
-        for task in run.planned or ():
-            if run.answers and task.error is not None:
+        for task in tasks if run.answers else ():
+            if task.error is not None:
                 # The task failed because the answer did not fit: the interrupt is open again.
                 for interrupt in task.interrupts:
                     run.answers.pop(interrupt.id, None)
+    return tasks
 
 
 def _try_failed_again(run: GraphRun) -> None:
@@ -248,9 +232,9 @@ def _try_failed_again(run: GraphRun) -> None:
             task.failed = True
 
 
-def waiting_tasks(run: GraphRun) -> list[Task]:
-    """The tasks of the next step with their stored outcomes, without inputs."""
-    tasks = plan(run.program, run.channels, run.position.task_base())
+def waiting_tasks(run: GraphRun, stop: int | None = None) -> list[Task]:
+    """The tasks of the next step with their stored outcomes; with inputs if `stop` is given."""
+    tasks = plan(run.program, run.channels, run.position.task_base(), None, stop)
     recall(tasks, run.checkpoints.pending)
     return tasks
 
@@ -272,32 +256,27 @@ def _open_with_command(
         yield from _start_with_command(run, command, writes)
         return
     refuse_missing_nodes(run)
-    past = explicit and position.checkpoint_id != (thread.fence.head if thread else None)
-    before = waiting_tasks(run) if past else ()
+    assert thread is not None
+    past = explicit and position.checkpoint_id != thread.fence.head
     if past:
         # Checked before the fork is stored: a wrong answer leaves no fork behind.
-        given = chosen_answers(run, command.resume, *_questions_of_fork(before))
+        before = waiting_tasks(run)
+        asked = chosen_answers(run, command.resume, *_questions_of_fork(before))
         yield from _fork(run)
     if writes:
         apply_outside(run.checkpoints, writes)
-    _recall_tasks(run)
-    assert run.planned is not None
+    tasks = _recall_step(run)
     if past:
-        given = _answers_for_fork(before, run.planned, given)
+        given = _answers_for_fork(before, tasks, asked)
     else:
-        _recall_answers(run)
-        opened = open_interrupts(run.planned)
+        opened = open_interrupts(tasks)
         left = [id for id in opened if id not in run.answers]
-        again = answered_before_failures(run.planned)
+        again = answered_before_failures(tasks)
         given = chosen_answers(run, command.resume, [*opened, *again], left or opened or again)
     run.answers = {**run.answers, **given}
     # Also if no answer fits: tasks without an answer keep waiting, and are not run again.
     run.has_answers = run.has_answers or command.resume is not None
-    kept: list[Write] = [*writes, (ANSWERS, given)] if given else list(writes)
-    if kept and (trace := run.checkpoints.given_metadata(TRACE)) is not None:
-        # The run may pause in this step again, without a checkpoint that has its trace.
-        kept.append((TRACED, trace))
-    yield from _store_command(run, kept)
+    yield from _store_command(run, [*writes, (ANSWERS, given)] if given else writes)
     run.resumed = True
     if not past:
         run.show_checkpoint()
@@ -330,11 +309,15 @@ def _start_with_command(
 def _store_command(run: GraphRun, writes: Sequence[Write]) -> EffectGenerator[None]:
     """Store a command's writes and answers before any task runs: the caller is not asked again
     if a node fails or the process dies."""
-    if writes:
-        pending = run.checkpoints.pending
-        owner = null_task_id(pending)
-        run.checkpoints.pending = [*pending, *((owner, name, value) for name, value in writes)]
-        yield from run.checkpoints.save_writes([TaskWrites(owner, "", INPUT, writes)])
+    if not writes:
+        return
+    checkpoints = run.checkpoints
+    if (trace := checkpoints.given_metadata(TRACE)) is not None:
+        # The run may pause in this step again, without a checkpoint that has its trace.
+        writes = [*writes, (TRACED, trace)]
+    owner = null_task_id(checkpoints.pending)
+    checkpoints.pending = [*checkpoints.pending, *((owner, name, value) for name, value in writes)]
+    yield from checkpoints.save_writes([TaskWrites(owner, "", INPUT, writes)])
 
 
 # -- answers

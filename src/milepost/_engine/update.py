@@ -18,15 +18,15 @@ from milepost._engine.observers import TRACE, trace_of
 from milepost._engine.position import start_lineage
 from milepost._engine.run import GraphRun
 from milepost._engine.start import (
+    drop_waiting,
     open_channels,
     refuse_missing_nodes,
     take_input,
     waiting_tasks,
-    writers_of_missing_nodes,
 )
 from milepost._engine.superstep.apply import apply_writes
 from milepost._engine.superstep.plan import Base, Task, in_path_order, is_waiting
-from milepost._engine.superstep.program import ExternalWriter, Node
+from milepost._engine.superstep.program import Node
 from milepost._engine.superstep.task import perform
 from milepost.checkpoint._contract.records import CheckpointTuple, place_of
 from milepost.checkpoint._contract.step_saver import TaskWrites
@@ -109,18 +109,18 @@ def _superstep(
     if not run.position.ns:
         # An inner graph keeps the line of history of its call.
         start_lineage(run.position, run.channels, run.resources.config)
-    if first.as_node not in (END, INPUT):
-        refuse_missing_nodes(run)
     if first.as_node == END:
         yield from _end(run, first)
-    elif first.as_node == COPY:
-        yield from _copy(run, saved, first.values)
     elif first.as_node == INPUT:
         if first.values is None:
             raise InvalidUpdateError("An update as the input needs values.")
         yield from take_input(run, first.values)
     else:
-        yield from _write(run, updates, explicit)
+        refuse_missing_nodes(run)
+        if first.as_node == COPY:
+            yield from _copy(run, saved, first.values)
+        else:
+            yield from _write(run, updates, explicit)
 
 
 # -- as a node
@@ -169,7 +169,7 @@ def _write(run: GraphRun, updates: Sequence[StateUpdate], explicit: bool) -> Eff
     )
     yield from checkpoints.save_checkpoint("update", (), writers, with_next=parent is not None)
     if parent is not None:
-        yield from _record(run, parent, tasks)
+        yield from _store_with_writes(run, parent, tasks)
 
 
 def _as_if_run(node: Node, values: Any, at: int, base: Base) -> Task:
@@ -196,19 +196,24 @@ def _finished_siblings(run: GraphRun, updated: set[str]) -> list[Task]:
     return [task for task in tasks if task.finished and task.name not in updated]
 
 
-def _record(run: GraphRun, parent: str, tasks: Sequence[Task]) -> EffectGenerator[None]:
-    """Store the update's writes at the parent, as a step's are, under the new checkpoint's id."""
+def _store_with_writes(run: GraphRun, parent: str, tasks: Sequence[Task]) -> EffectGenerator[None]:
+    """Store the prepared checkpoint of an update, and at its parent, as for a step, the writes.
+
+    The id of the new checkpoint marks the writes: without it, they would be taken for writes of the
+    parent's tasks.
+    """
     position, checkpoints = run.position, run.checkpoints
+    new_id = position.checkpoint_id
     writes = [
-        TaskWrites(f"{position.checkpoint_id}:{at}:{task.name}", "", task.name, list(task.writes))
+        TaskWrites(f"{new_id}:{at}:{task.name}", "", task.name, list(task.writes))
         for at, task in enumerate(tasks)
         if task.writes
     ]
     waits = position.ns or is_waiting(run.program, run.channels)
     checkpoints.set_outcome(_OUTCOME if waits else "idle")
-    here, position.stored_id = position.stored_id, parent
+    position.stored_id = parent  # the place of the writes
     yield from checkpoints.save_writes(writes)
-    position.stored_id = here
+    position.stored_id = new_id
     yield from checkpoints.store_prepared()  # if there were no writes, only the checkpoint
 
 
@@ -243,14 +248,7 @@ def _end(run: GraphRun, update: StateUpdate) -> EffectGenerator[None]:
         raise InvalidUpdateError(
             "as_node=END drops the tasks that are waiting; it takes no values."
         )
-    keys = run.program.keys
-    writers = [
-        ExternalWriter(
-            task.name, task.triggers, [write for write in task.writes if write[0] in keys]
-        )
-        for task in waiting_tasks(run)
-    ]
-    writers += writers_of_missing_nodes(run)
+    writers = drop_waiting(run, run.program.keys)
     run.channels.changed = apply_writes(
         run.program, run.channels, writers, run.checkpoints.next_version
     )
@@ -295,7 +293,9 @@ def _updates_of_copy(run: GraphRun, values: Any) -> list[StateUpdate]:
     """The updates to write to a copy."""
     if not values:
         return []
-    if not isinstance(values, list) or not all(_is_update(item) for item in values):
+    if not isinstance(values, list) or not all(
+        isinstance(item, (list, tuple)) and len(item) >= 2 for item in values
+    ):
         run.program.strictness.check(
             "values of a copy",
             lambda: InvalidUpdateError(
@@ -306,7 +306,3 @@ def _updates_of_copy(run: GraphRun, values: Any) -> list[StateUpdate]:
         )
         return []
     return [StateUpdate(*item[:2]) for item in values]
-
-
-def _is_update(item: object) -> bool:
-    return isinstance(item, (list, tuple)) and len(item) >= 2

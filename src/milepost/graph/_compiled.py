@@ -238,7 +238,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             return output_of(self.stream(input, config, stream_mode="values", **options))
         run = new_run(self, unread_stream(self, options), config, options)
         driver = SyncDriver(run.events.stream)
-        run.subtasks.spawn = driver.spawn
+        run.subtasks.driver = driver
         return driver.run(run.run(input))
 
     async def ainvoke(
@@ -262,7 +262,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             return output_of([part async for part in parts])
         run = new_run(self, unread_stream(self, options), config, options)
         driver = async_driver(run.events.stream)
-        run.subtasks.spawn = driver.spawn
+        run.subtasks.driver = driver
         return await driver.run(run.run(input))
 
     def stream(
@@ -300,7 +300,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         run = new_run(self, stream, config, options)
         show = form_of(self, stream_mode, subgraphs, options.get("version"))
         driver = SyncDriver(run.events.stream)
-        run.subtasks.spawn = driver.spawn
+        run.subtasks.driver = driver
         return end_at_exit(driver.stream(run.run(input), show))
 
     def astream(
@@ -319,7 +319,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         def begin() -> EffectGenerator[Any]:
             driver.events = event_stream(self, stream_mode, subgraphs, options)
             run = new_run(self, driver.events, config, options)
-            run.subtasks.spawn = driver.spawn
+            run.subtasks.driver = driver
             return run.run(input)
 
         return end_async_at_exit(driver.stream(begin, show), driver)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from milepost._engine.reading.snapshot import shown_result
 from milepost._engine.streaming.payloads import written
 from milepost.checkpoint._contract.records import Place
 from milepost.checkpoint.base import EXCLUDED_METADATA_KEYS
@@ -18,7 +19,6 @@ from milepost.constants import (
     NS_END,
     NS_SEP,
     RESUME,
-    RETURN,
     SCHEDULED,
     TAG_HIDDEN,
 )
@@ -245,10 +245,7 @@ def _result(writes: Sequence[tuple[str, Any]], keys: str | Sequence[str]) -> Any
     """What a task wrote to these keys or returned; None for one that has not finished."""
     if all(name in _NO_RESULT for name, _ in writes):
         return None
-    found = written(keys, writes)
-    if RETURN in found:
-        return found[RETURN]
-    return found.get(keys) if isinstance(keys, str) else found
+    return shown_result(keys, writes)
 
 
 def _asked(writes: Iterable[tuple[str, Any]]) -> Iterator[Interrupt]:

@@ -45,8 +45,6 @@ EffectGenerator: TypeAlias = Generator[Effect[Any], Any, R]
 """Yields effects, is sent their results, and returns a result of its own."""
 TaskGenerator: TypeAlias = EffectGenerator[None]
 """The effects of one task; its outcome is in the task."""
-Spawn: TypeAlias = "Callable[[Task, TaskGenerator, Callable[[], None]], None]"
-"""Starts a task that a running task has called, and reports its end."""
 
 
 @record

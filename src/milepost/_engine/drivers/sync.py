@@ -57,6 +57,9 @@ R = TypeVar("R")
 class SyncDriver:
     """Carries out the effects of one run."""
 
+    loop = None
+    """Tasks run on threads."""
+
     def __init__(self, events: EventStream | None = None) -> None:
         self.events = events or EventStream()
         self._pool = TaskThreadPool(self._perform, hurried=bool(self.events.modes))

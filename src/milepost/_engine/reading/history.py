@@ -13,19 +13,18 @@ from milepost._engine.drivers.saver_effects import (
     NextCheckpoint,
 )
 from milepost._engine.loading import no_such_checkpoint
-from milepost._engine.missing_nodes import check_nodes
+from milepost._engine.missing_nodes import missing_nodes
 from milepost._engine.reading.snapshot import (
-    channels_of,
     child_config,
     empty_snapshot,
     snapshot,
     snapshot_later,
-    tasks_at,
+    tasks_after,
     with_null_writes,
 )
 from milepost._internal.dataclass_tools import record
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
-from milepost.errors import BrokenChainError, SerdeError
+from milepost.errors import BrokenChainError, MissingNodeError, SerdeError
 from milepost.types import RunnableConfig, StateSnapshot
 
 if TYPE_CHECKING:
@@ -64,10 +63,8 @@ def read_state(
             raise no_such_checkpoint(place)
         return empty_snapshot(config)
     latest = place.checkpoint_id is None
-    going_on = latest and goes_on
-    return (
-        yield from _show(view, saved, None, latest=latest, subgraphs=subgraphs, goes_on=going_on)
-    )
+    showing = _show(view, saved, None, latest, subgraphs, goes_on=latest and goes_on)
+    return (yield from showing)
 
 
 def read_history(
@@ -93,7 +90,8 @@ def read_history(
     while saved is not None and given != limit:
         following = renamed((yield upcoming))
         if view.program.delta:
-            emit((yield from _show(view, saved, following, latest=False, subgraphs=False)))
+            showing = _show(view, saved, following, latest=False, subgraphs=False, goes_on=False)
+            emit((yield from showing))
         else:
             parent = yield from _parent(view, saved, following)
             emit(snapshot_later(view.program, saved, parent))
@@ -105,20 +103,19 @@ def _show(
     view: View,
     saved: CheckpointTuple,
     following: CheckpointTuple | None,
-    *,
     latest: bool,
     subgraphs: bool,
-    goes_on: bool = False,
+    goes_on: bool,
 ) -> EffectGenerator[StateSnapshot]:
     program = view.program
-    channels = channels_of(program, saved)
+    channels = program.open_channels(saved.checkpoint)
     if program.delta:
         yield from rebuild_deltas(view.saver, program, channels, saved)
     with_null_writes(channels, saved, channels.specs)
     place = place_of(saved.config)
-    tasks = tasks_at(program, channels, saved.checkpoint, saved, place)
-    if goes_on:
-        check_nodes(program, channels, saved)
+    tasks = tasks_after(program, channels, saved, saved.checkpoint["id"], place.checkpoint_ns)
+    if goes_on and (missing := missing_nodes(program, channels, saved)):
+        raise MissingNodeError.of(sorted(missing), place.thread_id, program.name)
     states: dict[str, RunnableConfig | StateSnapshot] = {}
     for task in tasks:
         where = child_config(place.thread_id, task)

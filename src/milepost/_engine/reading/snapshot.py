@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from milepost._engine.position import Position
-    from milepost._engine.superstep.program import ExecutableGraph, Writer
+    from milepost._engine.superstep.program import ExecutableGraph, Write, Writer
     from milepost.checkpoint._contract.records import (
         Checkpoint,
         CheckpointMetadata,
@@ -29,23 +30,17 @@ if TYPE_CHECKING:
     )
 
 
-def tasks_at(
-    program: ExecutableGraph,
-    channels: ChannelState,
-    checkpoint: Checkpoint,
-    saved: CheckpointTuple,
-    place: Place,
+def tasks_after(
+    program: ExecutableGraph, channels: ChannelState, saved: CheckpointTuple, id: str, ns: str
 ) -> list[Task]:
-    """The tasks that follow the checkpoint at `place`, with their stored outcomes."""
-    base = (checkpoint["id"], place.checkpoint_ns, saved.metadata.get("step", -1) + 1)
+    """The tasks that follow a checkpoint whose channels are open, with their stored outcomes.
+
+    `id` and `ns` are those of the checkpoint.
+    """
+    base = (id, ns, saved.metadata.get("step", -1) + 1)
     tasks = plan(program, channels, base)
     recall(tasks, saved.pending_writes or ())
     return tasks
-
-
-def channels_of(program: ExecutableGraph, saved: CheckpointTuple) -> ChannelState:
-    """The channels of a checkpoint; delta channels are still to be rebuilt."""
-    return program.open_channels(saved.checkpoint)
 
 
 def with_values_of(saved: CheckpointTuple, channels: Collection[str]) -> Checkpoint:
@@ -58,14 +53,15 @@ def with_values_of(saved: CheckpointTuple, channels: Collection[str]) -> Checkpo
     return found if found["v"] >= EDGES_HAVE_ONE_NAME else saved.checkpoint
 
 
-def _tasks_seen(
-    program: ExecutableGraph, saved: CheckpointTuple, checkpoint: Checkpoint | None = None
-) -> list[Task]:
-    """The tasks that follow a checkpoint, found without reading the state."""
-    checkpoint = checkpoint or with_values_of(saved, program.planning_channels)
+def _outlined_tasks(
+    program: ExecutableGraph, saved: CheckpointTuple
+) -> tuple[Checkpoint, list[Task]]:
+    """A checkpoint without the state, and the tasks that follow it."""
+    checkpoint = with_values_of(saved, program.planning_channels)
     channels = program.open_channels(checkpoint)
     with_null_writes(channels, saved, program.planning_channels)
-    return tasks_at(program, channels, checkpoint, saved, place_of(saved.config))
+    ns = place_of(saved.config).checkpoint_ns
+    return checkpoint, tasks_after(program, channels, saved, checkpoint["id"], ns)
 
 
 def with_null_writes(channels: ChannelState, saved: CheckpointTuple, names: Container[str]) -> None:
@@ -96,13 +92,13 @@ def snapshot(
     part of the values, since a resume will not run them again.
     """
     values = channels.preview(finished_writes(tasks)) if latest and tasks else channels.values
-    inner = bool(place.checkpoint_ns)
+    metadata: Any = Metadata(saved.metadata, partial(writes_that_made, program, saved, parent))
     return StateSnapshot(
         values=channels.pick(program.stream_keys, values),
-        config=config_of(saved) if inner else place.config(),
-        metadata=_metadata(program, saved, parent),
+        config=place.config_inside(saved.metadata.get("parents", {})),
+        metadata=metadata,
         created_at=saved.checkpoint["ts"],
-        parent_config=_parent_config_of(saved) if inner else saved.parent_config,
+        parent_config=_parent_config_of(saved, place.checkpoint_ns),
         **_next_fields(program, tasks, latest=latest, states=states),
     )
 
@@ -117,11 +113,11 @@ def snapshot_later(
 
     def show(field: str) -> Any:
         if field == "metadata":
-            return _metadata(program, saved, parent)
+            return Metadata(saved.metadata, partial(writes_that_made, program, saved, parent))
         if field == "config":
-            return config_of(saved)
+            return _config_of(saved)
         if field == "parent_config":
-            return _parent_config_of(saved)
+            return _parent_config_of(saved, place_of(saved.config).checkpoint_ns)
         if field == "values":
             keys = program.stream_keys
             names = (keys,) if isinstance(keys, str) else keys
@@ -129,8 +125,7 @@ def snapshot_later(
             with_null_writes(channels, saved, names)
             return channels.pick(keys, channels.values)
         if not seen:
-            checkpoint = with_values_of(saved, program.planning_channels)
-            tasks = _tasks_seen(program, saved, checkpoint)
+            checkpoint, tasks = _outlined_tasks(program, saved)
             thread_id = place_of(saved.config).thread_id
             inner = {task.id: child_config(thread_id, task) for task in tasks}
             states = {id: config for id, config in inner.items() if config is not None}
@@ -167,12 +162,6 @@ class Metadata(dict[str, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
-
-
-def _metadata(
-    program: ExecutableGraph, saved: CheckpointTuple, parent: CheckpointTuple | None
-) -> Any:
-    return Metadata(saved.metadata, lambda: writes_that_made(program, saved, parent))
 
 
 def _next_fields(
@@ -215,14 +204,14 @@ def _show(
         error=None if error is None else TaskError.of(error),
         interrupts=waiting if latest else asked,
         state=state,
-        result=_task_result(program, task) if task.finished else None,
+        result=shown_result(program.stream_keys, task.writes) if task.finished else None,
     )
 
 
-def _task_result(program: ExecutableGraph, task: Task) -> Any:
-    """What a finished task wrote; several writes to one key are {"$writes": [...]}."""
-    keys = program.stream_keys
-    found = written(keys, task.writes)
+def shown_result(keys: str | Sequence[str], writes: Sequence[Write]) -> Any:
+    """What a finished task wrote to these keys, or what it returned; several writes to one key are
+    {"$writes": [...]}."""
+    found = written(keys, writes)
     if RETURN in found:
         return found[RETURN]
     return found.get(keys) if isinstance(keys, str) else found
@@ -233,7 +222,7 @@ def _result(program: ExecutableGraph, task: Task) -> Any:
     return {} if found is None and not isinstance(program.stream_keys, str) else found
 
 
-def config_of(saved: CheckpointTuple) -> RunnableConfig:
+def _config_of(saved: CheckpointTuple) -> RunnableConfig:
     """The config of a checkpoint, with the checkpoints of the enclosing graphs."""
     place = place_of(saved.config)
     if not place.checkpoint_ns:
@@ -241,15 +230,13 @@ def config_of(saved: CheckpointTuple) -> RunnableConfig:
     return place.config_inside(saved.metadata.get("parents", {}))
 
 
-def _parent_config_of(saved: CheckpointTuple) -> RunnableConfig | None:
+def _parent_config_of(saved: CheckpointTuple, ns: str) -> RunnableConfig | None:
+    """The config of the parent of a checkpoint in the namespace `ns`, as that of `_config_of`."""
     parent = saved.parent_config
-    if parent is None:
-        return None
-    place = place_of(parent)
-    if not place.checkpoint_ns or without_ids(place.checkpoint_ns) == place.checkpoint_ns:
+    if parent is None or not ns or without_ids(ns) == ns:
         # In a graph with memory of its own, the parent may have other enclosing checkpoints.
         return parent
-    return place.config_inside(saved.metadata.get("parents", {}))
+    return place_of(parent).config_inside(saved.metadata.get("parents", {}))
 
 
 def empty_snapshot(config: RunnableConfig) -> StateSnapshot:
@@ -281,25 +268,26 @@ def writes_that_made(
         return {name: values[name] for name in taken if name in values}
     if parent is None:
         return None
-    found: dict[str, list[Any]] = {}
     if source == "loop":
-        for task in _tasks_seen(program, parent):
-            if task.finished and task.name != START:
-                found.setdefault(task.name, []).append(_result(program, task))
-    elif source == "update":
-        by_owner: dict[str, list[tuple[str, Any]]] = {}
+        _, tasks = _outlined_tasks(program, parent)
+        ended = [task for task in tasks if task.finished and task.name != START]
+        return _by_node([(task.name, _result(program, task)) for task in ended])
+    if source == "update":
+        by_owner: dict[str, list[Write]] = {}
         mark = with_values_of(saved, ())["id"] + ":"
         for owner, channel, value in parent.pending_writes or ():
             if owner.startswith(mark):
                 by_owner.setdefault(owner, []).append((channel, value))
-        for owner, writes in by_owner.items():
-            node = owner.split(":", 2)[2]
-            found.setdefault(node, []).append(result_of(program.stream_keys, writes))
-    return _by_node(found)
+        keys, made = program.stream_keys, by_owner.items()
+        return _by_node([(owner.split(":", 2)[2], result_of(keys, wrote)) for owner, wrote in made])
+    return None
 
 
-def _by_node(found: Mapping[str, list[Any]]) -> dict[str, Any] | None:
+def _by_node(made: Sequence[tuple[str, Any]]) -> dict[str, Any] | None:
     """Node → what it wrote; of one that ran several times, a list."""
+    found: dict[str, list[Any]] = {}
+    for node, result in made:
+        found.setdefault(node, []).append(result)
     return {node: made[0] if len(made) == 1 else made for node, made in found.items()} or None
 
 
@@ -334,12 +322,9 @@ def _writes_of(
     """What made the present checkpoint, as `writes_that_made` finds it for a stored one."""
     if metadata.get("source") == "input":
         return channels.pick(program.input_channel, channels.values)
-    found: dict[str, list[Any]] = {}
-    for writer in made_by:
-        if writer.name != START:
-            written = result_of(program.stream_keys, writer.writes)
-            found.setdefault(writer.name, []).append({} if written is None else written)
-    return _by_node(found)
+    results = [(w.name, result_of(program.stream_keys, w.writes)) for w in made_by]
+    shown = [(node, {} if result is None else result) for node, result in results if node != START]
+    return _by_node(shown)
 
 
 def _event_task(program: ExecutableGraph, thread_id: str | None, task: Task) -> dict[str, Any]:
@@ -351,7 +336,7 @@ def _event_task(program: ExecutableGraph, thread_id: str | None, task: Task) -> 
         "state": child_config(thread_id, task),
     }
     if task.finished:
-        event["result"] = _task_result(program, task)
+        event["result"] = shown_result(program.stream_keys, task.writes)
     elif task.error is not None:
         event["error"] = repr(task.error)
     return event

@@ -9,20 +9,21 @@ from milepost._engine.drivers.effects import EffectGenerator
 from milepost._engine.drivers.saver_effects import GetCached, SetCached
 from milepost._internal.dataclass_tools import record
 from milepost.errors import SerdeError, SerializationError
-from milepost.types import CacheKey
 
 if TYPE_CHECKING:
     from milepost._engine.superstep.plan import Task
     from milepost._engine.superstep.program import Node, Write
     from milepost.cache.base import BaseCache, FullKey
+    from milepost.types import CachePolicy
 
 
 @record(frozen=False)
 class CacheEntry:
     """The result of a task for the node cache."""
 
-    key: CacheKey
+    key: FullKey
     """Made before the node runs, which may change its input."""
+    ttl: int | None
     writes: Sequence[Write] | None = None
     """A copy from before reducers saw the writes, and may have changed values; None if the node
     has not run to its end."""
@@ -32,10 +33,9 @@ def recall_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerat
     """Give tasks the results that the cache has, and mark these tasks as finished."""
     by_key: dict[FullKey, list[Task]] = {}
     for task in tasks:
-        if task.node.cache is not None:
-            key = _key(task)
-            task.cache_entry = CacheEntry(key)
-            by_key.setdefault((key.namespace, key.key), []).append(task)
+        if (policy := task.node.cache) is not None:
+            task.cache_entry = entry = CacheEntry(_key(task, policy), policy.ttl)
+            by_key.setdefault(entry.key, []).append(task)
     if not by_key:
         return
     found = yield from GetCached(cache, list(by_key))
@@ -59,16 +59,14 @@ def keep_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerator
     for task in tasks:
         entry = task.cache_entry
         if task.finished and entry is not None and entry.writes is not None:
-            results[entry.key.namespace, entry.key.key] = (entry.writes, entry.key.ttl)
+            results[entry.key] = (entry.writes, entry.ttl)
     if results:
         yield from SetCached(cache, results)
 
 
-def _key(task: Task) -> CacheKey:
+def _key(task: Task, policy: CachePolicy) -> FullKey:
     """The cache key of a task: the names of its node and function, and its input. New code under
     the same names finds results of the old code."""
-    policy = task.node.cache
-    assert policy is not None
     try:
         if task.called:
             args, kwargs = task.input
@@ -84,7 +82,7 @@ def _key(task: Task) -> CacheKey:
         from hashlib import blake2b
 
         key = blake2b(key, digest_size=16).hexdigest()
-    return CacheKey(namespace_of(task.node), str(key), policy.ttl)
+    return (namespace_of(task.node), str(key))
 
 
 def namespace_of(node: Node) -> tuple[str, ...]:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         TracePolicy,
     )
 
-_ignored = BaseChannel.consume
 Write = tuple[str, Any]
 """A channel and what is written to it."""
 
@@ -229,21 +228,19 @@ class ExecutableGraph:
     """Checks the writes of runs without a checkpointer."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "key_places", {name: at for at, name in enumerate(self.keys)})
-        consumed = (n for n, c in self.channels.items() if type(c).consume is not _ignored)
-        object.__setattr__(self, "consumed", frozenset(consumed))
-        untracked = (n for n, c in self.channels.items() if isinstance(c, UntrackedValue))
-        object.__setattr__(self, "untracked", frozenset(untracked))
-        object.__setattr__(
-            self, "has_volatile_keys", any(self.channels[n].volatile for n in self.keys)
-        )
-        overwriting = (
-            n for n, c in self.channels.items() if type(c) in (LastValue, EphemeralValue)
-        )
-        object.__setattr__(self, "overwriting", frozenset(overwriting))
-        object.__setattr__(self, "planning_channels", frozenset((*self.triggers, TASKS)))
-        starts = any(node.starts_tasks for node in self.nodes.values())
-        object.__setattr__(self, "starts_tasks", starts)
+        kinds = [(name, type(channel)) for name, channel in self.channels.items()]
+        plain = (LastValue, EphemeralValue)
+        derived = {
+            "key_places": {name: at for at, name in enumerate(self.keys)},
+            "consumed": frozenset(n for n, c in kinds if c.consume is not BaseChannel.consume),
+            "starts_tasks": any(node.starts_tasks for node in self.nodes.values()),
+            "untracked": frozenset(n for n, c in kinds if issubclass(c, UntrackedValue)),
+            "has_volatile_keys": any(self.channels[name].volatile for name in self.keys),
+            "overwriting": frozenset(n for n, c in kinds if c in plain),
+            "planning_channels": frozenset((*self.triggers, TASKS)),
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     def writes_of_input(self, input: Any) -> list[Write]:
         """What an input writes."""

@@ -8,7 +8,7 @@ interrupts and its inner graphs are found.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,9 +26,6 @@ class Renames:
 
     nodes: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self.nodes or self.keys)
 
     def node(self, name: str) -> str:
         """The present name of a node."""
@@ -129,12 +126,12 @@ class RenamedCheckpoint:
         """The parent checkpoint, if the saver fetched it too."""
         return self._renames.apply(getattr(self._saved, "parent", None))
 
-    def has(self, channels: Collection[str]) -> bool:
+    def has(self, channels: Container[str]) -> bool:
         """Whether the saver has fetched the values of these channels."""
         has = getattr(self._saved, "has", None)
         return has is None or bool(has(_AndOld(channels, self._renames)))
 
-    def outline(self, channels: Collection[str]) -> Checkpoint:
+    def outline(self, channels: Container[str]) -> Checkpoint:
         """The checkpoint with the values of these channels, if the saver can leave others out."""
         outline = getattr(self._saved, "outline", None)
         if outline is None or self._checkpoint is not None:
@@ -193,21 +190,15 @@ def as_renamed(saved: object) -> RenamedCheckpoint | None:
     return saved if isinstance(saved, RenamedCheckpoint) else None
 
 
-class _AndOld(Collection[str]):
+class _AndOld(Container[str]):
     """Names of channels, together with their old names."""
 
-    def __init__(self, names: Collection[str], renames: Renames) -> None:
+    def __init__(self, names: Container[str], renames: Renames) -> None:
         self._names = names
         self._renames = renames
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._renames.channel(name) in self._names
-
-    def __iter__(self) -> Any:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
 
 
 def checked_renames(

@@ -9,7 +9,7 @@ its end under `exit` (see `CheckpointWriter.finish`).
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from milepost._engine.superstep.pending_writes import recall, returned
 from milepost._engine.superstep.plan import Task
@@ -20,11 +20,12 @@ from milepost.errors import GraphInterrupt
 from milepost.types import MISSING
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
     from collections.abc import Callable, Sequence
 
     from milepost._engine.checkpoint_writer import CheckpointWriter
     from milepost._engine.context.task_context import TaskContext
-    from milepost._engine.drivers.effects import Spawn, TaskGenerator
+    from milepost._engine.drivers.effects import TaskGenerator
     from milepost._engine.drivers.futures import TaskFuture
     from milepost._engine.streaming.events import RunEvents
     from milepost._engine.superstep.program import Node
@@ -34,14 +35,25 @@ class TaskStarter:
     """Starts a task when it is called inside a node."""
 
 
+class TaskDriver(Protocol):
+    """The driver of a run, which starts the tasks that running tasks call."""
+
+    @property
+    def loop(self) -> AbstractEventLoop | None:
+        """The event loop that tasks run on; None for threads, and before the run begins."""
+
+    def spawn(self, task: Task, program: TaskGenerator, ended: Callable[[], None]) -> None:
+        """Start a task that a running task has called, and report its end."""
+
+
 class Subtasks:
     """The tasks and graphs that running tasks of a run have called."""
 
-    __slots__ = ("_futures", "_lock", "called", "ended_graphs", "running", "spawn")
+    __slots__ = ("_futures", "_lock", "called", "driver", "ended_graphs", "running")
 
     def __init__(self) -> None:
-        self.spawn: Spawn
-        """Starts a task; set by the driver of the run."""
+        self.driver: TaskDriver
+        """Set by the caller that drives the run."""
         self.called: list[Task] = []
         """Tasks that were called in this step, without those whose results were stored before."""
         self.ended_graphs: dict[str, tuple[Task, CheckpointWriter]] = {}
@@ -54,7 +66,7 @@ class Subtasks:
 
     def wait_blocks(self) -> bool:
         """Whether called tasks run on the loop of this thread: a blocking wait would stop them."""
-        loop = getattr(getattr(self.spawn, "__self__", None), "loop", None)
+        loop = self.driver.loop
         return loop is not None and runs_here(loop)
 
     def begin_step(self) -> None:
@@ -85,7 +97,7 @@ class Subtasks:
         with self._lock:
             self.running += 1
         try:
-            self.spawn(task, effects, ended)
+            self.driver.spawn(task, effects, ended)
         except BaseException:
             self.one_has_ended()  # the task will never end: nothing may wait for it
             raise

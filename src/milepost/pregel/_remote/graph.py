@@ -332,19 +332,11 @@ class RemoteGraph(RemoteRunnable):
         Raises:
             RemoteException: The run has failed on the server.
         """
+        breaks = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
+        more = {"context": context, "headers": headers, "params": params, **breaks, **kwargs}
+        events = self.stream(input, config, stream_mode="values", version=version, **more)
         last: Any = None
-        for last in self.stream(  # noqa: B007
-            input,
-            config,
-            context=context,
-            stream_mode="values",
-            interrupt_before=interrupt_before,
-            interrupt_after=interrupt_after,
-            headers=headers,
-            params=params,
-            version=version,
-            **kwargs,
-        ):
+        for last in events:  # noqa: B007
             pass
         return self._output(last, version)
 
@@ -362,19 +354,11 @@ class RemoteGraph(RemoteRunnable):
         **kwargs: Any,
     ) -> Any:
         """`invoke`, for use on an event loop."""
+        breaks = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
+        more = {"context": context, "headers": headers, "params": params, **breaks, **kwargs}
+        events = self.astream(input, config, stream_mode="values", version=version, **more)
         last: Any = None
-        async for last in self.astream(  # noqa: B007
-            input,
-            config,
-            context=context,
-            stream_mode="values",
-            interrupt_before=interrupt_before,
-            interrupt_after=interrupt_after,
-            headers=headers,
-            params=params,
-            version=version,
-            **kwargs,
-        ):
+        async for last in events:  # noqa: B007
             pass
         return self._output(last, version)
 
