@@ -386,7 +386,7 @@ class TestASiblingThatHasEnded:
     ):
         graph = fan(("a", step(trace, "a")), ("b", step(trace, "b")), checkpointer=saver)
 
-        def wait(self: TaskThreadPool) -> Any:
+        def wait(self: TaskThreadPool, _deadline: float | None) -> Any:
             for item in [self._mailbox.get() for _ in range(2)]:
                 self._mailbox.put(item)
             monkeypatch.undo()

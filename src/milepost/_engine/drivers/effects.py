@@ -119,6 +119,10 @@ class Tell(Effect[Any]):
     """Called and awaited on an event loop; `call` if it is None."""
 
 
+AFTER_EVENTS = (Start, Tell)
+"""What begins only when the consumer has all events so far."""
+
+
 class Abandoned(BaseException):
     """Thrown into a run whose consumer has gone: the run saves what it has, and starts no more.
 
