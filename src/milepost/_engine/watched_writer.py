@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 class WatchedThreadWriter(ThreadWriter):
     """Calls `RunObserver.commit` around each call of the saver."""
 
-    __slots__ = ("_prepared",)
-
     def __init__(
         self,
         saver: BaseCheckpointSaver[Any],
