@@ -403,14 +403,13 @@ class AsyncDriver:
             if callee.aio is None:
                 assert callee.sync is not None
                 call = partial(callee.sync, effect.argument, **arguments)
-                result = await call_in_thread(variables, call)
-                if type(result) is not CoroutineType:
-                    return result
-                work: Any = result
+                work: Any = await call_in_thread(variables, call)
+                if type(work) is not CoroutineType:
+                    return work
             else:
                 work = variables.run(callee.aio, effect.argument, **arguments)
-            if effect.timeout is not None and callee.aio is not None:
-                work = within(work, effect.timeout, effect)
+                if effect.timeout is not None:
+                    work = within(work, effect.timeout, effect)
             if context.run.depth and is_deep(context.run.depth):
                 return await on_its_own_stack(InContext(work, variables))
             return await InContext(work, variables)

@@ -70,13 +70,7 @@ class SyncDriver:
 
     def run(self, program: EffectGenerator[R]) -> R:
         """Run a generator to its end and return its result."""
-        events = self.stream(program)
-        while True:
-            try:
-                next(events)
-            except StopIteration as done:
-                result: R = done.value
-                return result
+        return drive(self.stream(program), lambda _event: None)
 
     def stream(
         self, program: EffectGenerator[R], show: Callable[[Event], Any] = lambda event: event
@@ -279,9 +273,9 @@ class SyncDriver:
         context = effect.context
         variables = context.entered()
         try:
+            arguments = callee.arguments(context) if callee.inject else {}
             if callee.sync is None or (effect.timeout is not None and callee.aio is not None):
                 assert callee.aio is not None
-                arguments = callee.arguments(context)
                 work = variables.run(callee.aio, effect.argument, **arguments)
                 if effect.timeout is not None:
                     from milepost._engine.drivers.timeouts import within
@@ -290,7 +284,6 @@ class SyncDriver:
                 cancellation = context.task.cancellation
                 reason = f"node '{callee.name}' is async"
                 return variables.run(self._await, work, reason, cancellation)
-            arguments = callee.arguments(context) if callee.inject else {}
             if context.run.depth and is_deep(context.run.depth):
                 call = partial(variables.run, callee.sync, effect.argument, **arguments)
                 result = threads.call_on_another_thread(call)
