@@ -305,11 +305,7 @@ class AsyncDriver:
 
     async def _start(self, effect: Start) -> Sequence[Task]:
         # A step's only task runs right here if no event is due before it ends.
-        if (
-            len(effect.tasks) == 1
-            and not effect.beside_driver
-            and not self.events.flows_during_nodes
-        ):
+        if len(effect.tasks) == 1 and not (effect.beside_driver or self.events.flows_during_nodes):
             task, program = effect.tasks[0]
             await adrive(program, self.carry_out)
             return (task,)

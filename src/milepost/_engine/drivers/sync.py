@@ -251,11 +251,7 @@ class SyncDriver:
 
     def _start(self, effect: Start) -> Sequence[Task]:
         # A step's only task runs right here if no event is due before it ends.
-        if (
-            len(effect.tasks) == 1
-            and not effect.beside_driver
-            and not self.events.flows_during_nodes
-        ):
+        if len(effect.tasks) == 1 and not (effect.beside_driver or self.events.flows_during_nodes):
             task, program = effect.tasks[0]
             drive(program, self.carry_out)
             return (task,)
