@@ -10,13 +10,7 @@ import asyncio
 import contextvars
 import time
 from collections import deque
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Callable,
-    Coroutine,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from types import CoroutineType
@@ -365,7 +359,7 @@ class AsyncDriver:
                 await self._news.wait()
         except TimeoutError:
             await to_the_end(self._stop_tasks())
-            # The others crashed because they were stopped.
+            # Tasks that crashed did so because they were stopped.
             self._ended = deque(item for item in self._ended if item[1] is None)
             return False
         return True
