@@ -163,7 +163,7 @@ def open_at_exit() -> None:
         def is_finalizing(self) -> bool:
             return False
 
-    _compiled.end_at_exit = lambda stream: stream  # type: ignore[assignment]
+    _compiled.end_at_exit = lambda stream, driver=None: stream  # type: ignore[assignment]
     threads.sys = sync.sys = NeverEnding()  # type: ignore[assignment,attr-defined]
 
 

@@ -175,12 +175,8 @@ WATCHERS: list[Watcher] = [langchain_bridge.watch]
 
 def observers_of(run: GraphRun, input: Any) -> tuple[RunObserver, ...]:
     """Ask all watchers; returns the observers of the run."""
-    found: tuple[RunObserver, ...] = ()
-    for watch in WATCHERS:
-        observer = watch(run, input)
-        if observer is not None:
-            found = (*found, observer)
-    return found
+    asked = [watch(run, input) for watch in WATCHERS]
+    return tuple([observer for observer in asked if observer is not None])
 
 
 def observed(

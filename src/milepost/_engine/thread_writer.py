@@ -30,19 +30,6 @@ if TYPE_CHECKING:
 class ThreadWriter:
     """Writes the steps of one run to the saver of its thread."""
 
-    __slots__ = (
-        "_opening",
-        "deferred",
-        "durability",
-        "fence",
-        "instant",
-        "native",
-        "queue",
-        "saver",
-        "steadfast",
-        "thread_id",
-    )
-
     def __init__(
         self,
         saver: BaseCheckpointSaver[Any],
@@ -70,17 +57,13 @@ class ThreadWriter:
         if step.new is None:
             return self._copied(step)
         # Another saver encodes in `put`, which may run while the next node runs.
-        values = step.new.values()
-        checkpoint = Checkpoint(
-            **{
-                **step.new.checkpoint,
-                "channel_values": values,
-                "channel_versions": dict(step.new.checkpoint["channel_versions"]),
-                "versions_seen": {
-                    node: dict(seen) for node, seen in step.new.checkpoint["versions_seen"].items()
-                },
-            }
-        )
+        live = step.new.checkpoint
+        checkpoint: Checkpoint = {
+            **live,
+            "channel_values": step.new.values(),
+            "channel_versions": dict(live["channel_versions"]),
+            "versions_seen": {node: dict(seen) for node, seen in live["versions_seen"].items()},
+        }
         return self._copied(replace(step, new=replace(step.new, checkpoint=checkpoint)))
 
     def _copied(self, step: StepCommit) -> StepCommit:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 class WatchedThreadWriter(ThreadWriter):
     """Calls `RunObserver.commit` around each call of the saver."""
 
-    __slots__ = ("_prepared",)
-
     def __init__(
         self,
         saver: BaseCheckpointSaver[Any],
@@ -30,9 +28,9 @@ class WatchedThreadWriter(ThreadWriter):
         fence: Fence,
     ) -> None:
         super().__init__(saver, thread_id, durability, fence)
-        self._prepared: dict[int, tuple[Sequence[RunObserver], StoredStep]] = {}
-        """The observers and the description of each prepared step, by `id` of the step, which is
-        alive until it is stored."""
+        self._prepared: dict[int, tuple[Any, Sequence[RunObserver], StoredStep]] = {}
+        """`id` of each prepared step → the step, its observers and its description. The step is
+        kept, so that no other object gets its id."""
 
     def notify_when_stored(
         self, prepared: Any, observers: Sequence[RunObserver], step: StepCommit
@@ -44,17 +42,17 @@ class WatchedThreadWriter(ThreadWriter):
             writes += len(task.writes)
         weight = 0 if self.native is None else self.native.weight(prepared)
         told = StoredStep(step.checkpoint_ns, new_id, writes, weight)
-        self._prepared[id(prepared)] = (observers, told)
+        self._prepared[id(prepared)] = (prepared, observers, told)
 
     def _entered_while_stored(self, steps: Sequence[Any]) -> AbstractContextManager[object]:
         """The context managers of the observers, to be entered while these steps are stored."""
-        pop = self._prepared.pop
-        known = [found for step in steps if (found := pop(id(step), None)) is not None]
+        prepared = self._prepared
+        known = [prepared[id(step)] for step in steps if id(step) in prepared]
         if not known:
             return _NO_OBSERVERS
-        told = [step for _, step in known]
+        told = [description for _, _, description in known]
         entered: AbstractContextManager[object] = _NO_OBSERVERS
-        for observer in known[-1][0]:
+        for observer in known[-1][1]:
             if (context := observer.commit(told)) is not None:
                 entered = context if entered is _NO_OBSERVERS else _nested(entered, context)
         return entered
@@ -63,6 +61,8 @@ class WatchedThreadWriter(ThreadWriter):
         """Store prepared steps in order, in sync code; raises the first failure."""
         with self._entered_while_stored(steps):
             super().store(steps, carry_out)
+        for step in steps:
+            self._prepared.pop(id(step), None)
 
     async def astore(
         self, steps: Sequence[Any], carry_out: Callable[[Effect[Any]], Awaitable[Any]]
@@ -70,6 +70,8 @@ class WatchedThreadWriter(ThreadWriter):
         """`store`, for use on an event loop."""
         with self._entered_while_stored(steps):
             await super().astore(steps, carry_out)
+        for step in steps:  # not before: steps whose storing was cancelled are stored again
+            self._prepared.pop(id(step), None)
 
 
 _NO_OBSERVERS = nullcontext()

@@ -55,8 +55,9 @@ class WriteBehindQueue:
     def abandon(self) -> bool:
         """Mark the worker as ended; False if there are steps to store first."""
         with self._lock:
-            self.abandoned = not self._waiting
-            return self.abandoned
+            # A queue that has failed is kept: another one would store steps after the failed one.
+            self.abandoned = not self._waiting and self.error is None
+            return not self._waiting
 
     def take(self, wake: Callable[[], None]) -> list[Any]:
         """Take all waiting steps. If there are none, the next `add` or `close` calls `wake`."""

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
 from milepost._engine.context.config import check_interrupt_nodes, merge_configs
-from milepost._engine.drivers.at_exit import end_async_at_exit, end_at_exit
+from milepost._engine.drivers.at_exit import end_at_exit
 from milepost._engine.drivers.choice import async_driver
 from milepost._engine.drivers.saver_effects import ClearCache, DeleteThread
 from milepost._engine.drivers.sync import SyncDriver, SyncReader
@@ -322,7 +322,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             run.subtasks.driver = driver
             return run.run(input)
 
-        return end_async_at_exit(driver.stream(begin, show), driver)
+        return end_at_exit(driver.stream(begin, show), driver)
 
     def stream_events(
         self,
@@ -492,7 +492,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             driver.events, program = _thread_state.history(self, config, filter, before, limit)
             return program
 
-        return end_async_at_exit(driver.stream(begin, attrgetter("payload")), driver)
+        return end_at_exit(driver.stream(begin, attrgetter("payload")), driver)
 
     def _update_state(
         self,

@@ -44,8 +44,8 @@ def new_run(
     """A run that is ready to start."""
     options = _checked(options, graph.program.strictness)
     parent = find_context()
-    if parent is not None and parent.run.events.stream.takes_from_children:
-        stream.parent = parent.run.events.stream
+    if parent is not None:
+        stream.join(parent.run.events.stream)
     return GraphRun(graph.program, run_settings(graph, config, options, parent), stream, parent)
 
 

@@ -316,6 +316,18 @@ def test_graphs_side_by_side_share_one_queue():
     assert sum(is_new for _, is_new in opened) == 1
 
 
+def test_no_other_queue_takes_steps_after_a_failed_one_when_the_loop_of_the_worker_ends():
+    writer = ThreadWriter(WholeSaver(), "t", "async", Fence(None))
+    queue, _ = writer.open_queue()
+    queue.add(["step"])
+    assert queue.take(lambda: None) == ["step"]
+    queue.stored(OSError("the disk is full"))
+    assert queue.abandon()
+    assert writer.open_queue() == (queue, False)
+    with pytest.raises(OSError, match="full"):
+        queue.raise_error()
+
+
 def test_steps_are_stored_though_ctrl_c_came_before_their_writer_was_woken(monkeypatch):
     queue, woken = WriteBehindQueue(lambda _: 1), []
     assert queue.take(lambda: woken.append(True)) == []
@@ -386,7 +398,7 @@ class TestASiblingThatHasEnded:
     ):
         graph = fan(("a", step(trace, "a")), ("b", step(trace, "b")), checkpointer=saver)
 
-        def wait(self: TaskThreadPool) -> Any:
+        def wait(self: TaskThreadPool, _deadline: float | None) -> Any:
             for item in [self._mailbox.get() for _ in range(2)]:
                 self._mailbox.put(item)
             monkeypatch.undo()

@@ -134,10 +134,10 @@ def is_langchain_runnable(target: Any) -> bool:
 
 
 def steps_of(target: Any) -> Any:
-    """What runs a node that is a runnable of LangChain's own; None for anything else."""
+    """What runs a node that is a runnable of LangChain's own; `target` for anything else."""
     # Not a compiled graph: it does not derive from Runnable, or it has `aget_state`.
     if not is_langchain_runnable(target) or hasattr(target, "aget_state"):
-        return None
+        return target
     return import_module("milepost.integrations._langchain.sequences").Steps(target)
 
 
@@ -165,9 +165,8 @@ def _may_listen(run: GraphRun) -> bool:
     """Whether handlers may listen to a run without callbacks: LangChain is then asked."""
     modules = sys.modules
     if LANGCHAIN in modules:
-        for name in _LISTENERS:
-            if name in modules:
-                return True
+        if not modules.keys().isdisjoint(_LISTENERS):
+            return True
         if getattr(modules.get("langchain_core.globals"), "_debug", False):
             return True
     # Only the outermost run reads the environment, which takes microseconds.

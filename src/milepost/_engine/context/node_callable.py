@@ -64,16 +64,9 @@ def callee_of(target: Any, name: str | None = None) -> Callee:
     """How to call `target`; raises GraphBuildError if it cannot be called."""
     label = name or name_of(target) or "node"
     if _is_runnable(target):
-        if (steps := steps_of(target)) is not None:
-            wants_config = (("config", _INJECTED["config"]),)
-            return Callee(label, steps.invoke, steps.ainvoke, wants_config, target)
-        return Callee(
-            label,
-            getattr(target, "invoke", None),
-            getattr(target, "ainvoke", None),
-            _runnable_injections(target),
-            target,
-        )
+        steps = steps_of(target)
+        sync, aio = getattr(steps, "invoke", None), getattr(steps, "ainvoke", None)
+        return Callee(label, sync, aio, _runnable_injections(sync or aio), target)
     if isinstance(target, dict):
         return callee_of(parallel(target), label)
     if not callable(target):
@@ -199,25 +192,19 @@ def _injections(target: Any) -> tuple[Injection, ...]:
     found: list[Injection] = []
     for parameter in parameters[1:]:
         hint = hints.get(parameter.name, parameter.annotation)
-        find = _by_annotation(hint) or _INJECTED.get(parameter.name)
-        if find is None or parameter.kind in (
-            parameter.VAR_POSITIONAL,
-            parameter.VAR_KEYWORD,
-            parameter.POSITIONAL_ONLY,
-        ):
-            continue
-        found.append((parameter.name, find))
+        is_failure = hint is NodeError or hint == "NodeError"
+        find = _failure_of if is_failure else _INJECTED.get(parameter.name)
+        by_name = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if find is not None and by_name:
+            found.append((parameter.name, find))
     return tuple(found)
 
 
-def _by_annotation(hint: Any) -> Callable[[TaskContext], Any] | None:
-    if hint is NodeError or hint == "NodeError":
-        return lambda context: context.failure
-    return None
+def _failure_of(context: TaskContext) -> NodeError | None:
+    return context.failure
 
 
-def _runnable_injections(target: Any) -> tuple[Injection, ...]:
-    method = getattr(target, "invoke", None) or target.ainvoke
+def _runnable_injections(method: Any) -> tuple[Injection, ...]:
     try:
         parameters = inspect.signature(method).parameters
     except (TypeError, ValueError):

@@ -55,15 +55,12 @@ class RunResources:
 
 def resources_of(settings: RunSettings, above: RunResources | None) -> RunResources:
     """The resources of a run; what the settings lack is inherited from `above`."""
-    context, store, cache, control = (
-        settings.context,
-        settings.store,
-        settings.cache,
-        settings.control,
+    if above is None:
+        above = RunResources(settings.config, None, None, None, RunControl())
+    return RunResources(
+        settings.config,
+        above.context if settings.context is None else settings.context,
+        above.store if settings.store is None else settings.store,
+        above.cache if settings.cache is None else settings.cache,
+        settings.control or above.control,
     )
-    if above is not None:
-        context = above.context if context is None else context
-        store = above.store if store is None else store
-        cache = above.cache if cache is None else cache
-        control = control or above.control
-    return RunResources(settings.config, context, store, cache, control or RunControl())

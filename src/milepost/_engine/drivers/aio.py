@@ -10,20 +10,14 @@ import asyncio
 import contextvars
 import time
 from collections import deque
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Callable,
-    Coroutine,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost._engine.drivers.effects import (
+    AFTER_EVENTS,
     Abandoned,
     Await,
     Call,
@@ -39,7 +33,6 @@ from milepost._engine.drivers.effects import (
 )
 from milepost._engine.drivers.run_driver import Ended, RunDriver, sorted_out
 from milepost._engine.drivers.saver_effects import (
-    METHOD_CALLS,
     Cursor,
     ListCheckpoints,
     MethodCall,
@@ -86,11 +79,6 @@ class AsyncDriver:
         self.result: Any = None
         self._writer: asyncio.Task[None] | None = None
 
-    @property
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        assert self.loop is not None
-        return self.loop
-
     # -- running generators
 
     async def run(self, program: EffectGenerator[R]) -> R:
@@ -116,7 +104,7 @@ class AsyncDriver:
             self.events.wake = setter(loop, self._news)
         undelivered = self.events.undelivered
         steps: RunDriver[Any] = RunDriver(program, self._ended_now)
-        carry_out = self.carry_out
+        cancelled = False
         answered = True
         effect: Effect[Any] | None = None
         try:
@@ -125,25 +113,21 @@ class AsyncDriver:
                 if steps.reason is not None and steps.is_stopped_at(effect):
                     continue
                 try:
-                    if type(effect) is Start:
-                        while undelivered:
-                            yield show(undelivered.popleft())
-                        steps.answer = await self._start(effect)
-                    elif type(effect) is Await:
-                        while undelivered:
-                            yield show(undelivered.popleft())
-                        while not self._ended:
+                    if type(effect) is Await:
+                        while True:
                             self._news.clear()
                             self.events.woken = False  # before looking: later events wake again
                             while undelivered:
                                 yield show(undelivered.popleft())
-                            if not self._ended and not await self._wait_for_news(effect.deadline):
+                            if self._ended or not await self._wait_for_news(effect.deadline):
                                 break
                         steps.answer = self._collect()
                     else:
-                        while undelivered and type(effect) is Tell:
+                        while undelivered and type(effect) in AFTER_EVENTS:
                             yield show(undelivered.popleft())
-                        steps.answer = await carry_out(effect)
+                        method = _CARRY_OUT.get(type(effect), AsyncDriver._call_method)
+                        work = method(self, effect)
+                        steps.answer = await (to_the_end(work) if cancelled else work)
                     answered = True
                     while undelivered:
                         yield show(undelivered.popleft())
@@ -153,7 +137,7 @@ class AsyncDriver:
                     if isinstance(failure, asyncio.CancelledError):
                         # The run ends now, and saves what it has. Another cancellation must not
                         # keep it from doing so.
-                        carry_out = self._carry_out_anyway
+                        cancelled = True
                         await to_the_end(self._stop_tasks())
                     steps.fail(failure, effect, answered=answered)
         except GeneratorExit:
@@ -190,7 +174,7 @@ class AsyncDriver:
             for following in steps:
                 if not steps.is_stopped_at(following):
                     try:
-                        steps.answer = await self._carry_out_anyway(following)
+                        steps.answer = await to_the_end(self.carry_out(following))
                     except BaseException as failure:
                         steps.error = failure
 
@@ -204,11 +188,7 @@ class AsyncDriver:
 
     def carry_out(self, effect: Effect[R]) -> Coroutine[Any, Any, R]:
         """Do what an effect says, and return its result."""
-        return _CARRY_OUT[type(effect)](self, effect)
-
-    async def _carry_out_anyway(self, effect: Effect[R]) -> R:
-        """Carry an effect out to its end, even if this code is cancelled meanwhile."""
-        return await to_the_end(self.carry_out(effect))
+        return _CARRY_OUT.get(type(effect), AsyncDriver._call_method)(self, effect)
 
     # -- savers and caches
 
@@ -219,17 +199,17 @@ class AsyncDriver:
 
     async def _list(self, effect: ListCheckpoints) -> Cursor:
         if not is_sync_only(effect.saver):
-            return Cursor(aiter(effect.acall()))
+            return aiter(effect.acall())
 
         async def listed() -> AsyncIterator[Any]:
             items = iter(await in_thread(effect.call))
             while (found := await in_thread(next, items, None)) is not None:
                 yield found
 
-        return Cursor(listed())
+        return listed()
 
     async def _next(self, effect: NextCheckpoint) -> Any:
-        return await anext(effect.cursor.items, None)
+        return await anext(effect.cursor, None)
 
     # -- saving
 
@@ -245,7 +225,7 @@ class AsyncDriver:
         while True:
             queue, is_new = writer.open_queue()
             if is_new:
-                queue.loop = self._loop
+                queue.loop = self.loop
                 self._writer = worker = asyncio.create_task(self._write_behind(writer, queue))
                 _background.add(worker)
                 worker.add_done_callback(_background.discard)
@@ -319,11 +299,7 @@ class AsyncDriver:
 
     async def _start(self, effect: Start) -> Sequence[Task]:
         # A step's only task runs right here if no event is due before it ends.
-        if (
-            len(effect.tasks) == 1
-            and not effect.beside_driver
-            and not self.events.flows_during_nodes
-        ):
+        if len(effect.tasks) == 1 and not (effect.beside_driver or self.events.flows_during_nodes):
             task, program = effect.tasks[0]
             await adrive(program, self.carry_out)
             return (task,)
@@ -339,7 +315,8 @@ class AsyncDriver:
     def spawn(self, task: Task, program: TaskGenerator, ended: Callable[[], None]) -> None:
         """Start a task that a running task has called."""
         context = contextvars.copy_context()
-        self._loop.call_soon_threadsafe(
+        assert self.loop is not None
+        self.loop.call_soon_threadsafe(
             lambda: self._run_apart(task, program, ended, context), context=context
         )
 
@@ -366,19 +343,11 @@ class AsyncDriver:
             self._news.set()
             self._start_queued()
 
-        running = self._loop.create_task(work(), context=context)
+        running = asyncio.create_task(work(), context=context)
         self._running.add(running)
         running.add_done_callback(finished)
         if task.cancellation is not None:
-            task.cancellation.bind(partial(self._cancel, running))
-
-    def _cancel(self, running: asyncio.Task[Any]) -> None:
-        """Cancel a task, from any thread."""
-        if runs_here(self._loop):
-            running.cancel()
-        else:
-            with suppress(RuntimeError):  # the loop was closed, and the task with it
-                self._loop.call_soon_threadsafe(running.cancel)
+            task.cancellation.bind(partial(_cancel, running))
 
     async def _wait_for_news(self, deadline: float | None) -> bool:
         """Wait until a task has ended or there is an event; False if tasks were stopped instead."""
@@ -390,9 +359,8 @@ class AsyncDriver:
                 await self._news.wait()
         except TimeoutError:
             await to_the_end(self._stop_tasks())
-            ended = [item for item in self._ended if item[1] is None]
-            self._ended.clear()  # the others crashed because they were stopped
-            self._ended.extend(ended)
+            # Tasks that crashed did so because they were stopped.
+            self._ended = deque(item for item in self._ended if item[1] is None)
             return False
         return True
 
@@ -425,14 +393,13 @@ class AsyncDriver:
             if callee.aio is None:
                 assert callee.sync is not None
                 call = partial(callee.sync, effect.argument, **arguments)
-                result = await call_in_thread(variables, call)
-                if type(result) is not CoroutineType:
-                    return result
-                work: Any = result
+                work: Any = await call_in_thread(variables, call)
+                if type(work) is not CoroutineType:
+                    return work
             else:
                 work = variables.run(callee.aio, effect.argument, **arguments)
-            if effect.timeout is not None and callee.aio is not None:
-                work = within(work, effect.timeout, effect)
+                if effect.timeout is not None:
+                    work = within(work, effect.timeout, effect)
             if context.run.depth and is_deep(context.run.depth):
                 return await on_its_own_stack(InContext(work, variables))
             return await InContext(work, variables)
@@ -443,10 +410,21 @@ class AsyncDriver:
             raise
 
 
+def _cancel(running: asyncio.Task[Any]) -> None:
+    """Cancel a task, from any thread."""
+    loop = running.get_loop()
+    if runs_here(loop):
+        running.cancel()
+    else:
+        with suppress(RuntimeError):  # the loop was closed, and the task with it
+            loop.call_soon_threadsafe(running.cancel)
+
+
 _background: set[asyncio.Task[None]] = set()
 """Background writers; asyncio itself keeps only weak references to tasks."""
 
-_CARRY_OUT: Mapping[type, Callable[[AsyncDriver, Any], Coroutine[Any, Any, Any]]] = {
+_CARRY_OUT: dict[type, Callable[[AsyncDriver, Any], Coroutine[Any, Any, Any]]] = {
+    Start: AsyncDriver._start,
     Save: AsyncDriver._save,
     Flush: AsyncDriver._flush,
     Call: AsyncDriver._call,
@@ -454,6 +432,5 @@ _CARRY_OUT: Mapping[type, Callable[[AsyncDriver, Any], Coroutine[Any, Any, Any]]
     Tell: AsyncDriver._tell,
     ListCheckpoints: AsyncDriver._list,
     NextCheckpoint: AsyncDriver._next,
-    **dict.fromkeys(METHOD_CALLS, AsyncDriver._call_method),
 }
-"""Effect → method; `stream` itself carries out `Start` and `Await`."""
+"""Effect → method. `stream` itself carries out `Await`, `_call_method` all others."""

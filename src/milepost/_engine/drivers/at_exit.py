@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import os
-from types import AsyncGeneratorType, GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -18,64 +17,53 @@ from milepost._internal import log, threads
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
+    from types import AsyncGeneratorType
 
     from milepost._engine.drivers.aio import AsyncDriver
 
 EXIT_TIMEOUT = 10.0
 """Seconds that a node on an event loop has to end when it is cancelled at exit."""
 
-S = TypeVar("S", bound="Generator[Any, None, Any]")
-A = TypeVar("A", bound="AsyncGenerator[Any, None]")
+S = TypeVar("S", bound="Generator[Any, None, Any] | AsyncGenerator[Any, None]")
 
-_streams: WeakKeyDictionary[Generator[Any, None, Any], None] = WeakKeyDictionary()
-_async_streams: WeakKeyDictionary[AsyncGenerator[Any, None], AsyncDriver] = WeakKeyDictionary()
-
-
-def end_at_exit(stream: S) -> S:
-    """Close this stream if it is open when the interpreter exits."""
-    _register()
-    _streams[stream] = None
-    return stream
-
-
-def end_async_at_exit(stream: A, driver: AsyncDriver) -> A:
-    """`end_at_exit`, for a stream on an event loop."""
-    _register()
-    _async_streams[stream] = driver
-    return stream
-
+_streams: WeakKeyDictionary[Any, AsyncDriver | None] = WeakKeyDictionary()
+"""Stream → the driver of a stream on an event loop, None for a stream in sync code."""
 
 _registered = False
 
 
-def _register() -> None:
-    # At the first stream, not at import: callbacks run in reverse order, so a callback that the
-    # program registered before, such as closing its saver, runs after the stream has ended.
+def end_at_exit(stream: S, driver: AsyncDriver | None = None) -> S:
+    """Close this stream if it is open when the interpreter exits.
+
+    `driver`: that of a stream on an event loop.
+    """
+    # Registered at the first stream, not at import: callbacks run in reverse order, so a callback
+    # that the program registered before, such as closing its saver, runs after the stream has
+    # ended.
     global _registered
     if not _registered:
         _registered = True
         atexit.register(_end_all)
+    _streams[stream] = driver
+    return stream
 
 
 def _end_all() -> None:
     threads.start_no_more()
-    for stream in list(_streams):
-        if _is_running(stream):
-            continue  # a daemon thread is inside it, and stops soon
+    # Sync streams first: they wait for no event loop, whose nodes may take long to end.
+    for stream, driver in sorted(_streams.items(), key=lambda entry: entry[1] is not None):
         try:
-            stream.close()
-        except Exception as error:
-            _tell(error)
-    for astream, driver in list(_async_streams.items()):
-        try:
-            _end_async(astream, driver)
+            if driver is not None:
+                _end_async(stream, driver)
+            elif not stream.gi_running:  # otherwise a daemon thread is inside it, and stops soon
+                stream.close()
         except Exception as error:
             _tell(error)
 
 
-def _end_async(stream: AsyncGenerator[Any, None], driver: AsyncDriver) -> None:
+def _end_async(stream: AsyncGeneratorType[Any, None], driver: AsyncDriver) -> None:
     loop = driver.loop
-    if loop is None or loop.is_closed() or _is_running(stream):
+    if loop is None or loop.is_closed() or stream.ag_running:
         return
     import asyncio
 
@@ -92,12 +80,6 @@ def _end_async(stream: AsyncGenerator[Any, None], driver: AsyncDriver) -> None:
         loop.run_until_complete(end())
 
 
-def _is_running(stream: object) -> bool:
-    if isinstance(stream, GeneratorType):
-        return stream.gi_running
-    return isinstance(stream, AsyncGeneratorType) and stream.ag_running
-
-
 def _tell(error: Exception) -> None:
     log.warning(
         log.RUN,
@@ -110,7 +92,6 @@ def _tell(error: Exception) -> None:
 def _forget() -> None:
     """The streams are the parent's; a forked child must not go on with them."""
     _streams.clear()
-    _async_streams.clear()
 
 
 if hasattr(os, "register_at_fork"):

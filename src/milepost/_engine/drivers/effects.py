@@ -3,7 +3,7 @@
 The engine's generators yield effects and are sent the results; an error is thrown in. They never
 wait, and never call a node or a saver themselves. Each effect is a class: effects of steps and
 tasks are here, effects of savers and caches in `saver_effects.py`. A driver finds the method that
-carries out an effect in a table, by the class.
+carries out an effect in a table, by the class; what is not there is a call of a saver or a cache.
 
     effect   of       result
     Start    a run    tasks that have ended, if any has; others are under way
@@ -115,6 +115,10 @@ class Tell(Effect[Any]):
     call: Callable[[], Any]
     acall: Callable[[], Any] | None = None
     """Called and awaited on an event loop; `call` if it is None."""
+
+
+AFTER_EVENTS = (Start, Tell)
+"""What begins only when the consumer has all events so far."""
 
 
 class Abandoned(BaseException):

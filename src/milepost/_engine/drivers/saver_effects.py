@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from milepost._engine.drivers.effects import Effect
 from milepost._internal.dataclass_tools import record
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     Saver = BaseCheckpointSaver[Any]
 
 R = TypeVar("R")
+Cursor: TypeAlias = Any
+"""An open listing: an iterator, sync or async, as the driver that opened it needs."""
 
 
 class MethodCall(Effect[R]):
@@ -213,23 +215,8 @@ class ClearCache(MethodCall[None]):
         return self.saver.aclear(self.namespaces)
 
 
-METHOD_CALLS: tuple[type[MethodCall[Any]], ...] = (
-    LoadCheckpoint,
-    LoadHead,
-    LoadDeltaHistory,
-    PutCheckpoint,
-    PutWrites,
-    DeleteThread,
-    HoldThread,
-    ReleaseThread,
-    GetCached,
-    SetCached,
-    ClearCache,
-)
-
-
 @record
-class ListCheckpoints(Effect["Cursor"]):
+class ListCheckpoints(Effect[Cursor]):
     """Open a listing of checkpoints, newest first."""
 
     saver: Saver
@@ -258,31 +245,18 @@ class NextCheckpoint(Effect["CheckpointTuple | None"]):
     cursor: Cursor
 
 
-class Cursor:
-    """An open listing; only the driver that opened it can go on with it."""
-
-    __slots__ = ("items",)
-
-    def __init__(self, items: Any) -> None:
-        self.items = items
-
-
 # -- which forms a saver has
 
 _PUT: Final = BaseCheckpointSaver.put
+_APUT: Final = BaseCheckpointSaver.aput
 
 
 def is_sync_only(target: Any) -> bool:
     """A saver whose async methods were left out."""
-    return isinstance(target, BaseCheckpointSaver) and not _has(target, "aput")
+    return getattr(type(target), "aput", None) is _APUT
 
 
 def is_async_only(target: Any) -> bool:
     """A saver whose sync methods were left out."""
-    if getattr(type(target), "put", _PUT) is not _PUT:
-        return False  # nearly all savers
-    return isinstance(target, BaseCheckpointSaver) and _has(target, "aput")
-
-
-def _has(saver: BaseCheckpointSaver[Any], method: str) -> bool:
-    return getattr(type(saver), method) is not getattr(BaseCheckpointSaver, method)
+    kind = type(target)
+    return getattr(kind, "put", None) is _PUT and kind.aput is not _APUT

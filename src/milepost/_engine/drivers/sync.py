@@ -9,14 +9,15 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from functools import partial
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost._engine.drivers.effects import (
+    AFTER_EVENTS,
     Abandoned,
     Await,
     Call,
@@ -26,13 +27,11 @@ from milepost._engine.drivers.effects import (
     Pause,
     Save,
     Start,
-    TaskGenerator,
     Tell,
     is_deep,
 )
 from milepost._engine.drivers.run_driver import RunDriver
 from milepost._engine.drivers.saver_effects import (
-    METHOD_CALLS,
     Cursor,
     ListCheckpoints,
     MethodCall,
@@ -62,7 +61,9 @@ class SyncDriver:
 
     def __init__(self, events: EventStream | None = None) -> None:
         self.events = events or EventStream()
-        self._pool = TaskThreadPool(self._perform, hurried=bool(self.events.modes))
+        self._pool = TaskThreadPool(self.carry_out, hurried=bool(self.events.modes))
+        self.spawn = self._pool.spawn
+        """Starts a task that a running task has called."""
         self._lock = threading.Lock()
         self._loop: threads.LoopThread | None = None
         if self.events.flows_during_nodes:
@@ -72,13 +73,7 @@ class SyncDriver:
 
     def run(self, program: EffectGenerator[R]) -> R:
         """Run a generator to its end and return its result."""
-        events = self.stream(program)
-        while True:
-            try:
-                next(events)
-            except StopIteration as done:
-                result: R = done.value
-                return result
+        return drive(self.stream(program), lambda _event: None)
 
     def stream(
         self, program: EffectGenerator[R], show: Callable[[Event], Any] = lambda event: event
@@ -94,30 +89,19 @@ class SyncDriver:
                 if steps.reason is not None and steps.is_stopped_at(effect):
                     continue
                 try:
-                    if type(effect) is Start:
-                        while undelivered:
-                            yield show(undelivered.popleft())
-                        steps.answer = self._start(effect)
-                    elif type(effect) is Await:
-                        events.woken = False  # before looking: later events wake again
-                        while undelivered:
-                            yield show(undelivered.popleft())
-                        if effect.deadline is None:
-                            while (item := self._pool.wait()) is None:
-                                events.woken = False
-                                while undelivered:
-                                    yield show(undelivered.popleft())
-                            steps.answer = self._pool.collect(item)
-                        else:
-                            while (ended := self._ended_by(effect.deadline)) is None:
-                                events.woken = False
-                                while undelivered:
-                                    yield show(undelivered.popleft())
-                            steps.answer = ended
+                    if type(effect) is Await:
+                        ended = None
+                        while ended is None:
+                            events.woken = False  # before looking: later events wake again
+                            while undelivered:
+                                yield show(undelivered.popleft())
+                            ended = self._pool.wait(effect.deadline)
+                        steps.answer = ended
                     else:
-                        while undelivered and type(effect) is Tell:
+                        while undelivered and type(effect) in AFTER_EVENTS:
                             yield show(undelivered.popleft())
-                        steps.answer = self.carry_out(effect)
+                        method = _CARRY_OUT.get(type(effect), SyncDriver._call_method)
+                        steps.answer = method(self, effect)
                     answered = True
                     while undelivered:
                         yield show(undelivered.popleft())
@@ -145,9 +129,7 @@ class SyncDriver:
                 self._wind_up(steps)
             raise
         finally:
-            if self._loop is not None:
-                self._loop.close()
-                self._loop = None
+            self._close_loop()
         if steps.reason is not None:
             raise steps.reason
         while undelivered:
@@ -168,28 +150,29 @@ class SyncDriver:
 
     def carry_out(self, effect: Effect[R]) -> R:
         """Do what an effect says, and return its result."""
-        result: R = _CARRY_OUT[type(effect)](self, effect)
+        result: R = _CARRY_OUT.get(type(effect), SyncDriver._call_method)(self, effect)
         return result
 
     # -- savers and caches
 
-    def _call_method(self, effect: MethodCall[Any]) -> Any:
-        if is_async_only(effect.saver):
-            return self._await(effect.acall(), f"{type(effect.saver).__name__} is async only")
-        return effect.call()
+    def _call_method(self, effect: MethodCall[R]) -> R:
+        if not is_async_only(effect.saver):
+            return effect.call()
+        result: R = self._await(effect.acall(), f"{type(effect.saver).__name__} is async only")
+        return result
 
     def _list(self, effect: ListCheckpoints) -> Cursor:
         if not is_async_only(effect.saver):
-            return Cursor(iter(effect.call()))
+            return iter(effect.call())
 
         async def collect() -> list[Any]:
             return [found async for found in effect.acall()]
 
         reason = f"{type(effect.saver).__name__} is async only"
-        return Cursor(iter(self._await(collect(), reason)))
+        return iter(self._await(collect(), reason))
 
     def _next(self, effect: NextCheckpoint) -> Any:
-        return next(effect.cursor.items, None)
+        return next(effect.cursor, None)
 
     # -- saving
 
@@ -234,8 +217,7 @@ class SyncDriver:
                 else:
                     queue.stored()
         finally:
-            if driver._loop is not None:
-                driver._loop.close()
+            driver._close_loop()
 
     @staticmethod
     def _wait_for(queue: WriteBehindQueue, limit: int) -> None:
@@ -272,36 +254,12 @@ class SyncDriver:
 
     def _start(self, effect: Start) -> Sequence[Task]:
         # A step's only task runs right here if no event is due before it ends.
-        if (
-            len(effect.tasks) == 1
-            and not effect.beside_driver
-            and not self.events.flows_during_nodes
-        ):
+        if len(effect.tasks) == 1 and not (effect.beside_driver or self.events.flows_during_nodes):
             task, program = effect.tasks[0]
             drive(program, self.carry_out)
             return (task,)
         self._pool.start(effect.tasks, effect.at_once)
         return ()
-
-    def _ended_by(self, deadline: float) -> Sequence[Task] | None:
-        """Tasks that have ended; None if there are events to deliver first.
-
-        At the deadline no more tasks are begun. Running tasks cannot be stopped: their results
-        are dropped.
-        """
-        try:
-            item = self._pool.wait_until(deadline)
-        except Empty:
-            self._pool.dismiss()
-            return self._pool.ended()
-        return None if item is None else self._pool.collect(item)
-
-    def spawn(self, task: Task, program: TaskGenerator, ended: Callable[[], None]) -> None:
-        """Start a task that a running task has called."""
-        self._pool.spawn(task, program, ended)
-
-    def _perform(self, program: TaskGenerator) -> None:
-        drive(program, self.carry_out)
 
     def _pause(self, effect: Pause) -> None:
         time.sleep(effect.seconds)
@@ -314,9 +272,9 @@ class SyncDriver:
         context = effect.context
         variables = context.entered()
         try:
+            arguments = callee.arguments(context) if callee.inject else {}
             if callee.sync is None or (effect.timeout is not None and callee.aio is not None):
                 assert callee.aio is not None
-                arguments = callee.arguments(context)
                 work = variables.run(callee.aio, effect.argument, **arguments)
                 if effect.timeout is not None:
                     from milepost._engine.drivers.timeouts import within
@@ -325,7 +283,6 @@ class SyncDriver:
                 cancellation = context.task.cancellation
                 reason = f"node '{callee.name}' is async"
                 return variables.run(self._await, work, reason, cancellation)
-            arguments = callee.arguments(context) if callee.inject else {}
             if context.run.depth and is_deep(context.run.depth):
                 call = partial(variables.run, callee.sync, effect.argument, **arguments)
                 result = threads.call_on_another_thread(call)
@@ -357,6 +314,11 @@ class SyncDriver:
 
         return self._loop.run(work, cancellation)
 
+    def _close_loop(self) -> None:
+        if self._loop is not None:
+            self._loop.close()
+            self._loop = None
+
 
 class SyncReader(SyncDriver):
     """Carries out the effects of a generator that starts no tasks and streams no events."""
@@ -374,11 +336,11 @@ class SyncReader(SyncDriver):
                 program.throw(failure)  # `drive` leaves an interrupt to its caller
             raise
         finally:
-            if self._loop is not None:
-                self._loop.close()
+            self._close_loop()
 
 
-_CARRY_OUT: Mapping[type, Callable[[SyncDriver, Any], Any]] = {
+_CARRY_OUT: dict[type, Callable[[SyncDriver, Any], Any]] = {
+    Start: SyncDriver._start,
     Save: SyncDriver._save,
     Flush: SyncDriver._flush,
     Call: SyncDriver._call,
@@ -386,6 +348,5 @@ _CARRY_OUT: Mapping[type, Callable[[SyncDriver, Any], Any]] = {
     Tell: SyncDriver._tell,
     ListCheckpoints: SyncDriver._list,
     NextCheckpoint: SyncDriver._next,
-    **dict.fromkeys(METHOD_CALLS, SyncDriver._call_method),
 }
-"""Effect → method; `stream` itself carries out `Start` and `Await`."""
+"""Effect → method. `stream` itself carries out `Await`, `_call_method` all others."""

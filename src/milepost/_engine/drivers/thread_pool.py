@@ -14,12 +14,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from milepost._engine.drivers.effects import TaskGenerator
+from milepost._engine.drivers.effects import Effect, TaskGenerator
 from milepost._engine.drivers.run_driver import Ended, sorted_out
 from milepost._engine.superstep.task import outcome_of
 from milepost._internal import threads
+from milepost._internal.generators import drive
 
 if TYPE_CHECKING:
     from milepost._engine.superstep.plan import Task
@@ -36,8 +37,8 @@ _WAIT_BEFORE_GROWING = 0.0005
 class TaskThreadPool:
     """The threads of one run. The driver's thread hands out tasks and collects ended ones."""
 
-    def __init__(self, perform: Callable[[TaskGenerator], None], *, hurried: bool) -> None:
-        self._perform = perform
+    def __init__(self, carry_out: Callable[[Effect[Any]], Any], *, hurried: bool) -> None:
+        self._carry_out = carry_out
         self._hurried = hurried
         """Whether threads of the pool add threads, since a slow consumer of events may hold
         up the driver's thread."""
@@ -69,17 +70,21 @@ class TaskThreadPool:
         """Let `wait` return, though no task has ended."""
         self._mailbox.put(None)
 
-    def wait_until(self, deadline: float) -> Item:
-        """The next task that ends; raises Empty if none does in time."""
-        if self._queue:
-            while self._running < self._at_once:
-                self._add_thread()
-                if not self._queue:
-                    break
-        return self._mailbox.get(timeout=max(0.0, deadline - time.monotonic()))
+    def wait(self, deadline: float | None) -> list[Task] | None:
+        """Wait for a task that ends; None if `wake` was called instead.
 
-    def wait(self) -> Item:
-        """The next task that ends."""
+        At the deadline no more tasks are begun. Running tasks cannot be stopped: their results
+        are dropped.
+        """
+        try:
+            item = self._next_item(deadline)
+        except Empty:
+            self.dismiss()
+            return self.ended()
+        return None if item is None else self.collect(item)
+
+    def _next_item(self, deadline: float | None) -> Item:
+        """The next task that ends; raises Empty at the deadline."""
         while self._queue and self._running < self._at_once:
             left = self._more_at - time.monotonic()
             if left > 0:
@@ -88,17 +93,16 @@ class TaskThreadPool:
             for _ in range(max(1, self._running)):
                 self._add_thread()
             self._more_at = time.monotonic() + _WAIT_BEFORE_GROWING
-        return self._mailbox.get()
+        if deadline is None:
+            return self._mailbox.get()
+        return self._mailbox.get(timeout=max(0.0, deadline - time.monotonic()))
 
-    def collect(self, item: Item) -> list[Task]:
+    def collect(self, item: Ended) -> list[Task]:
         """The tasks that have ended by now, `item` among them."""
-        items: list[Ended] = []
-        while True:
-            if item is not None:
-                items.append(item)
-            if self._mailbox.empty():
-                break
-            item = self._mailbox.get()
+        items = [item]
+        while not self._mailbox.empty():
+            if (other := self._mailbox.get()) is not None:
+                items.append(other)
         ended, crashed = sorted_out(items)
         for each in crashed:
             self._mailbox.put(each)
@@ -107,11 +111,10 @@ class TaskThreadPool:
     def ended(self) -> list[Task]:
         """The tasks that have ended by now, after the caller has stopped waiting for them."""
         found: list[Task] = []
-        with suppress(Empty):
-            while True:
-                item = self._mailbox.get_nowait()
-                if item is not None and item[1] is None:
-                    found.append(item[0])
+        while not self._mailbox.empty():
+            item = self._mailbox.get()
+            if item is not None and item[1] is None:
+                found.append(item[0])
         return found
 
     # -- in the threads
@@ -150,7 +153,7 @@ class TaskThreadPool:
 
                 task.give_up(CancelledError())
             else:
-                self._perform(program)
+                drive(program, self._carry_out)
         except BaseException as error:
             crash = error
         self._mailbox.put((task, outcome_of(task, crash, ended)))

@@ -48,23 +48,10 @@ def _wake_nothing() -> None:
 class EventStream:
     """Collects the events of one graph, and passes them on to the graph around it."""
 
-    __slots__ = (
-        "blocks",
-        "flows_during_nodes",
-        "heard",
-        "modes",
-        "parent",
-        "subgraphs",
-        "undelivered",
-        "wake",
-        "woken",
-    )
-
     def __init__(
         self,
         modes: frozenset[StreamMode] = frozenset(),
         subgraphs: bool = False,
-        parent: EventStream | None = None,
         *,
         eager: bool = False,
     ) -> None:
@@ -72,7 +59,10 @@ class EventStream:
         self.modes = modes
         self.subgraphs = subgraphs
         """Whether the consumer wants events of inner graphs too."""
-        self.parent = parent if parent is not None and parent.takes_from_children else None
+        self.parent: EventStream | None = None
+        """The stream of the enclosing graph, if it takes events of inner graphs."""
+        self.wanted = modes
+        """The modes whose events have a consumer, here or in an enclosing graph."""
         self.flows_during_nodes = bool(modes) and (
             eager or subgraphs or bool(modes & {"custom", "messages", "tools"})
         )
@@ -90,6 +80,12 @@ class EventStream:
         if modes & {"messages", "tools"}:
             langchain_bridge.load()
 
+    def join(self, parent: EventStream) -> None:
+        """Pass events on to the stream of the enclosing graph, if it takes them."""
+        if parent.takes_from_children:
+            self.parent = parent
+            self.wanted |= parent.wanted
+
     @property
     def takes_from_children(self) -> bool:
         """Whether events of inner graphs have a consumer."""
@@ -97,9 +93,7 @@ class EventStream:
 
     def wants(self, mode: StreamMode) -> bool:
         """Whether events of this mode have a consumer, here or in an enclosing graph."""
-        if mode in self.modes:
-            return True
-        return self.parent is not None and self.parent.wants(mode)
+        return mode in self.wanted
 
     @property
     def wants_callbacks(self) -> bool:
@@ -112,11 +106,6 @@ class EventStream:
         if "messages" in self.modes or self.parent is None:
             return self.blocks
         return self.parent.takes_blocks
-
-    @property
-    def silent(self) -> bool:
-        """Whether events have no consumer."""
-        return not self.modes and self.parent is None
 
     def deliver(self, event: Event) -> None:
         """Hand an event to the consumer, from any thread."""
@@ -150,17 +139,6 @@ class EventStream:
 class RunEvents:
     """Tells a stream what happens in one run."""
 
-    __slots__ = (
-        "_takers",
-        "config",
-        "keys",
-        "observers",
-        "position",
-        "program",
-        "quiet",
-        "stream",
-    )
-
     def __init__(
         self,
         stream: EventStream,
@@ -175,7 +153,7 @@ class RunEvents:
         self.config = config
         self.keys = program.stream_keys if keys is None else keys
         """The part of the state that the caller wants to see."""
-        self.quiet = stream.silent
+        self.quiet = not stream.wanted
         """Whether the stream has no consumer."""
         self.observers: Sequence[RunObserver] = ()
         """Observers that follow the steps of the run."""
@@ -186,9 +164,15 @@ class RunEvents:
         """Send an event of this graph."""
         self.stream.push(Event(ns_parts(self.position.ns), mode, payload))
 
+    def _push_with_debug(self, mode: StreamMode, step: int, kind: str, payload: Any) -> None:
+        """Send an event, and the same in the envelope of the `debug` mode."""
+        self.push(mode, payload)
+        if "debug" in self.stream.wanted:
+            self.push("debug", payloads.as_debug(step, kind, payload))
+
     def custom(self, chunk: Any) -> None:
         """A node sends something of its own."""
-        if self.stream.wants("custom"):
+        if "custom" in self.stream.wanted:
             self.push("custom", chunk)
 
     # -- steps
@@ -201,17 +185,14 @@ class RunEvents:
         tasks: Sequence[Task] | None = None,
     ) -> None:
         """There is a new checkpoint; `tasks` follow it, if they are planned already."""
-        if not (self.stream.wants("checkpoints") or self.stream.wants("debug")):
+        if self.stream.wanted.isdisjoint(("checkpoints", "debug")):
             return
         event = checkpoint_event(self.program, self.position, channels, metadata, made_by, tasks)
-        if self.stream.wants("checkpoints"):
-            self.push("checkpoints", event)
-        if self.stream.wants("debug"):
-            self.push("debug", payloads.as_debug(self.position.step, "checkpoint", event))
+        self._push_with_debug("checkpoints", self.position.step, "checkpoint", event)
 
     def tasks_start(self, tasks: Sequence[Task]) -> None:
         """Tasks are about to run."""
-        if self.stream.wants("messages"):
+        if "messages" in self.stream.wanted:
             # Messages in a task's input are not streamed when the task passes them on.
             self.stream.know_messages(
                 message.id
@@ -219,42 +200,39 @@ class RunEvents:
                 if payloads.visible(task)
                 for message in messages_of(task.input)
             )
+        if self.stream.wanted.isdisjoint(("tasks", "debug")):
+            return
         for task in tasks:
-            if task.finished or not payloads.visible(task):
-                continue
-            if self.stream.wants("tasks"):
-                self.push("tasks", payloads.task_started(self.config, task))
-            if self.stream.wants("debug"):
+            if not task.finished and payloads.visible(task):
                 started = payloads.task_started(self.config, task)
-                self.push("debug", payloads.as_debug(self.position.step + 1, "task", started))
+                self._push_with_debug("tasks", self.position.step + 1, "task", started)
 
     def tasks_recalled(self, tasks: Sequence[Task]) -> None:
         """A step is taken again: stream what its finished tasks wrote, marked as cached."""
-        if self.stream.wants("updates"):
+        if "updates" in self.stream.wanted:
             for task in in_path_order(tasks):
                 if task.finished and payloads.visible(task):
                     self.push("updates", payloads.update_of(self.keys, task))
 
     def task_ended(self, task: Task) -> None:
         """A task has ended."""
-        stream = self.stream
+        wanted = self.stream.wanted
         if self.quiet or not payloads.visible(task):
             return
-        if task.finished and stream.wants("messages"):
+        if task.finished and "messages" in wanted:
             self.returned_messages(task)
-        if task.finished and stream.wants("updates"):
+        if task.finished and "updates" in wanted:
             self.push("updates", payloads.update_of(self.keys, task))
+        if wanted.isdisjoint(("tasks", "debug")):
+            return
         if payloads.is_cached(task) or isinstance(task.error, GraphBubbleUp):
             # The task has not run; or its command is for the enclosing graph; or an inner graph
             # was drained, and continues later.
             return
         if task.paused and not task.interrupts:
             return  # an inner graph stopped at a breakpoint: no result, no interrupt
-        if stream.wants("tasks"):
-            self.push("tasks", payloads.task_ended(self.program.stream_keys, task))
-        if stream.wants("debug"):
-            ended = payloads.task_ended(self.program.stream_keys, task)
-            self.push("debug", payloads.as_debug(self.position.step + 1, "task_result", ended))
+        ended = payloads.task_ended(self.program.stream_keys, task)
+        self._push_with_debug("tasks", self.position.step + 1, "task_result", ended)
 
     def values(self, values: Any) -> None:
         """The state has changed, or a run goes on from it."""
@@ -264,18 +242,17 @@ class RunEvents:
         self, tasks: Sequence[Task], interrupts: Sequence[Interrupt], values: Any
     ) -> None:
         """The run has stopped at interrupts: an update for each task, and the state once."""
-        if self.stream.wants("updates"):
+        if "updates" in self.stream.wanted:
             for task in in_path_order(tasks):
                 if task.interrupts:
                     self.push("updates", {INTERRUPT: tuple(task.interrupts)})
-        if self.stream.wants("values"):
+        if "values" in self.stream.wanted:
             shown = {**values} if isinstance(values, dict) else {}
             self.push("values", {**shown, INTERRUPT: interrupts})
 
     def breakpoint(self) -> None:
         """The run has stopped at a breakpoint, which asks nothing."""
-        if self.stream.wants("updates"):
-            self.push("updates", {INTERRUPT: ()})
+        self.push("updates", {INTERRUPT: ()})
 
     # -- messages
 

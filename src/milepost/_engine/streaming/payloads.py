@@ -24,19 +24,14 @@ def result_of(keys: str | Sequence[str], writes: Sequence[tuple[str, Any]]) -> A
         if not found:
             return None
         return found[0] if len(found) == 1 else found
-    result: dict[str, Any] = {}
-    repeated: dict[str, list[Any]] = {}
     for name, value in writes:
         if name == RETURN:
             return value
-        if name not in keys:
-            continue
-        if name in result:
-            repeated.setdefault(name, [result[name]]).append(value)
-        result[name] = value
-    if repeated:
+    shown = [(name, value) for name, value in writes if name in keys]
+    result = dict(shown)
+    if len(result) < len(shown):
         # The node wrote a key several times: there is one update for each write.
-        return [{name: value} for name, value in writes if name in keys]
+        return [{name: value} for name, value in shown]
     return result or None
 
 

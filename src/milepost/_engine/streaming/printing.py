@@ -16,8 +16,6 @@ DEBUG_MODES: frozenset[StreamMode] = frozenset(("updates", "values"))
 class PrintingStream(EventStream):
     """Prints the events of some modes as they come, and delivers those of others."""
 
-    __slots__ = ("_delivered", "_printed")
-
     def __init__(
         self,
         delivered: frozenset[StreamMode],
