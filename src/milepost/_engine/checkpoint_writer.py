@@ -217,7 +217,7 @@ class CheckpointWriter:
             self._prepared.append(self._prepare(thread, writes, new))
             if not with_next:
                 steps, self._prepared = self._prepared, []
-                yield Save(thread, steps, not thread.deferred)
+                yield Save(thread, steps)
             position.stored_id = new_id
         self.pending = ()
         if not self.events.quiet:
@@ -250,7 +250,7 @@ class CheckpointWriter:
         if self._prepared:
             assert self.thread is not None
             steps, self._prepared = self._prepared, []
-            yield Save(self.thread, steps, not self.thread.deferred)
+            yield Save(self.thread, steps)
 
     # -- the end of the run
 
@@ -304,7 +304,7 @@ class CheckpointWriter:
             prepared.append(self._prepare(thread, self._unstored_writes, None))
             self._unstored_writes = []
         if prepared:
-            yield Save(thread, prepared, True)
+            yield Save(thread, prepared)
 
     def flush(self) -> EffectGenerator[None]:
         """Wait until everything is stored, unless an enclosing run does so."""

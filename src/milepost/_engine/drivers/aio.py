@@ -215,7 +215,7 @@ class AsyncDriver:
 
     async def _save(self, effect: Save) -> None:
         writer = effect.writer
-        if effect.wait:
+        if not writer.deferred:
             if writer.queue is not None:
                 await self._wait_for(writer.queue, 0)
             # A commit that has begun goes on to its end, even if the run is cancelled.

@@ -75,11 +75,10 @@ STARTING = (Start, Await)
 
 @record
 class Save(Effect[None]):
-    """Store prepared steps: now, or soon and in order."""
+    """Store prepared steps: now, or soon and in order if the writer is `deferred`."""
 
     writer: ThreadWriter
     steps: Sequence[Any]
-    wait: bool
 
 
 @record

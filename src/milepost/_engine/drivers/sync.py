@@ -178,7 +178,7 @@ class SyncDriver:
 
     def _save(self, effect: Save) -> None:
         writer = effect.writer
-        if effect.wait:
+        if not writer.deferred:
             if writer.queue is not None:
                 self._wait_for(writer.queue, 0)
             writer.store(effect.steps, self.carry_out)
