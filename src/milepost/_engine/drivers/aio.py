@@ -216,8 +216,6 @@ class AsyncDriver:
     async def _save(self, effect: Save) -> None:
         writer = effect.writer
         if not writer.deferred:
-            if writer.queue is not None:
-                await self._wait_for(writer.queue, 0)
             # A commit that has begun goes on to its end, even if the run is cancelled.
             storing = writer.astore(effect.steps, self.carry_out)
             await (storing if writer.steadfast else see_through(storing))

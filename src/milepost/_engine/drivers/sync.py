@@ -179,8 +179,6 @@ class SyncDriver:
     def _save(self, effect: Save) -> None:
         writer = effect.writer
         if not writer.deferred:
-            if writer.queue is not None:
-                self._wait_for(writer.queue, 0)
             writer.store(effect.steps, self.carry_out)
             return
         while True:
