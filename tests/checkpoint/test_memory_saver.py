@@ -18,7 +18,7 @@ from milepost.channels import DeltaChannel
 from milepost.checkpoint._contract.pruning import Lineage, with_ancestors
 from milepost.checkpoint._delta.encode import Codec
 from milepost.checkpoint._memory import manifests
-from milepost.checkpoint._memory.value_log import Slice, keep, read, size_of
+from milepost.checkpoint._memory.value_log import Slice, compacted, keep, part, read, size_of, whole
 from milepost.checkpoint.memory import InMemorySaver, MemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -430,12 +430,14 @@ def test_a_run_builds_on_a_checkpoint_as_it_was_last_put():
 def test_a_prune_opens_each_frame_a_few_times_whatever_is_before_it(monkeypatch):
     """Sixty frames build on each other: reading each of them whole would take thirty times that."""
     saver = InMemorySaver()
-    builder = StateGraph(Counting)
+    others = {f"key {n}": n for n in range(70)}  # of few channels, fewer frames build on each other
+    builder = StateGraph(TypedDict("Wide", {"n": int, **dict.fromkeys(others, int)}))
     builder.add_node("count", lambda state: {"n": state["n"] + 1})
     builder.add_edge(START, "count")
     builder.add_conditional_edges("count", lambda state: "count" if state["n"] < 600 else END)
     graph = builder.compile(checkpointer=saver)
-    graph.invoke({"n": 0}, {**CONFIG, "recursion_limit": 1_000})
+    graph.invoke({"n": 0, **others}, {**CONFIG, "recursion_limit": 1_000})
+    assert max(stored.level for stored in saver.storage["t"][""].values()) == 64
     saver.copy_thread("t", "other")
     opened = 0
 
@@ -451,7 +453,8 @@ def test_a_prune_opens_each_frame_a_few_times_whatever_is_before_it(monkeypatch)
     assert saver.prune(["other"], keep=300).checkpoints == 302
     assert few < 3 * 602
     assert opened < 4 * 602
-    assert graph.get_state(CONFIG).values == graph.get_state(thread("other")).values == {"n": 600}
+    values = {"n": 600, **others}
+    assert graph.get_state(CONFIG).values == graph.get_state(thread("other")).values == values
     assert len(list(graph.get_state_history(thread("other")))) == 300
 
 
@@ -486,3 +489,41 @@ def test_a_large_list_is_kept_with_few_copies(base):
         tracemalloc.stop()
     assert read(kept) == (encoded.kind, encoded.parts.join())
     assert peak < 1.2 * encoded.size  # its bytes, or the elements of the one before to compare with
+
+
+def changed(rng: random.Random, value: Any) -> Any:
+    """Another version of a list, a dict or a text."""
+    new = text(rng.random(), rng.choice((2, 10, 100, 1000)))
+    at = rng.randrange(len(value) + 1)
+    if isinstance(value, dict):
+        key = str(at)
+        return {**value, key: value.get(key, "") + new}
+    if isinstance(value, str):
+        return value[:at] + new + value[rng.choice((at, at + 9)) :]
+    edited = [*value[:at], *(part + new for part in value[at : at + 1]), *value[at + 1 :]]
+    return rng.choice(([*value, new], [*value, new, new[::-1]], value[at // 4 :], edited))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_versions_that_share_a_log_are_read_as_they_were_kept(seed):
+    """Appended to, edited and shortened, in branches, with parts of them, after a compaction."""
+    rng = random.Random(seed)
+    codec = Codec(JsonPlusSerializer())
+    value = rng.choice((text(seed), [text(n, 20) for n in range(30)], {"1": text(seed), "2": "b"}))
+    versions: list[list[Any]] = [[value, (first := codec.encode(value)), whole(first)]]
+    for _ in range(50):
+        base = rng.choice((versions[-1], rng.choice(versions)))
+        value = changed(rng, base[0])
+        after = base[2].encoded if isinstance(base[2], Slice) else None
+        encoded = codec.encode(value, after=after)
+        kept, again = keep(encoded, base[2], shared=True)
+        base[2] = again or base[2]
+        versions.append([value, encoded, kept])
+        if isinstance(value, list) and value:
+            write = codec.encode(value[-2:])
+            assert read(part(kept, encoded, write) or whole(write)) == whole(write)
+        if rng.random() < 0.05:
+            versions = rng.sample(versions, len(versions) // 3 + 1)
+            moved = compacted([v[2] for v in versions if isinstance(v[2], Slice)])
+            versions = [[value, one, moved.get(id(kept), kept)] for value, one, kept in versions]
+        assert [read(kept) for _, _, kept in versions] == [whole(one) for _, one, _ in versions]

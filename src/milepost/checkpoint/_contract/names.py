@@ -28,16 +28,13 @@ def check_name(what: str, name: Any) -> str:
         raise InvalidIdError(
             f"{what} has {len(name)} characters; at most {LONGEST} can be stored: {_shown(name)}."
         )
-    if name.isascii():
-        if "\0" not in name:
-            return name
-        raise InvalidIdError(f"{what} contains a NUL character: {_shown(name)}.")
-    try:
-        name.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidIdError(
-            f"{what} contains half of a surrogate pair, which is no text: {_shown(name)}."
-        ) from error
+    if not name.isascii():
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidIdError(
+                f"{what} contains half of a surrogate pair, which is no text: {_shown(name)}."
+            ) from error
     if "\0" in name:
         raise InvalidIdError(f"{what} contains a NUL character: {_shown(name)}.")
     return name

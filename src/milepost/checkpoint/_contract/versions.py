@@ -7,7 +7,10 @@ with smaller counters, including LangGraph's, whose 32 digits begin with zeros.
 
 from __future__ import annotations
 
+from binascii import b2a_base64
 from typing import Any, Final
+
+from milepost._internal.ids import getrandbits
 
 DIGITS: Final = 8
 THEIR_DIGITS: Final = 32
@@ -48,6 +51,30 @@ def counter_text(counter: int) -> str:
     return f"{_LETTERS[more - 1]}{digits}" if more else digits
 
 
-def is_short(version: Any) -> bool:
-    """Whether a version is in our short form, which sorts after the form with 32 digits."""
+class TextVersions:
+    """Gives a saver its versions. A class inherits it before `BaseCheckpointSaver`."""
+
+    _always_short = True
+    """Whether all versions are in our short form. If not, only those after a short one are: the
+    short form sorts after the form with 32 digits."""
+    _last_version: tuple[str | None, int, bool] = (None, 0, False)
+    """The version that was given last, its counter, and whether it is short."""
+
+    def get_next_version(self, current: str | None, channel: None) -> str:  # noqa: ARG002
+        """A counter that orders versions, and random digits that keep branches apart."""
+        known, count, short = self._last_version
+        if current is None or current is not known:  # mostly a run passes the version it got last
+            count = counter_in(current)
+            short = self._always_short or _is_short(current)
+        count += 1
+        if short:
+            text = b2a_base64(getrandbits(48).to_bytes(6, "big"), newline=False).decode()
+            version = f"{counter_text(count)}.{text}"
+        else:
+            version = "%032d.%016x" % (count, getrandbits(64))  # noqa: UP031 - half the time
+        self._last_version = (version, count, short)
+        return version
+
+
+def _is_short(version: Any) -> bool:
     return version is not None and len(str(version).partition(".")[0]) < THEIR_DIGITS

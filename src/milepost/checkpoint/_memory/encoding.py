@@ -7,32 +7,38 @@ and is stored whole.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost.checkpoint._contract.records import WRITES_IDX_MAP, Place
 from milepost.checkpoint._delta.encode import Codec, Encoded, Typed, in_parts
 from milepost.checkpoint._memory.manifests import StoredCheckpoint, stored
 from milepost.checkpoint._memory.rows import (
     NULL,
+    BlobKey,
     Blobs,
-    Prepared,
     Rows,
     blob_place,
     metadata_place,
     write_place,
 )
-from milepost.checkpoint._memory.value_log import SMALL, whole
+from milepost.checkpoint._memory.value_log import SMALL, Slice, StoredValue, whole
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, loads_at
 from milepost.errors import SerdeError
 from milepost.types import MISSING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from milepost.checkpoint._contract.step_saver import Fence, NewCheckpoint, TaskWrites
+    from milepost.checkpoint._contract.step_saver import NewCheckpoint, TaskWrites
 
 _FEW_ELEMENTS: Final = 8
 """A container with at most this many elements is encoded whole first, since most are small."""
+
+
+EncodedOnce: TypeAlias = dict[int, Typed | Encoded]
+"""The writes of a step by identity, since a write may be the new value of its channel."""
+ValuesBefore: TypeAlias = "Callable[[str], tuple[BlobKey, StoredValue | None]]"
+"""The value of a channel in the checkpoint that a step starts from, and its key."""
 
 
 class Encoder:
@@ -44,31 +50,18 @@ class Encoder:
         self.cuts = self._codec.splices and not self._codec.seals
         """Whether values can be cut and shared; if not, each is sealed whole for its place."""
 
-    def step(
-        self,
-        place: Place,
-        tasks: Sequence[TaskWrites],
-        new: NewCheckpoint | None,
-        base: StoredCheckpoint | None,
-        fence: Fence | None,
-        status: str | None,
-    ) -> Prepared:
-        """The rows of a step that starts from `base`."""
-        once: dict[int, Typed | Encoded] = {}
-        writes: Rows = []
-        for task in tasks:
-            self._writes(place, task, writes, once)
-        if new is None:
-            return Prepared(place, writes, (), None, fence, status)
-        blobs = self._blobs(place, new, once)
-        checkpoint = self._checkpoint(place, new, base)
-        return Prepared(place, writes, blobs, checkpoint, fence, status)
-
-    def _value(self, value: Any) -> Typed | Encoded:
+    def _value(
+        self, value: Any, channel: str = "", before: ValuesBefore | None = None
+    ) -> Typed | Encoded:
+        """Encode a value. Elements that the channel had before are not made again."""
         typed = self._codec.scalar(value)
         has_elements = typed is None and type(value) in (list, dict)
         if has_elements and len(value) > _FEW_ELEMENTS:
-            encoded = self._codec.encode(value)
+            after = None
+            if before is not None and self._codec.shares(value):
+                _, base = before(channel)
+                after = base.encoded if isinstance(base, Slice) else None
+            encoded = self._codec.encode(value, after=after)
             return encoded if encoded.size >= SMALL else whole(encoded)
         if typed is None:
             typed = self.serde.dumps_typed(value)
@@ -76,25 +69,29 @@ class Encoder:
             return typed
         return self._codec.encode(value) if has_elements else in_parts(typed)
 
-    def _writes(
-        self, place: Place, task: TaskWrites, rows: Rows, once: dict[int, Typed | Encoded]
-    ) -> None:
-        """Encode a task's writes; `once` keeps each by identity, as it may be a channel's value."""
-        task_id, task_path = task.task_id, task.task_path
+    def writes(self, place: Place, tasks: Sequence[TaskWrites], once: EncodedOnce) -> Rows:
+        """The rows of what tasks wrote, which are added to `once`."""
         cuts, encode, special = self.cuts, self._value, WRITES_IDX_MAP
-        channel = ""
-        try:
-            for position, (channel, value) in enumerate(task.writes):
-                at = (task_id, special.get(channel, position))
-                if cuts:
-                    data = once[id(value)] = NULL if value is None else encode(value)
-                else:
-                    data = dumps_at(self.serde, value, write_place(place, *at))
-                rows.append((at, (task_id, channel, data, task_path)))
-        except SerdeError as error:
-            raise error.at(thread=place[0], node=task.node, channel=channel) from None
+        rows: Rows = []
+        for task in tasks:
+            task_id, task_path = task.task_id, task.task_path
+            channel = ""
+            try:
+                for position, (channel, value) in enumerate(task.writes):
+                    at = (task_id, special.get(channel, position))
+                    if cuts:
+                        data = once[id(value)] = NULL if value is None else encode(value)
+                    else:
+                        data = dumps_at(self.serde, value, write_place(place, *at))
+                    rows.append((at, (task_id, channel, data, task_path)))
+            except SerdeError as error:
+                raise error.at(thread=place[0], node=task.node, channel=channel) from None
+        return rows
 
-    def _blobs(self, place: Place, new: NewCheckpoint, once: dict[int, Typed | Encoded]) -> Blobs:
+    def blobs(
+        self, place: Place, new: NewCheckpoint, once: EncodedOnce, before: ValuesBefore
+    ) -> Blobs:
+        """The rows of the channels that a step has changed."""
         thread_id, ns, _ = place
         versions = new.checkpoint["channel_versions"]
         rows: Blobs = []
@@ -106,7 +103,7 @@ class Encoder:
                 key = (thread_id, ns, channel, versions[channel])
                 if self.cuts:
                     # The writes are still alive, so no other object can have their ids.
-                    data = once.get(id(value)) or self._value(value)
+                    data = once.get(id(value)) or self._value(value, channel, before)
                 else:
                     data = dumps_at(self.serde, value, blob_place(key))
                 rows.append((key, data))
@@ -114,9 +111,10 @@ class Encoder:
             raise error.at(thread=thread_id, channel=channel) from None
         return rows
 
-    def _checkpoint(
+    def checkpoint(
         self, place: Place, new: NewCheckpoint, base: StoredCheckpoint | None
     ) -> StoredCheckpoint:
+        """A new checkpoint that starts from `base`."""
         given = new.checkpoint
         if self.cuts:
             metadata = self.serde.dumps_typed(new.metadata)

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from milepost.checkpoint._delta.encode import Typed
 
 _MAX_LEVELS: Final = 64
-"""So many manifests may build on each other before one holds everything."""
+"""So many manifests may build on each other before one holds everything. If there are fewer
+channels, as many as channels: a complete manifest costs little then, and reading one costs its
+levels."""
 
 packb = ormsgpack.packb
 unpackb = ormsgpack.unpackb
@@ -57,7 +59,7 @@ def stored(
     """A checkpoint that differs from `base` in the channels `changed` and in the nodes `seen`."""
     versions, versions_seen = given["channel_versions"], given["versions_seen"]
     level = 0
-    if seen is None or base is None or base.level >= _MAX_LEVELS:
+    if seen is None or base is None or base.level >= min(_MAX_LEVELS, len(versions)):
         base, changed, seen = None, versions, versions_seen
     else:
         level = base.level + 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
-from milepost._internal.ids import getrandbits
 from milepost.checkpoint._contract.faceted_saver import FacetedSaver
 from milepost.checkpoint._contract.metadata_filter import metadata_matches
 from milepost.checkpoint._contract.names import check_name, check_place
@@ -23,7 +22,6 @@ from milepost.checkpoint._contract.records import (
 )
 from milepost.checkpoint._contract.step_saver import NewCheckpoint, TaskWrites
 from milepost.checkpoint._contract.threads import status_left
-from milepost.checkpoint._contract.versions import counter_in, counter_text, is_short
 from milepost.checkpoint._memory.reencrypt import MemoryAdmin
 from milepost.checkpoint._memory.storage import MemoryStorage
 from milepost.checkpoint._memory.threads import MemoryThreads
@@ -49,7 +47,7 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
         {'n': 1}
     """
 
-    _last_version: tuple[str | None, int, bool] = (None, 0, False)
+    _always_short = False
 
     @property
     def threads(self) -> MemoryThreads:
@@ -81,7 +79,8 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
         new.checkpoint = copy_checkpoint(checkpoint)
         new.checkpoint["channel_versions"].update(new_versions)
         self._names.checkpoint(place, new)
-        step = self._codes.step(place, (), new, None, None, status_left(new.changed))
+        base = self._stored(place)
+        step = self._encoded(place, base, (), new, status=status_left(new.changed))
         with self._lock:
             self._store(step)
             # `_latest` may be a checkpoint that this one replaces: the next step must read it.
@@ -98,7 +97,7 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
         place = place_of(config)
         task = TaskWrites(task_id, task_path, "", writes)
         self._names.writes(place, task)
-        step = self._codes.step(place, [task], None, None, None, None)
+        step = self._encoded(place, None, [task], None)
         with self._lock:
             self._store(step)
 
@@ -150,19 +149,6 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
         # Under the lock, the thread cannot be deleted and created again during the walk.
         with self._lock:
             return super().get_delta_channel_history(config=config, channels=channels)
-
-    def get_next_version(self, current: str | None, channel: None) -> str:  # noqa: ARG002
-        """A counter that orders versions, and random digits that keep branches apart."""
-        known, count, short = self._last_version
-        if current is not known:  # mostly it is: a run passes the version it got last
-            count = counter_in(current)
-            short = is_short(current)  # in a thread copied from a database
-        if short:
-            version = f"{counter_text(count + 1)}.{getrandbits(64):016x}"
-        else:
-            version = "%032d.%016x" % (count + 1, getrandbits(64))  # noqa: UP031 - half the time
-        self._last_version = (version, count + 1, short)
-        return version
 
     # -- walking
 

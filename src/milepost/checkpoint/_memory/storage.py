@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, Self, TypeAlias
 
 from milepost._internal import fork_guard, log
@@ -21,14 +22,21 @@ from milepost.checkpoint._contract.records import (
     CheckpointTuple,
     Place,
 )
-from milepost.checkpoint._contract.step_saver import Fence, StepCommit, StepSaver
+from milepost.checkpoint._contract.step_saver import (
+    Fence,
+    NewCheckpoint,
+    StepCommit,
+    StepSaver,
+    TaskWrites,
+)
 from milepost.checkpoint._contract.thread_admin import Sweeping
 from milepost.checkpoint._contract.thread_metadata import ThreadMetadata, keys_of_thread
 from milepost.checkpoint._contract.threads import is_trigger, parent_gone
+from milepost.checkpoint._contract.versions import TextVersions
 from milepost.checkpoint._delta.encode import Encoded, Typed
 from milepost.checkpoint._delta.split import as_parts
 from milepost.checkpoint._memory import manifests
-from milepost.checkpoint._memory.encoding import Encoder
+from milepost.checkpoint._memory.encoding import EncodedOnce, Encoder
 from milepost.checkpoint._memory.manifests import StoredCheckpoint, version_in
 from milepost.checkpoint._memory.rows import (
     BlobKey,
@@ -63,7 +71,7 @@ _STATUSES = {
 """The thread's status after a special write, by the write's position."""
 
 
-class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str]):
+class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpointSaver[str]):
     """Stores steps in three mappings, and reads checkpoints from them."""
 
     instant = True
@@ -144,17 +152,33 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         self._names.check(
             step.writes, step.new, thread_id=step.thread_id, checkpoint_ns=step.checkpoint_ns
         )
-        thread_id, ns, parent_id = step.thread_id, step.checkpoint_ns, step.checkpoint_id
-        place = Place(thread_id, ns, parent_id)
-        if step.new is None:
-            return self._codes.step(place, step.writes, None, None, step.fence, step.status)
-        base = self._latest.get(thread_id)
-        if base is None or base.id != parent_id:
+        place = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id)
+        base = self._latest.get(place.thread_id)
+        if base is None or base.id != place.checkpoint_id:
             base = self._stored(place)
-        prepared = self._codes.step(place, step.writes, step.new, base, step.fence, step.status)
-        assert prepared.stored is not None
-        self._latest[thread_id] = prepared.stored
+        prepared = self._encoded(place, base, step.writes, step.new, step.fence, step.status)
+        if prepared.stored is not None:
+            self._latest[place.thread_id] = prepared.stored
         return prepared
+
+    def _encoded(
+        self,
+        place: Place,
+        base: StoredCheckpoint | None,
+        tasks: Sequence[TaskWrites],
+        new: NewCheckpoint | None,
+        fence: Fence | None = None,
+        status: str | None = None,
+    ) -> Prepared:
+        """A step that starts from `base`, encoded."""
+        codes = self._codes
+        once: EncodedOnce = {}
+        writes = codes.writes(place, tasks, once)
+        if new is None:
+            return Prepared(place, writes, (), None, fence, status)
+        before = partial(self._value_in, place, base)
+        blobs = codes.blobs(place, new, once, before)
+        return Prepared(place, writes, blobs, codes.checkpoint(place, new, base), fence, status)
 
     def commit(self, steps: Sequence[Prepared]) -> list[Exception | None]:
         outcome: list[Exception | None] = []
@@ -216,6 +240,13 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
     async def arelease(self, thread_id: str, fence: Fence, status: str) -> None:
         self.release(thread_id, fence, status)
 
+    def _registered(self, thread_id: str) -> RegistryEntry:
+        """The registry's entry for a thread, added if there is none."""
+        thread = self._threads.get(thread_id)
+        if thread is None:
+            thread = self._threads[thread_id] = RegistryEntry(self.head(thread_id))
+        return thread
+
     def _status_of(self, thread_id: str, thread: RegistryEntry) -> str:
         """The stored status, or else `running` if a task waits at the head of the thread."""
         if thread.status is not None:
@@ -247,6 +278,14 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
         graphs = self.storage.get(thread_id)
         graph = graphs.get(ns) if graphs is not None else None
         return graph.get(checkpoint_id or "") if graph is not None else None
+
+    def _value_in(
+        self, place: Place, checkpoint: StoredCheckpoint | None, channel: str
+    ) -> tuple[BlobKey, StoredValue | None]:
+        """The value of a channel in a checkpoint of the graph at `place`, and its key."""
+        version = None if checkpoint is None else version_in(checkpoint, channel)
+        key = (*place[:2], channel, version)
+        return key, self.blobs.get(key)
 
     def _is_overtaken(self, step: Prepared) -> bool:
         """Whether another run has stored something since this run loaded the thread.
@@ -282,7 +321,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
             if stored is not None and not ns:
                 fence.reached = stored.id
         if thread is None:
-            thread = self._threads[thread_id] = RegistryEntry(self.head(thread_id))
+            thread = self._registered(thread_id)
         if fence is not None:
             thread.token, thread.fence = fence.token, fence
             fence.status = thread.status = status
@@ -382,10 +421,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
     def _keep_value(self, place: Place, blob_key: BlobKey, value: Encoded) -> StoredValue:
         """The stored form of a large value, which shares bytes with the version before."""
         channel = blob_key[2]
-        parent = self._stored(place)
-        base_version = None if parent is None else version_in(parent, channel)
-        base_key = (*blob_key[:3], base_version)
-        base = None if base_version is None else self.blobs.get(base_key)
+        base_key, base = self._value_in(place, self._stored(place), channel)
         # No task wrote the input of a graph, and mostly no version follows it.
         kept, again = keep(value, base, shared=channel != START)
         if again is not None:
@@ -394,10 +430,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
 
     def _move_input(self, place: Place, rows: Mapping[tuple[str, int], StoredWrite]) -> None:
         """Share the bytes of a graph's input with the write that it became one step later."""
-        parent = self._stored(place)
-        version = None if parent is None else version_in(parent, START)
-        key = (*place[:2], START, version)
-        kept = self.blobs.get(key)
+        key, kept = self._value_in(place, self._stored(place), START)
         if kept is None or len((whole_input := read(kept))[1]) < SMALL:
             return
         for row in rows.values():

@@ -85,19 +85,13 @@ class MemoryThreads(Threads):
         with self._saver._lock:
             if self._entry(thread_id) is None:
                 raise no_such_thread(thread_id)
-            if thread_id not in self._saver._threads:
-                self._saver._threads[thread_id] = RegistryEntry(self._saver.head(thread_id))
-            self._saver._threads[thread_id].metadata = json.loads(text)
+            self._saver._registered(thread_id).metadata = json.loads(text)
         return _done(None)
 
     def _add(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[ThreadInfo]:
         metadata_text(thread_id, metadata)
         with self._saver._lock:
-            thread = self._saver._threads.get(thread_id)
-            if thread is None:
-                thread = self._saver._threads[thread_id] = RegistryEntry(
-                    self._saver.head(thread_id)
-                )
+            thread = self._saver._registered(thread_id)
             thread.claimed = False
             thread.metadata = self._saver._described(thread_id, thread, metadata)
             info = self._entry(thread_id)
@@ -154,17 +148,13 @@ class MemoryThreads(Threads):
 
     def _copy_writes(self, old: Place, new: Place) -> None:
         """Copy the writes at one checkpoint."""
-        if rows := self._saver.writes.get((*old[:2], old.checkpoint_id or "")):
-            self._saver.writes[(*new[:2], new.checkpoint_id or "")] = {
-                at: self._moved_write(row, old, new, at) for at, row in rows.items()
-            }
-
-    def _moved_write(
-        self, row: StoredWrite, old: Place, new: Place, at: tuple[str, int]
-    ) -> StoredWrite:
-        task_id, channel, kept, path = row
-        places = write_place(old, *at), write_place(new, *at)
-        return (task_id, channel, self._moved(kept, *places), path)
+        copies: dict[tuple[str, int], StoredWrite] = {}
+        rows = self._saver.writes.get((*old[:2], old.checkpoint_id or ""), {})
+        for at, (task_id, channel, kept, path) in rows.items():
+            moved = self._moved(kept, write_place(old, *at), write_place(new, *at))
+            copies[at] = (task_id, channel, moved, path)
+        if copies:
+            self._saver.writes[(*new[:2], new.checkpoint_id or "")] = copies
 
     def _moved_checkpoint(
         self, stored: StoredCheckpoint, old: Place, new: Place
@@ -292,7 +282,11 @@ class MemoryThreads(Threads):
             for key in blobs_of(thread_id, ns, saved.values())
             if isinstance(kept := self._saver.blobs.get(key), Slice)
         }
-        rows = [(id, at, row) for id in saved for at, row in self._rows(thread_id, ns, id)]
+        rows = [
+            (id, at, row)
+            for id in saved
+            for at, row in self._saver.writes.get((thread_id, ns, id), {}).items()
+        ]
         parts = [row[2] for _, _, row in rows if isinstance(row[2], Slice)]
         moved = compacted([*blobs.values(), *parts])
         for key, kept in blobs.items():
@@ -301,9 +295,6 @@ class MemoryThreads(Threads):
             if id(part) in moved:
                 row = (task_id, channel, moved[id(part)], path)
                 self._saver.writes[thread_id, ns, checkpoint_id][at] = row
-
-    def _rows(self, thread_id: str, ns: str, id: str) -> list[tuple[tuple[str, int], StoredWrite]]:
-        return list(self._saver.writes.get((thread_id, ns, id), {}).items())
 
 
 def _done(value: R) -> Program[R]:

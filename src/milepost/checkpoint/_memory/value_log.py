@@ -1,10 +1,11 @@
-"""Versions of a value as pieces of one growing string of bytes.
+"""Versions of a value as pieces of one growing log.
 
-A *log* holds the bytes of all versions of a channel, each byte once. A version is a *slice*: a head
-of its own, followed by spans of the log. A version that appends is one longer span. A window that
-moves is one shifted span. An edit in the middle is three spans: before the edit, the new bytes at
-the end of the log, and behind the edit. No version is a delta from another, so there are no chains:
-each version is read directly, and each can be dropped.
+A *log* holds the bytes of all versions of a channel, each byte once, in chunks: mostly the elements
+of lists and dicts, as they were added. A version is a *slice*: a head of its own, followed by spans
+of the log, which begin and end where chunks do. A version that appends is one longer span. A window
+that moves is one shifted span. An edit in the middle is three spans: before the edit, the new bytes
+at the end of the log, and behind the edit. No version is a delta from another, so there are no
+chains: each version is read directly, and each can be dropped.
 
 An edited version costs its spans besides its new bytes. When the spans would cost more than the
 value, the value gets a new log.
@@ -13,46 +14,69 @@ value, the value gets a new log.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
-from itertools import accumulate, pairwise
+from bisect import bisect_left, bisect_right
+from itertools import accumulate, chain, islice, pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from milepost.checkpoint._delta.diff import Delta, Parts, cost, difference
 from milepost.checkpoint._delta.encode import Encoded, Typed
 from milepost.checkpoint._delta.split import place_in, split_like
+from milepost.checkpoint.serde._msgpack import skim
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 SMALL: Final = 256
 """Bytes below which a value is stored whole."""
-_ELEMENTS_AT_ONCE: Final = 64
-"""Elements that are compared in one call."""
 _MAX_LOG: Final = 2**32 - 1
 """Bytes. The ends of a span are numbers of four bytes."""
 _SPAN_COST: Final = 4
 """Times the number of spans squared: about the bytes that a series of edits has spent on spans."""
+_CHUNK_COST: Final = 48
+"""About the bytes that a chunk takes besides its data."""
+
+
+Spans: TypeAlias = "array[int]"
+"""Start and end of each span, one after the other."""
 
 
 class Log:
     """The bytes of all versions, in the order in which they came."""
 
-    __slots__ = ("data", "lengths", "tip")
+    __slots__ = ("chunks", "ends")
 
-    def __init__(self, data: bytearray) -> None:
-        self.data = data
-        self.tip = b""
-        """The spans of the version that was stored last."""
-        self.lengths: list[int] = []
-        """The lengths of that version's elements."""
+    def __init__(self, chunks: Sequence[bytes]) -> None:
+        self.chunks: list[bytes] = []
+        self.ends = array("I")
+        """Where each chunk ends."""
+        self.add(chunks)
 
-    def slice(
-        self, kind: str, head: bytes, spans: array[int], lengths: list[int] | None = None
-    ) -> Slice:
-        """A version or a part of one. `lengths` are given for the latest version."""
-        found = Slice(kind, head, self, spans.tobytes())
-        if lengths is not None:
-            self.tip, self.lengths = found.packed, lengths
+    @property
+    def size(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def add(self, chunks: Sequence[bytes]) -> None:
+        ends = accumulate(map(len, chunks), initial=self.size)
+        self.chunks += chunks
+        self.ends.extend(islice(ends, 1, None))
+
+    def split(self, at: int) -> None:
+        """Let a chunk end at a place where a span begins or ends."""
+        n = bisect_left(self.ends, at)
+        if at and self.ends[n] != at:
+            chunk = self.chunks[n]
+            rest = at - self.ends[n]
+            self.chunks[n : n + 1] = chunk[:rest], chunk[rest:]
+            self.ends.insert(n, at)
+
+    def read(self, spans: Spans) -> Sequence[bytes]:
+        """The bytes of spans, as chunks, which may be those of the log itself."""
+        chunks, ends = self.chunks, self.ends
+        if len(spans) == 2 and spans[0] == 0 and spans[1] == ends[-1]:
+            return chunks
+        found: list[bytes] = []
+        for start, end in _pairs(spans):
+            found += chunks[bisect_right(ends, start) : bisect_left(ends, end) + 1]
         return found
 
 
@@ -61,25 +85,28 @@ class Slice:
 
     __slots__ = ("head", "kind", "log", "packed")
 
-    def __init__(self, kind: str, head: bytes, log: Log, packed: bytes) -> None:
+    def __init__(self, kind: str, head: bytes, log: Log, spans: Spans) -> None:
         self.kind = kind
         self.head = head
         self.log = log
-        self.packed = packed
+        self.packed = spans.tobytes()
         """The spans as bytes, which take less memory than an array: there are many slices."""
 
     @property
-    def spans(self) -> array[int]:
-        """Start and end of each span, one after the other."""
+    def spans(self) -> Spans:
         return array("I", self.packed)
 
     @property
-    def pairs(self) -> Iterator[tuple[int, int]]:
-        spans = self.spans
-        return zip(spans[::2], spans[1::2], strict=True)
+    def parts(self) -> Parts:
+        """The value in chunks: mostly its elements. An edited element may be in several chunks, and
+        one chunk may have several small elements."""
+        return Parts(self.head, self.log.read(self.spans))
 
-    def read(self) -> Typed:
-        return (self.kind, _joined(self.head, self.log, self.spans))
+    @property
+    def encoded(self) -> Encoded:
+        """The value, as a later version is compared with it."""
+        size = len(self.head) + sum(end - start for start, end in _pairs(self.spans))
+        return Encoded(self.kind, self.parts, size)
 
 
 StoredValue: TypeAlias = Typed | Slice
@@ -94,31 +121,16 @@ def keep(
     If `base` was stored whole and shares bytes with the new version, a slice to replace `base` is
     returned too. `shared`: a write is to be stored as a part of the new version.
     """
-    if not isinstance(base, Slice):
-        return _store_after_whole(new, base, shared)
-    if base.kind == new.kind and bool(base.head) == bool(new.parts.head):
-        found = _appended(base, new) or _spliced(base, new)
+    before = base
+    if before is not None and not isinstance(before, Slice):
+        if before == whole(new):
+            return before, None
+        before = _sliced(new, before)
+    if before is not None and before.kind == new.kind:
+        found = _following(before, new)
         if found is not None:
-            return found, None
-    return _fresh(new, shared), None
-
-
-def _store_after_whole(
-    new: Encoded, base: Typed | None, shared: bool
-) -> tuple[StoredValue, Slice | None]:
-    if base is None or base[0] != new.kind or len(base[1]) < SMALL:
-        return _fresh(new, shared), None
-    kind, data = base
-    if not new.parts.head and data == new.parts.elements[0]:
-        return base, None
-    old = split_like(data, new.parts) if new.parts.head else Parts(b"", [data])
-    delta = _worthwhile(old.elements, new) if bool(old.head) == bool(new.parts.head) else None
-    if delta is None:
-        return _fresh(new, shared), None
-    body = data[len(old.head) :]
-    spans = array("I", (0, len(body)))
-    again = Log(bytearray(body)).slice(kind, old.head, spans)
-    return _applied(again, new, delta, _lengths(new)) or _fresh(new, shared), again
+            return found, before if before is not base else None
+    return _fresh(new) if shared and new.parts.head else whole(new), None
 
 
 def part(kept: StoredValue, new: Encoded, write: Encoded) -> StoredValue | None:
@@ -133,31 +145,24 @@ def part(kept: StoredValue, new: Encoded, write: Encoded) -> StoredValue | None:
     head, place = delta
     assert isinstance(head, bytes)
     assert isinstance(place, tuple)
-    start = place[0] - len(kept.head)
     spans = array("I")
-    for span in _cut(kept.spans, list(_ends(kept)), start, place[1]):
-        _join(spans, *span)
-    return kept.log.slice(write.kind, head, spans)
+    _take(spans, kept, _ends(kept.spans), place[0] - len(kept.head), place[1])
+    return Slice(write.kind, head, kept.log, spans)
 
 
 def around(kept: Typed, piece: Slice) -> Slice | None:
     """A whole value that contains `piece`, as a slice of the piece's log, if that saves bytes."""
     kind, data = kept
     log, spans = piece.log, piece.spans
-    size = sum(end - start for start, end in piece.pairs)
-    if not size or 2 * size < len(data):
+    body = b"".join(piece.parts.elements)
+    at = data.find(body)
+    tail = data[at + len(body) :]
+    if 2 * len(body) < len(data) or at < 0 or log.size + len(tail) > _MAX_LOG:
         return None
-    if len(spans) == 2:  # mostly: then `find` needs no copy of the piece
-        with memoryview(log.data) as all, all[spans[0] : spans[1]] as body:
-            at = data.find(body)
-    else:
-        at = data.find(_joined(b"", log, spans))
-    tail = data[at + size :]
-    if at < 0 or len(log.data) + len(tail) > _MAX_LOG:
-        return None
-    _join(spans, len(log.data), len(log.data) + len(tail))
-    log.data += tail
-    return log.slice(kind, data[:at], spans)
+    if tail:
+        _join(spans, log.size, log.size + len(tail))
+        log.add([tail])
+    return Slice(kind, data[:at], log, spans)
 
 
 def whole(new: Encoded) -> Typed:
@@ -167,7 +172,7 @@ def whole(new: Encoded) -> Typed:
 
 def read(kept: StoredValue) -> Typed:
     """The value, as its serializer gave it."""
-    return kept.read() if isinstance(kept, Slice) else kept
+    return (kept.kind, kept.parts.join()) if isinstance(kept, Slice) else kept
 
 
 def size_of(kept: Iterable[StoredValue]) -> int:
@@ -181,7 +186,7 @@ def size_of(kept: Iterable[StoredValue]) -> int:
             heads += len(one.head)
         else:
             wholes[id(one[1])] = one[1]
-    return heads + sum(len(log.data) for log in logs.values()) + sum(map(len, wholes.values()))
+    return heads + sum(log.size for log in logs.values()) + sum(map(len, wholes.values()))
 
 
 def compacted(kept: Iterable[Slice]) -> Mapping[int, Slice]:
@@ -192,165 +197,147 @@ def compacted(kept: Iterable[Slice]) -> Mapping[int, Slice]:
     moved: dict[int, Slice] = {}
     for slices in by_log.values():
         log = slices[0].log
-        used = _union(pair for one in slices for pair in one.pairs)
-        if 2 * sum(end - start for start, end in used) > len(log.data):
+        used = _union(pair for one in slices for pair in _pairs(one.spans))
+        if 2 * sum(end - start for start, end in used) > log.size:
             continue
         starts = [start for start, _ in used]
         offsets = list(accumulate((end - start for start, end in used), initial=0))
-        data = bytearray().join(log.data[start:end] for start, end in used)
-        new = Log(data)
+        new = Log(log.read(array("I", chain(*used))))
         for one in slices:
             spans = array("I")
-            for start, end in one.pairs:
+            for start, end in _pairs(one.spans):
                 at = bisect_right(starts, start) - 1
                 shift = offsets[at] - starts[at]
                 _join(spans, start + shift, end + shift)
-            lengths = log.lengths if one.packed is log.tip else None
-            moved[id(one)] = new.slice(one.kind, one.head, spans, lengths)
+            moved[id(one)] = Slice(one.kind, one.head, new, spans)
     return moved
 
 
 # -- how a version gets its spans
 
 
-def _fresh(new: Encoded, shared: bool) -> StoredValue:
-    parts = new.parts
-    if not parts.head or not shared or new.size > _MAX_LOG:
+def _fresh(new: Encoded) -> StoredValue:
+    """A version in a log of its own."""
+    if new.size > _MAX_LOG:
         return whole(new)
-    data = bytearray().join(parts.elements)
-    spans = array("I", (0, len(data)))
-    return Log(data).slice(new.kind, parts.head, spans, _lengths(new))
+    head, elements = new.parts
+    return Slice(new.kind, head, Log(_chunks(elements)), array("I", (0, new.size - len(head))))
 
 
-def _appended(base: Slice, new: Encoded) -> Slice | None:
+def _sliced(new: Encoded, base: Typed) -> Slice | None:
+    """A large value that was stored whole, as a slice to be compared with the next version."""
+    kind, data = base
+    if len(data) < SMALL:
+        return None
+    parts = split_like(data, new.parts) if new.parts.head else Parts(b"", [data])
+    found = _fresh(Encoded(kind, parts, len(data)))
+    return found if isinstance(found, Slice) else None
+
+
+def _following(base: Slice, new: Encoded) -> Slice | None:
+    """The version as a change of `base`; None if that would not save enough."""
+    head, elements = new.parts
+    if bool(head) != bool(base.head):
+        return None
+    parts = base.parts
+    count = skim.head(base.head, 0)[1] if head else 1
+    old = parts.elements if head else [parts.join()]
+    in_elements = len(old) == count
+    before = elements[:count]
+    if old == before or (not in_elements and b"".join(old) == b"".join(before)):
+        return _appended(base, new, elements[count:])
+    if not in_elements:
+        parts = split_like(parts.join(), new.parts)
+        if not parts.head:
+            return None
+        old = parts.elements
+    delta = difference(Parts(b"", old), Parts(b"", elements))
+    return _applied(base, new, delta) if cost(delta) * 4 <= new.size * 3 else None
+
+
+def _appended(base: Slice, new: Encoded, added: Sequence[bytes]) -> Slice | None:
     """The version as `base` with elements added at its end, which is the usual change."""
-    log, spans, elements = base.log, base.spans, new.parts.elements
-    if log.tip is not base.packed or not new.parts.head:
-        return None
-    count = len(log.lengths)
-    if len(elements) < count:
-        return None
-    if len(spans) == 2:
-        at, end = spans
-        size = end - at
-        for first in range(0, count, _ELEMENTS_AT_ONCE):
-            # In pieces, since one joined copy would take as much memory as the value.
-            piece = b"".join(elements[first : min(first + _ELEMENTS_AT_ONCE, count)])
-            if not log.data.startswith(piece, at):
-                return None
-            at += len(piece)
-        if at != end:
+    log, spans = base.log, base.spans
+    if added:
+        at = log.size
+        end = at + sum(map(len, added))
+        if end > _MAX_LOG:
             return None
-    else:
-        before = b"".join(elements[:count])
-        size = len(before)
-        if before != _joined(b"", log, spans):
+        _join(spans, at, end)
+        if _are_too_many(spans, new):
             return None
-    added = elements[count:]
-    delta: Delta = [(0, size), b"".join(added)]
-    found = _applied(base, new, delta if added else delta[:1], log.lengths)
-    if found is not None:
-        log.lengths.extend(map(len, added))
-    return found
+        log.add(_chunks(added))
+    return Slice(new.kind, new.parts.head, log, spans)
 
 
-def _spliced(base: Slice, new: Encoded) -> Slice | None:
-    """The version as a delta of `base`, for any other change."""
-    log, head = base.log, new.parts.head
-    old: Sequence[bytes]
-    if head and log.tip is base.packed:
-        old = _elements(base, log.lengths)
-    elif not head:
-        old = [_joined(b"", log, base.spans)]
-    else:
-        cut = split_like(_joined(base.head, log, base.spans), new.parts)
-        if not cut.head:
-            return None
-        old = cut.elements
-    delta = _worthwhile(old, new)
-    return None if delta is None else _applied(base, new, delta, _lengths(new))
-
-
-def _elements(of: Slice, lengths: Sequence[int]) -> list[bytes]:
-    """The elements of a version, cut by their lengths."""
-    spans = of.spans
-    # A version of one span needs no joined copy.
-    whole = of.log.data if len(spans) == 2 else _joined(b"", of.log, spans)
-    start = spans[0] if len(spans) == 2 else 0
-    ends = accumulate(lengths, initial=start)
-    with memoryview(whole) as data:
-        return [bytes(data[at:end]) for at, end in pairwise(ends)]
-
-
-def _lengths(new: Encoded) -> list[int]:
-    return list(map(len, new.parts.elements))
-
-
-def _worthwhile(old: Sequence[bytes], new: Encoded) -> Delta | None:
-    delta = difference(Parts(b"", old), Parts(b"", new.parts.elements))
-    return delta if cost(delta) * 4 <= new.size * 3 else None
-
-
-def _applied(base: Slice, new: Encoded, delta: Delta, lengths: list[int]) -> Slice | None:
+def _applied(base: Slice, new: Encoded, delta: Delta) -> Slice | None:
     """The version that `delta` makes of `base`; None if it would have too many spans."""
-    log, before = base.log, base.spans
-    ends: list[int] | None = None
-    at = len(log.data)
+    log, base_ends = base.log, _ends(base.spans)
+    ends = list(accumulate(map(len, new.parts.elements)))
+    done, at = 0, log.size
     spans = array("I")
-    literals = []
+    chunks: list[bytes] = []
     for step in delta:
         if isinstance(step, bytes):
-            literals.append(step)
             if at + len(step) > _MAX_LOG:
                 return None
             _join(spans, at, at + len(step))
             at += len(step)
-        elif len(before) == 2:
-            start = before[0] + step[0]
-            _join(spans, start, start + step[1])
+            chunks += _chunks(_cut_at(ends, step, done))
+            done += len(step)
         else:
-            ends = ends or list(_ends(base))
-            for span in _cut(before, ends, *step):
-                _join(spans, *span)
-    if len(spans) > 6 and _SPAN_COST * (len(spans) // 2) ** 2 > new.size:
+            _take(spans, base, base_ends, *step)
+            done += step[1]
+    if _are_too_many(spans, new):
         return None
-    for literal in literals:
-        log.data += literal
-    return log.slice(new.kind, new.parts.head, spans, lengths)
+    if chunks:
+        log.add(chunks)
+    return Slice(new.kind, new.parts.head, log, spans)
 
 
-def _joined(head: bytes, log: Log, spans: array[int]) -> bytes:
-    with memoryview(log.data) as data:
-        if len(spans) == 2:
-            with data[spans[0] : spans[1]] as piece:
-                return b"".join((head, piece))
-        pieces = [data[start:end] for start, end in zip(spans[::2], spans[1::2], strict=True)]
-        try:
-            return b"".join((head, *pieces))
-        finally:
-            for piece in pieces:
-                piece.release()
+def _are_too_many(spans: Spans, new: Encoded) -> bool:
+    """Whether spans would cost more than the value."""
+    return len(spans) > 6 and _SPAN_COST * (len(spans) // 2) ** 2 > new.size
 
 
-def _ends(of: Slice) -> Iterator[int]:
+def _chunks(elements: Sequence[bytes]) -> Sequence[bytes]:
+    """Elements as chunks of a log; in one piece, if they are smaller than their objects."""
+    size = sum(map(len, elements))
+    return elements if size >= _CHUNK_COST * len(elements) else [b"".join(elements)]
+
+
+def _cut_at(ends: list[int], data: bytes, start: int) -> list[bytes]:
+    """The bytes of a value from `start` on, cut where its elements end."""
+    inside = ends[bisect_right(ends, start) : bisect_left(ends, start + len(data))]
+    places = [0, *(end - start for end in inside), len(data)]
+    return [data[at:end] for at, end in pairwise(places)]
+
+
+def _pairs(spans: Spans) -> Iterator[tuple[int, int]]:
+    return zip(spans[::2], spans[1::2], strict=True)
+
+
+def _ends(spans: Spans) -> list[int]:
     """The end of each span as an offset in the value, without its head."""
-    return accumulate(end - start for start, end in of.pairs)
+    return list(accumulate(end - start for start, end in _pairs(spans)))
 
 
-def _cut(spans: array[int], ends: list[int], start: int, length: int) -> Iterator[tuple[int, int]]:
-    """A piece of a value as spans of its log."""
+def _take(spans: Spans, base: Slice, ends: list[int], start: int, length: int) -> None:
+    """Add the spans of a piece of `base`, whose spans have these `ends`."""
+    before = base.spans
     at = bisect_right(ends, start)
-    while length > 0:
-        last = spans[2 * at + 1]
-        first = last - (ends[at] - start)
-        taken = min(last - first, length)
-        yield first, first + taken
-        start, length, at = start + taken, length - taken, at + 1
+    first = before[2 * at + 1] - (ends[at] - start)
+    base.log.split(first)
+    while start + length > ends[at]:
+        _join(spans, first, before[2 * at + 1])
+        length -= ends[at] - start
+        start, at = ends[at], at + 1
+        first = before[2 * at]
+    base.log.split(first + length)
+    _join(spans, first, first + length)
 
 
-def _join(spans: array[int], start: int, end: int) -> None:
-    if start == end:
-        return
+def _join(spans: Spans, start: int, end: int) -> None:
     if spans and spans[-1] == start:
         spans[-1] = end
     else:

@@ -6,7 +6,6 @@ they wait.
 
 from __future__ import annotations
 
-from binascii import b2a_base64
 from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -15,7 +14,6 @@ from milepost._db.operations import BatchableRead, Operation, Query, Work
 from milepost._internal import fork_guard
 from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.generators import GeneratorDriver
-from milepost._internal.ids import getrandbits
 from milepost.checkpoint._contract.faceted_saver import FacetedSaver
 from milepost.checkpoint._contract.facets import method_of, method_on_demand
 from milepost.checkpoint._contract.names import check_name, check_place
@@ -38,7 +36,7 @@ from milepost.checkpoint._contract.step_saver import (
 )
 from milepost.checkpoint._contract.thread_admin import Sweeping
 from milepost.checkpoint._contract.thread_metadata import ThreadMetadata, keys_of_thread
-from milepost.checkpoint._contract.versions import counter_in, counter_text
+from milepost.checkpoint._contract.versions import TextVersions
 from milepost.checkpoint._delta.encode import Codec
 from milepost.checkpoint._sql.cache import CACHE_LIMIT, ThreadCache
 from milepost.checkpoint._sql.read.delta_history import history
@@ -79,14 +77,13 @@ def queries_for(dialect: Traits) -> Statements:
 
 
 class SqlSaver(  # type: ignore[misc] # what prune returns
-    FacetedSaver, StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str]
+    FacetedSaver, StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpointSaver[str]
 ):
     """Keeps threads in a database."""
 
     dialect: ClassVar[Traits]
     registry: ClassVar[type[Registry]] = Registry
     engine: Engine
-    _last_version: tuple[str | None, int] = (None, 0)
     _cache_limit = CACHE_LIMIT
 
     def __init__(
@@ -292,16 +289,6 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         task_path: str = "",
     ) -> None:
         _raise(await self.acommit([self._put_writes(config, writes, task_id, task_path)]))
-
-    def get_next_version(self, current: str | None, channel: None) -> str:  # noqa: ARG002
-        """A counter that orders versions, and random digits that keep branches apart."""
-        last, count = self._last_version
-        if current is not last:  # mostly it is: a run passes the version it got last
-            count = counter_in(current)
-        text = b2a_base64(getrandbits(48).to_bytes(6, "big"), newline=False).decode()
-        version = f"{counter_text(count + 1)}.{text}"
-        self._last_version = (version, count + 1)
-        return version
 
     # -- delta channels
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from milepost._internal import log
 from milepost._internal.generators import GeneratorDriver
+from milepost._internal.lazy_imports import on_demand
 from milepost.channels.binop import overwrite_of
 from milepost.checkpoint._contract.older_names import (
     EXCLUDED_METADATA_KEYS,
@@ -44,6 +45,16 @@ if TYPE_CHECKING:
     from milepost.checkpoint.base.id import uuid6
     from milepost.checkpoint.serde.base import SerializerProtocol
     from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+else:
+    # A graph without a saver needs no serializer.
+    __getattr__, __dir__ = on_demand(
+        __name__,
+        {
+            "JsonPlusSerializer": "milepost.checkpoint.serde.jsonplus",
+            "SerializerProtocol": "milepost.checkpoint.serde.base",
+            "uuid6": "milepost.checkpoint.base.id",
+        },
+    )
 
 __all__ = [
     "ERROR",
@@ -76,23 +87,6 @@ __all__ = [
 ]
 
 V = TypeVar("V", int, float, str)
-
-
-def __getattr__(name: str) -> Any:
-    # A graph without a saver needs no serializer.
-    if name == "JsonPlusSerializer":
-        from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-
-        return JsonPlusSerializer
-    if name == "SerializerProtocol":
-        from milepost.checkpoint.serde.base import SerializerProtocol
-
-        return SerializerProtocol
-    if name == "uuid6":
-        from milepost.checkpoint.base.id import uuid6
-
-        return uuid6
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class BaseCheckpointSaver(Generic[V]):
