@@ -23,6 +23,9 @@ CONFIG = thread("t")
 SIZES = (5, 100, 400, 900, 3000)
 """Of texts: on both sides of what has a row of its own, and a place among the large ones."""
 
+LATEST = 8
+"""Checkpoints at which a branch may begin."""
+
 ON_REDIS = ["redis"] if os.environ.get("MILEPOST_LONG") else []
 """In the long form only: what is stored is worked out by the code that the others use."""
 
@@ -97,10 +100,10 @@ def test_every_branch_reads_as_if_it_were_stored_whole(saver, reopen, names, see
     for number in range(30):
         operation = OPERATIONS[rng.choice(names) if number else "input"]
         states(graphs[0])  # what was read is what the next rows stand on
-        given, at, before = changes(), rng.randrange(8), changes.number
+        given, at, before = changes(), rng.randrange(LATEST), changes.number
         for graph in graphs:
             changes.number = before
-            history = list(graph.get_state_history(CONFIG))
+            history = list(graph.get_state_history(CONFIG, limit=LATEST))
             operation(graph, given, history[at % len(history)].config if history else CONFIG)
     expected = states(graphs[1])
     assert states(graphs[0]) == expected

@@ -1,0 +1,85 @@
+"""Programs that a test starts by the dozen, without importing the same modules in each.
+
+A process imports them once, and each program runs in a fork of it, from its first line to the end
+of its interpreter: a process of its own that can be killed, and that has opened nothing before.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+LIMIT = 60
+"""Seconds after which a program is taken to hang, and is killed."""
+
+
+class Warm:
+    """Starts programs in forks of one process, one after the other."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def run(self, program: str | Path, *arguments: Any) -> subprocess.CompletedProcess[str]:
+        """Like `subprocess.run([sys.executable, program, *arguments], capture_output=True)`."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        command = [str(program), *map(str, arguments)]
+        with tempfile.TemporaryDirectory() as place:
+            out, err = Path(place, "out"), Path(place, "err")
+            self._process.stdin.write(json.dumps([str(out), str(err), command]) + "\n")
+            self._process.stdin.flush()
+            status = int(self._process.stdout.readline())
+            return subprocess.CompletedProcess(command, status, out.read_text(), err.read_text())
+
+
+@contextmanager
+def warm(*modules: str, **environment: str) -> Iterator[Warm]:
+    """With these modules imported, and these variables set."""
+    with subprocess.Popen(
+        [sys.executable, __file__, *modules],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **environment},
+        text=True,
+    ) as process:
+        yield Warm(process)
+        process.communicate()
+
+
+def _forked() -> tuple[str, str, list[str]] | None:
+    """In each fork what it has to run, and nothing in the process itself, in the end."""
+    for line in sys.stdin:
+        if (child := os.fork()) == 0:
+            out, err, command = json.loads(line)
+            return out, err, command
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+    return None
+
+
+def _become(out: str, err: str, command: list[str]) -> None:
+    for number, name in enumerate((os.devnull, out, err)):
+        opened = os.open(name, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT, 0o600)
+        os.dup2(opened, number)
+        os.close(opened)
+    signal.alarm(LIMIT)
+    sys.argv = command
+    sys.path[0] = os.path.dirname(command[0])
+    runpy.run_path(command[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
+    if (given := _forked()) is not None:
+        _become(*given)
