@@ -30,7 +30,10 @@ class Warm:
         self._process = process
 
     def run(self, program: str | Path, *arguments: Any) -> subprocess.CompletedProcess[str]:
-        """Like `subprocess.run([sys.executable, program, *arguments], capture_output=True)`."""
+        """Like `subprocess.run([sys.executable, program, *arguments], capture_output=True)`.
+
+        `"-m"` and the name of a module are a program as well.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         command = [str(program), *map(str, arguments)]
@@ -43,12 +46,13 @@ class Warm:
 
 
 @contextmanager
-def warm(*modules: str, **environment: str) -> Iterator[Warm]:
-    """With these modules imported, and these variables set."""
+def warm(*modules: str, cwd: Path | None = None, **environment: str) -> Iterator[Warm]:
+    """With these modules imported, in this directory, and these variables set."""
     with subprocess.Popen(
         [sys.executable, __file__, *modules],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        cwd=cwd,
         env={**os.environ, **environment},
         text=True,
     ) as process:
@@ -73,9 +77,12 @@ def _become(out: str, err: str, command: list[str]) -> None:
         os.dup2(opened, number)
         os.close(opened)
     signal.alarm(LIMIT)
-    sys.argv = command
-    sys.path[0] = os.path.dirname(command[0])
-    runpy.run_path(command[0], run_name="__main__")
+    if command[0] == "-m":
+        sys.argv, sys.path[0] = command[1:], os.getcwd()
+        runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv, sys.path[0] = command, os.path.dirname(command[0])
+        runpy.run_path(command[0], run_name="__main__")
 
 
 if __name__ == "__main__":
