@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import runpy
 import signal
 import subprocess
 import sys
@@ -18,6 +17,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+ENGINE = (
+    "milepost.graph._compiled_state",
+    "milepost.checkpoint.sqlite.aio",
+    "milepost._engine.update",
+    "milepost._engine.drivers.aio",
+    "milepost._engine.drivers.sync",
+)
+"""What a program with a graph and a saver on SQLite loads, most of it when it is needed."""
 
 LIMIT = 60
 """Seconds after which a program is taken to hang, and is killed."""
@@ -71,7 +79,8 @@ def _forked() -> tuple[str, str, list[str]] | None:
     return None
 
 
-def _become(out: str, err: str, command: list[str]) -> None:
+def _program(out: str, err: str, command: list[str]) -> Any:
+    """The code to run, after this process looks like one that was started for it."""
     for number, name in enumerate((os.devnull, out, err)):
         opened = os.open(name, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT, 0o600)
         os.dup2(opened, number)
@@ -79,14 +88,19 @@ def _become(out: str, err: str, command: list[str]) -> None:
     signal.alarm(LIMIT)
     if command[0] == "-m":
         sys.argv, sys.path[0] = command[1:], os.getcwd()
-        runpy.run_module(command[1], run_name="__main__", alter_sys=True)
-    else:
-        sys.argv, sys.path[0] = command, os.path.dirname(command[0])
-        runpy.run_path(command[0], run_name="__main__")
+        return f"import runpy; runpy.run_module({command[1]!r}, None, '__main__', True)"
+    sys.argv, sys.path[0] = command, os.path.dirname(command[0])
+    code = compile(Path(command[0]).read_bytes(), command[0], "exec")
+    names = globals()
+    names["__file__"] = command[0]
+    for name in [name for name in names if not name.startswith("__")]:
+        del names[name]
+    return code
 
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         importlib.import_module(name)
     if (given := _forked()) is not None:
-        _become(*given)
+        # In this module, so that what the program holds lives until the interpreter ends.
+        exec(_program(*given))

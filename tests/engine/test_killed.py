@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from warm import Warm, warm
+from warm import ENGINE, Warm, warm
 
 PROGRAM = textwrap.dedent(
     """
@@ -63,7 +63,7 @@ PROGRAM = textwrap.dedent(
 
 @pytest.fixture(scope="module")
 def programs() -> Iterator[Warm]:
-    with warm("milepost.checkpoint.sqlite", "milepost.graph", PYTHONWARNINGS="error") as started:
+    with warm(*ENGINE, PYTHONWARNINGS="error") as started:
         yield started
 
 

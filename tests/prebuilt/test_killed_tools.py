@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from warm import Warm, warm
+from warm import ENGINE, Warm, warm
 
 PROGRAM = textwrap.dedent(
     """
@@ -89,7 +89,7 @@ PROGRAM = textwrap.dedent(
 
 @pytest.fixture(scope="module")
 def programs() -> Iterator[Warm]:
-    modules = ("langchain_core.tools", "milepost.prebuilt", "milepost.checkpoint.sqlite.aio")
+    modules = (*ENGINE, "langchain_core.tools", "milepost.prebuilt.chat_agent_executor")
     with warm("fake_models", *modules, PYTHONPATH=str(Path(__file__).parent)) as started:
         yield started
 

@@ -13,7 +13,7 @@ import pytest
 from crash_child import CONFIG, INPUT, graph_of, opened
 
 from milepost.checkpoint.memory import InMemorySaver
-from warm import warm
+from warm import ENGINE, warm
 
 LONG = bool(os.environ.get("MILEPOST_LONG"))
 CHILD = str(Path(__file__).with_name("crash_child.py"))
@@ -24,13 +24,13 @@ Start = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def child() -> Iterator[Start]:
-    with warm("milepost.graph", "milepost.checkpoint.sqlite") as programs:
+    with warm(*ENGINE) as programs:
         yield partial(programs.run, CHILD)
 
 
 @pytest.fixture(scope="module")
 def child_on_postgres() -> Iterator[Start]:
-    with warm("milepost.graph", "milepost.checkpoint.postgres") as programs:
+    with warm(*ENGINE, "milepost.checkpoint.postgres") as programs:
         yield partial(programs.run, CHILD)
 
 

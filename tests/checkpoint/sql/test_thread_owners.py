@@ -25,7 +25,7 @@ from milepost.graph import START, StateGraph
 from milepost.testing._kit.saver_fixture import ThreadBuilder
 from milepost.testing._suite.steps import prepared
 from milepost.types import interrupt
-from warm import Warm, warm
+from warm import ENGINE, Warm, warm
 
 KEY, NEWER = b"k" * 32, b"n" * 32
 OWNED = {"owner": "u1", "tenant": "acme"}
@@ -337,7 +337,7 @@ PROGRAM = textwrap.dedent(
 
 @pytest.fixture(scope="module")
 def programs() -> Iterator[Warm]:
-    with warm("milepost.checkpoint.postgres", "milepost.checkpoint.sqlite") as started:
+    with warm(*ENGINE, "milepost.checkpoint.postgres") as started:
         yield started
 
 
