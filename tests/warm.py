@@ -27,6 +27,16 @@ ENGINE = (
 )
 """What a program with a graph and a saver on SQLite loads, most of it when it is needed."""
 
+LANGCHAIN = (
+    "langchain_core.language_models.fake_chat_models",
+    "langchain_core.runnables.graph",
+    "langchain_core.tools",
+    "langchain_core.tracers.log_stream",
+    "langsmith.client",
+    "pydantic.dataclasses",
+)
+"""What LangGraph stands on, without itself: a fork imports LangGraph or milepost in its place."""
+
 LIMIT = 60
 """Seconds after which a program is taken to hang, and is killed."""
 
