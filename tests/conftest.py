@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 import signal
 import tempfile
@@ -18,6 +19,13 @@ from both import names_of
 from harness import AsyncHarness, SyncHarness
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.sqlite import SqliteSaver
+
+WITHOUT = "-p no:schemathesis -p no:langsmith_plugin"
+"""Each takes seconds to load; what tests are about has no use for them."""
+
+if WITHOUT not in os.environ.get("PYTEST_ADDOPTS", ""):
+    # For pytest in programs that tests start.
+    os.environ["PYTEST_ADDOPTS"] = f"{os.environ.get('PYTEST_ADDOPTS', '')} {WITHOUT}".strip()
 
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN
