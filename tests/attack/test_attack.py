@@ -22,6 +22,8 @@ from attack.faults import FAULTS
 from attack.places import PLACES
 
 LONG = bool(os.environ.get("MILEPOST_LONG"))
+TOGETHER = [["threads"], ["store"]] if LONG else [["threads", "store"]]
+"""In short, one attack on each place: most of its time goes into starting processes."""
 
 
 @pytest.fixture
@@ -53,9 +55,9 @@ def attacked_redis() -> Any:
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 @pytest.mark.xdist_group("attack")
 @pytest.mark.parametrize("place", [*PLACES])
-@pytest.mark.parametrize("workload", ["threads", "store"])
+@pytest.mark.parametrize("workloads", TOGETHER, ids=" and ".join)
 def test_what_was_promised_holds_while_everybody_does_everything(
-    workload, place, address, tmp_path, request
+    workloads, place, address, tmp_path, request
 ):
     if place.startswith("redis") and not LONG:
         pytest.skip("in the long form only: MILEPOST_LONG")
@@ -71,10 +73,10 @@ def test_what_was_promised_holds_while_everybody_does_everything(
         seed=18,
         workers=2,
         rounds=200 if LONG else 1,
-        count=1000 if LONG else 8,
+        count=1000 if LONG else 16,
         limit=20.0 if LONG else 30.0,
         faults=[*FAULTS] if LONG else [],
-        workloads=[workload],
+        workloads=workloads,
     )
     report = Campaign(settings, server).run()
     assert not report.violations, "\n".join(

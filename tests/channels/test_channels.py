@@ -1,6 +1,7 @@
 """Every channel class by itself, and in lock-step with LangGraph's class of the same name."""
 
 import operator
+import os
 from importlib import import_module
 from typing import Any
 
@@ -352,6 +353,9 @@ PAIRS: dict[str, tuple[Any, Any, Any]] = {
 }
 
 
+EXAMPLES = 1000 if os.environ.get("MILEPOST_LONG") else 80
+
+
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_channel_behaves_as_the_peers_class_of_the_same_name(name):
     make, write, most = PAIRS[name]
@@ -360,7 +364,7 @@ def test_a_channel_behaves_as_the_peers_class_of_the_same_name(name):
         st.tuples(st.sampled_from(["consume", "finish", "copy", "reload"]), st.none()),
     )
 
-    @settings(deadline=None, derandomize=True, database=None, max_examples=200)
+    @settings(deadline=None, derandomize=True, database=None, max_examples=EXAMPLES)
     @given(st.lists(operation, max_size=12))
     def in_lock_step(operations: list[tuple[str, Any]]) -> None:
         ours, theirs = reloaded(make(own)), reloaded(make(peer))  # as a run starts

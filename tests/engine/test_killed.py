@@ -1,14 +1,15 @@
 """Real kills: a process dies with SIGKILL in mid-run, and another one goes on with its thread."""
 
-import os
 import signal
 import subprocess
-import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from warm import ENGINE, Warm, warm
 
 PROGRAM = textwrap.dedent(
     """
@@ -60,21 +61,20 @@ PROGRAM = textwrap.dedent(
 )
 
 
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Warm]:
+    with warm(*ENGINE, PYTHONWARNINGS="error") as started:
+        yield started
+
+
 @pytest.fixture
-def start(tmp_path: Path) -> Any:
+def start(tmp_path: Path, programs: Warm) -> Any:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
 
     def start(durability: str, doomed: str) -> subprocess.CompletedProcess[str]:
         arguments = [tmp_path / "threads.db", tmp_path / "log", durability, doomed]
-        return subprocess.run(
-            [sys.executable, program, *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env={**os.environ, "PYTHONWARNINGS": "error"},
-        )
+        return programs.run(program, *arguments)
 
     return start
 

@@ -3,12 +3,13 @@ LangGraph."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
+
+from warm import ENGINE, LANGCHAIN, Warm, warm
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "examples" / "frameworks"
@@ -20,18 +21,24 @@ NEEDED = {
 }
 
 
-def printed(*arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, cwd=FOLDER, timeout=120
-    )
+@pytest.fixture(scope="module")
+def on_langgraph() -> Iterator[Callable[[str], str]]:
+    """What a program prints."""
+    with warm(*LANGCHAIN, cwd=FOLDER) as programs:
+        yield cache(lambda path: printed(programs, path))
+
+
+@pytest.fixture(scope="module")
+def on_milepost() -> Iterator[Callable[..., str]]:
+    with warm(*LANGCHAIN, *ENGINE, cwd=FOLDER) as programs:
+        yield partial(printed, programs, "-m", "milepost.cli", "run", "--as-langgraph")
+
+
+def printed(programs: Warm, *arguments: str) -> str:
+    done = programs.run(*arguments)
     assert done.returncode == 0, done.stderr
     assert "MilepostWarning" not in done.stderr
     return done.stdout
-
-
-@cache
-def on_langgraph(program: str) -> str:
-    return printed(f"{program}.py")
 
 
 def test_there_is_a_program_for_each_framework():
@@ -40,12 +47,15 @@ def test_there_is_a_program_for_each_framework():
 
 @pytest.mark.parametrize("prebuilt", ["ours", "original"])
 @pytest.mark.parametrize("program", NEEDED)
-def test_a_framework_prints_the_same_on_both_libraries(program, prebuilt):
+def test_a_framework_prints_the_same_on_both_libraries(
+    program, prebuilt, on_langgraph, on_milepost
+):
     """With `langgraph.prebuilt` answered by milepost, and with the wheel of that name."""
     pytest.importorskip(NEEDED[program].partition(".")[0])
     original = ["--original", "prebuilt"] if prebuilt == "original" else []
-    ours = printed("-m", "milepost.cli", "run", "--as-langgraph", *original, f"{program}.py")
-    assert ours == on_langgraph(program)
+    path = str(FOLDER / f"{program}.py")
+    ours = on_milepost(*original, path)
+    assert ours == on_langgraph(path)
     assert len(ours.splitlines()) > 10
 
 
@@ -136,11 +146,12 @@ print("ids:", all(seen[1]), "kept:", seen[1][:2] == seen[0], "messages:", len(se
     ],
     ids=["answers, agents and tools", "ids of messages"],
 )
-def test_what_programs_expect_of_an_agent_is_there(tmp_path, framework, program, expected):
+def test_what_programs_expect_of_an_agent_is_there(
+    tmp_path, framework, program, expected, on_langgraph, on_milepost
+):
     """Answers of a type are stored, inner agents have their names, messages keep their ids."""
     pytest.importorskip(framework)
     path = tmp_path / "program.py"
     path.write_text(program)
-    assert printed("-W", "ignore", str(path)) == expected
-    ours = printed("-W", "ignore", "-m", "milepost.cli", "run", "--as-langgraph", str(path))
-    assert ours == expected
+    assert on_langgraph(str(path)) == expected
+    assert on_milepost(str(path)) == expected

@@ -13,6 +13,7 @@ from stories import line, says, thread
 
 from milepost.integrations.langgraph._moving.addresses import open_theirs, our_saver, their_saver
 from milepost.integrations.langgraph._moving.threads import Route, move_threads
+from warm import warm
 
 pytest.importorskip("langgraph.checkpoint.sqlite")
 
@@ -161,14 +162,23 @@ main(["import", "--from-langgraph", {theirs!r}, "--to", {ours!r}])
 """
 
 
+@pytest.fixture(scope="module")
+def programs():
+    with warm("langgraph.checkpoint.sqlite", "milepost.cli") as started:
+        yield started
+
+
 @pytest.mark.parametrize(("method", "at"), [("put", 1), ("put", 5), ("put_writes", 4)])
-def test_a_move_that_was_killed_is_run_again_and_is_whole(method, at, files, capsys, tmp_path):
+def test_a_move_that_was_killed_is_run_again_and_is_whole(
+    method, at, files, capsys, tmp_path, programs
+):
     theirs, ours = files
     with their_saver(theirs) as saver:
         for name in ("one", "two"):
             asking(LANGGRAPH, saver).invoke({"log": []}, thread(name))
-    code = KILLED.format(method=method, at=at, theirs=theirs, ours=ours)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    program = tmp_path / "program.py"
+    program.write_text(KILLED.format(method=method, at=at, theirs=theirs, ours=ours))
+    done = programs.run(program)
     assert done.returncode == 9, done.stderr
     assert move_in(theirs, ours) == 0
     assert "2 threads:" in capsys.readouterr().out

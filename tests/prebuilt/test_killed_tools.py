@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from warm import ENGINE, Warm, warm
 
 PROGRAM = textwrap.dedent(
     """
@@ -86,11 +87,23 @@ PROGRAM = textwrap.dedent(
 )
 
 
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Warm]:
+    modules = (*ENGINE, "langchain_core.tools", "milepost.prebuilt.chat_agent_executor")
+    with warm("fake_models", *modules, PYTHONPATH=str(Path(__file__).parent)) as started:
+        yield started
+
+
 @pytest.mark.parametrize("colour", ["sync", "async"])
 @pytest.mark.parametrize("version", ["v1", "v2"])
 @pytest.mark.parametrize("database", ["sqlite", pytest.param("uri", marks=pytest.mark.postgres)])
 def test_a_call_that_was_stored_is_not_repeated_after_a_kill(
-    tmp_path: Path, request: pytest.FixtureRequest, database: str, version: str, colour: str
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    programs: Warm,
+    database: str,
+    version: str,
+    colour: str,
 ) -> None:
     place = str(tmp_path / "threads.db")
     if database == "uri":
@@ -99,14 +112,7 @@ def test_a_call_that_was_stored_is_not_repeated_after_a_kill(
     program.write_text(PROGRAM)
 
     def start(doomed: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, str(program), place, str(log), version, colour, doomed],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
-        )
+        return programs.run(program, place, log, version, colour, doomed)
 
     killed = start("yes")
     assert killed.returncode == -signal.SIGKILL, killed.stderr

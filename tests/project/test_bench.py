@@ -6,9 +6,12 @@ import asyncio
 import json
 import os
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from importlib.metadata import PackageNotFoundError
+from io import StringIO
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -117,25 +120,41 @@ def test_the_command_writes_records_and_pictures(tmp_path, capsys):
     assert "accelerator" in found["machine"]
 
 
-def test_the_command_says_when_there_is_nothing_to_draw(tmp_path, capsys):
-    assert main(["--tiny", "steps.plain", "--svg", str(tmp_path)]) == 0
-    assert "drew nothing" in capsys.readouterr().out
-    assert not list(tmp_path.iterdir())
+class Told(NamedTuple):
+    status: int
+    out: str
+    err: str
+    place: Path
 
 
-def test_a_case_that_fails_is_noted_and_the_others_run(tmp_path, capsys, monkeypatch):
+@pytest.fixture(scope="module")
+def one_fails(tmp_path_factory):
+    """What the command says of a case that fails, and of one of which there is no picture."""
+
     def broken(context):
         raise LookupError("no such thing")
 
     cases = [Case("a.broken", "", broken), *chosen(["steps.plain"])]
-    monkeypatch.setattr("bench.__main__.chosen", lambda names: cases)
-    assert main(["--tiny", "--json", str(tmp_path / "found.json")]) == 1
-    found = json.loads((tmp_path / "found.json").read_text("utf-8"))
+    place, out, err = tmp_path_factory.mktemp("told"), StringIO(), StringIO()
+    arguments = ["--tiny", "--json", str(place / "found.json"), "--svg", str(place / "pictures")]
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr("bench.__main__.chosen", lambda names: cases)
+        status = main(arguments)
+    return Told(status, out.getvalue(), err.getvalue(), place)
+
+
+def test_the_command_says_when_there_is_nothing_to_draw(one_fails):
+    assert "drew nothing" in one_fails.out
+    assert not list(one_fails.place.rglob("*.svg"))
+
+
+def test_a_case_that_fails_is_noted_and_the_others_run(one_fails):
+    assert one_fails.status == 1
+    found = json.loads((one_fails.place / "found.json").read_text("utf-8"))
     assert found["failed"] == {"a.broken": "LookupError: no such thing"}
     assert [record["case"] for record in found["records"]] == ["steps.plain"]
-    printed = capsys.readouterr()
-    assert "failed a.broken: LookupError" in printed.out
-    assert "LookupError: no such thing" in printed.err
+    assert "failed a.broken: LookupError" in one_fails.out
+    assert "LookupError: no such thing" in one_fails.err
 
 
 def test_cases_on_a_server_that_does_not_start_are_skipped(monkeypatch):

@@ -4,6 +4,7 @@ import dataclasses
 import enum
 import ipaddress
 import math
+import os
 import pathlib
 import re
 import uuid
@@ -232,7 +233,7 @@ _NESTED = st.recursive(
 
 
 @given(_NESTED)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=1000 if os.environ.get("MILEPOST_LONG") else 100, deadline=None)
 def test_nested_values_come_back_exactly(value: Any) -> None:
     registry = TypeRegistry()
     registry.register_data_types(Colour, Mood, Rank, Point, Pair)

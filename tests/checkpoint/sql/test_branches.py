@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 
 from graphs import thread
 from milepost.channels import EphemeralValue
+from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.graph import START, StateGraph
 from savers import WholeSaver
@@ -23,7 +24,11 @@ CONFIG = thread("t")
 SIZES = (5, 100, 400, 900, 3000)
 """Of texts: on both sides of what has a row of its own, and a place among the large ones."""
 
-ON_REDIS = ["redis"] if os.environ.get("MILEPOST_LONG") else []
+LATEST = 8
+"""Checkpoints at which a branch may begin."""
+
+LONG = bool(os.environ.get("MILEPOST_LONG"))
+ON_REDIS = ["redis"] if LONG else []
 """In the long form only: what is stored is worked out by the code that the others use."""
 
 
@@ -91,16 +96,18 @@ def saver(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.parametrize("seed", [0, 1, 94, 113])
 @pytest.mark.parametrize("names", [["input", "update"], list(OPERATIONS)], ids=["few", "all"])
 def test_every_branch_reads_as_if_it_were_stored_whole(saver, reopen, names, seed):
+    if isinstance(saver, PostgresSaver) and seed not in (0, 94) and not LONG:
+        pytest.skip("in the long form only: SQLite has the same rows")
     rng = random.Random(seed)
     changes = Changes(seed)
     graphs = [changing(saver, changes), changing(WholeSaver(), changes)]
     for number in range(30):
         operation = OPERATIONS[rng.choice(names) if number else "input"]
         states(graphs[0])  # what was read is what the next rows stand on
-        given, at, before = changes(), rng.randrange(8), changes.number
+        given, at, before = changes(), rng.randrange(LATEST), changes.number
         for graph in graphs:
             changes.number = before
-            history = list(graph.get_state_history(CONFIG))
+            history = list(graph.get_state_history(CONFIG, limit=LATEST))
             operation(graph, given, history[at % len(history)].config if history else CONFIG)
     expected = states(graphs[1])
     assert states(graphs[0]) == expected

@@ -141,34 +141,33 @@ def test_a_thread_that_is_deleted_in_mid_run_is_a_conflict(saver, config, reopen
 
 
 OPEN = """
-import sys
+import os, sys
 from milepost.checkpoint.sqlite import SqliteSaver
-sys.stdout.write("ready\\n")
-sys.stdout.flush()
-sys.stdin.readline()
-with SqliteSaver.from_conn_string(sys.argv[1]) as saver:
-    saver.setup()
+
+waiting, beginning = os.pipe()
+ready, started = os.pipe()
+children = []
+for _ in range(8):
+    if (child := os.fork()) == 0:
+        os.close(beginning)
+        os.write(started, b".")
+        os.read(waiting, 1)  # until the parent closes its end
+        with SqliteSaver.from_conn_string(sys.argv[1]) as saver:
+            saver.setup()
+        sys.exit()
+    children.append(child)
+for _ in children:
+    os.read(ready, 1)
+os.close(beginning)
+print([os.waitpid(child, 0)[1] for child in children])
 """
 
 
 def test_eight_processes_may_open_a_new_file_at_once(path):
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", OPEN, path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(8)
-    ]
-    for worker in workers:
-        assert worker.stdout.readline() == "ready\n"
-    for worker in workers:
-        worker.stdin.write("go\n")
-        worker.stdin.flush()
-    errors = [worker.communicate(timeout=60)[1] for worker in workers]
-    assert errors == [""] * 8
+    done = subprocess.run(
+        [sys.executable, "-c", OPEN, path], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.stdout, done.stderr) == (f"{[0] * 8}\n", "")
     with SqliteSaver.from_conn_string(path) as saver:
         counter(saver, 2).invoke({"n": 0}, thread("t"))
 

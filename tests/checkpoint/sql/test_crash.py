@@ -3,10 +3,9 @@
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,25 @@ import pytest
 from crash_child import CONFIG, INPUT, graph_of, opened
 
 from milepost.checkpoint.memory import InMemorySaver
+from warm import ENGINE, warm
 
 LONG = bool(os.environ.get("MILEPOST_LONG"))
 CHILD = str(Path(__file__).with_name("crash_child.py"))
 
 
-def child(*arguments: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, CHILD, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+Start = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[Start]:
+    with warm(*ENGINE) as programs:
+        yield partial(programs.run, CHILD)
+
+
+@pytest.fixture(scope="module")
+def child_on_postgres() -> Iterator[Start]:
+    with warm(*ENGINE, "milepost.checkpoint.postgres") as programs:
+        yield partial(programs.run, CHILD)
 
 
 def undisturbed() -> Any:
@@ -30,7 +40,9 @@ def undisturbed() -> Any:
     return [s.values for s in graph.get_state_history(CONFIG)]
 
 
-def killed_and_resumed(backend: str, where: str, durability: str, log: str, at: int) -> None:
+def killed_and_resumed(
+    child: Start, backend: str, where: str, durability: str, log: str, at: int
+) -> None:
     ended = child(backend, where, durability, log, at)
     if ended.returncode == 0:
         # Two tasks side by side may share a transaction: then there are fewer calls than counted.
@@ -59,42 +71,34 @@ def killed_and_resumed(backend: str, where: str, durability: str, log: str, at: 
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_killed_at_every_storage_call_a_run_on_sqlite_resumes(tmp_path, durability):
+def test_killed_at_every_storage_call_a_run_on_sqlite_resumes(tmp_path, durability, child):
     ended = child("sqlite", tmp_path / "count.db", durability, tmp_path / "count.log", 0)
     assert ended.returncode == 0, ended.stderr
     calls = int(ended.stdout)
     assert calls >= 8
 
-    def attempt(at: int) -> None:
-        killed_and_resumed(
-            "sqlite", str(tmp_path / f"{at}.db"), durability, str(tmp_path / f"{at}.log"), at
-        )
-
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(attempt, range(1, calls + 1)))
+    for at in range(1, calls + 1):
+        log = str(tmp_path / f"{at}.log")
+        killed_and_resumed(child, "sqlite", str(tmp_path / f"{at}.db"), durability, log, at)
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_killed_at_every_storage_call_a_run_on_postgres_resumes(tmp_path, server, durability):
-    import psycopg
+def test_killed_at_every_storage_call_a_run_on_postgres_resumes(
+    tmp_path, databases, server, durability, child_on_postgres
+):
+    child = child_on_postgres
 
     @contextmanager
-    def database(at: int) -> Iterator[str]:
-        name = f"crash_{durability}_{at}"
-        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
-            yield str(server.get_uri(name))
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    def database() -> Iterator[str]:
+        name = databases.take()
+        yield str(server.get_uri(name))
+        databases.give_back(name)
 
-    with database(0) as where:
+    with database() as where:
         ended = child("postgres", where, durability, tmp_path / "count.log", 0)
     assert ended.returncode == 0, ended.stderr
-
-    def attempt(at: int) -> None:
-        with database(at) as where:
-            killed_and_resumed("postgres", where, durability, str(tmp_path / f"{at}.log"), at)
-
     # In short, every third call of those that promise less.
-    calls = range(1, int(ended.stdout) + 1, 1 if LONG or durability == "sync" else 3)
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(attempt, calls))
+    for at in range(1, int(ended.stdout) + 1, 1 if LONG or durability == "sync" else 3):
+        log = str(tmp_path / f"{at}.log")
+        with database() as where:
+            killed_and_resumed(child, "postgres", where, durability, log, at)

@@ -1,5 +1,6 @@
 """A row says more than its bytes: what stands beside them is bound to them, sealed or not."""
 
+import os
 from typing import Annotated, Any
 
 import pytest
@@ -7,11 +8,13 @@ from typing_extensions import TypedDict
 
 from graphs import Log, appends, line, thread
 from milepost.channels import DeltaChannel
+from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.errors import BrokenChainError, SerdeError
 from milepost.graph import START, StateGraph
 from milepost.types import Command, interrupt
 
+LONG = bool(os.environ.get("MILEPOST_LONG"))
 BOUND = {
     "checkpoints": (
         ("checkpoint_ns", "checkpoint_id"),
@@ -124,6 +127,8 @@ def content(saver: Any, places: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("table", BOUND)
 def test_a_column_that_was_changed_is_refused_or_makes_no_difference(saver, table, sealed):
     if sealed:
+        if isinstance(saver, PostgresSaver) and not LONG:
+            pytest.skip("in the long form only: cells are sealed before a database gets them")
         saver = saver.with_serde(EncryptedSerializer.from_pycryptodome_aes(key=b"k" * 16))
     fill(saver)
     assert saver.verify() == []

@@ -77,28 +77,38 @@ def test_the_documented_tables_are_there_and_the_recipe_works(postgres, uri):
 
 
 SET_UP = """
-import sys
+import os, sys
 from milepost.checkpoint.postgres import PostgresSaver
-with PostgresSaver.from_conn_string(sys.argv[1], schema=sys.argv[2] or None) as saver:
-    sys.stdin.read()
-    saver.setup()
+
+waiting, beginning = os.pipe()
+ready, opened = os.pipe()
+children = []
+for _ in range(8):
+    if (child := os.fork()) == 0:
+        os.close(beginning)
+        with PostgresSaver.from_conn_string(sys.argv[1], schema=sys.argv[2] or None) as saver:
+            os.write(opened, b".")
+            os.read(waiting, 1)  # until the parent closes its end
+            saver.setup()
+        sys.exit()
+    children.append(child)
+for _ in children:
+    os.read(ready, 1)
+os.close(beginning)
+print([os.waitpid(child, 0)[1] for child in children])
 """
 
 
 @pytest.mark.parametrize("schema", ["", "fresh"])
 def test_eight_processes_may_set_up_at_once(uri, schema):
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", SET_UP, uri, schema],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for _ in range(8)
-    ]
-    errors = [worker.communicate(timeout=60)[1] for worker in workers]
-    assert [(worker.returncode, error) for worker, error in zip(workers, errors, strict=True)] == [
-        (0, b"")
-    ] * 8
+    done = subprocess.run(
+        [sys.executable, "-c", SET_UP, uri, schema],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == (f"{[0] * 8}\n", "")
     with PostgresSaver.from_conn_string(uri, schema=schema or None) as saver:
         assert runs(saver) == DONE
 

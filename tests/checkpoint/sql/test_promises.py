@@ -5,6 +5,8 @@ import asyncio
 import glob
 import os
 import sqlite3
+import uuid
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Thread
@@ -64,6 +66,19 @@ class Raw:
                 for table in TABLES
             ]
         return sum(sizes)
+
+
+@pytest.fixture
+def uri(server: Any) -> Iterator[str]:
+    """The address of a database that no test had before: its files have only what is stored here.
+
+    Samples of the planner, which hold values, stay in the catalog's files after the tables went.
+    """
+    name = f"promises_{uuid.uuid4().hex[:10]}"
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        yield str(server.get_uri(name))
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture

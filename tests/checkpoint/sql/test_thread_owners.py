@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-import os
 import signal
-import subprocess
-import sys
 import textwrap
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +25,7 @@ from milepost.graph import START, StateGraph
 from milepost.testing._kit.saver_fixture import ThreadBuilder
 from milepost.testing._suite.steps import prepared
 from milepost.types import interrupt
+from warm import ENGINE, Warm, warm
 
 KEY, NEWER = b"k" * 32, b"n" * 32
 OWNED = {"owner": "u1", "tenant": "acme"}
@@ -336,21 +335,21 @@ PROGRAM = textwrap.dedent(
 )
 
 
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Warm]:
+    with warm(*ENGINE, "milepost.checkpoint.postgres") as started:
+        yield started
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_the_data_of_a_run_that_was_killed_after_its_first_commit_are_erased_by_their_owner(
-    kind, durability, tmp_path: Path, request
+    kind, durability, tmp_path: Path, request, programs
 ):
     where = request.getfixturevalue({"sqlite": "path", "postgres": "uri"}[kind])
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    child = subprocess.run(
-        [sys.executable, str(program), kind, where, durability],
-        env={**os.environ},
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert child.returncode == -signal.SIGKILL, child.stderr.decode()
+    child = programs.run(program, kind, where, durability)
+    assert child.returncode == -signal.SIGKILL, child.stderr
     cls: Any = {"sqlite": SqliteSaver, "postgres": PostgresSaver}[kind]
     with cls.from_conn_string(where) as saver:
         stored = saver.get_thread("t").checkpoints

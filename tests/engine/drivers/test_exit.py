@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 import milepost
 from milepost.checkpoint.sqlite import SqliteSaver
+from warm import ENGINE, Warm, warm
 
 PATIENCE = 60.0
 CONFIG = {"configurable": {"thread_id": "t"}}
@@ -108,21 +110,39 @@ if "exits" in ending:
 """
 
 
-@pytest.fixture
-def exits(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
-    """Runs the program to its exit; returns the state that it has left, if that can be seen."""
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, "PYTHONPATH": str(Path(milepost.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
 
-    def run(saver: str, durability: str, mode: str, ending: str, parts: int) -> Any:
+
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Warm]:
+    with warm("asyncio", *ENGINE) as started:
+        yield started
+
+
+@pytest.fixture
+def exits(tmp_path: Path, request: pytest.FixtureRequest, programs: Warm) -> Any:
+    """Runs the program to its exit; returns the state that it has left, if that can be seen.
+
+    In a fork, if it does not have to be a new interpreter.
+    """
+
+    def run(
+        saver: str, durability: str, mode: str, ending: str, parts: int, *, new: bool = False
+    ) -> Any:
         place = str(tmp_path / "threads.db")
         if saver == "postgres":
             place = request.getfixturevalue("uri")
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, saver, place, durability, mode, ending, str(parts)],
-            env={**os.environ, "PYTHONPATH": str(Path(milepost.__file__).parents[1])},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
+        program = tmp_path / "program.py"
+        program.write_text(PROGRAM)
+        start = python if new else programs.run
+        done = start(str(program), saver, place, durability, mode, ending, str(parts))
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.count("\n") == parts
         if saver == "memory":
@@ -160,7 +180,7 @@ class TestAProcessWithAnOpenStream:
 
     @pytest.mark.parametrize("mode", ["values", "custom", "tasks", "debug", "checkpoints"])
     def test_exits_whatever_it_streams(self, exits, mode):
-        exits("sqlite", "async", mode, "plain", 2)
+        exits("sqlite", "async", mode, "plain", 2, new=True)
 
     @pytest.mark.parametrize("durability", DURABILITIES)
     @pytest.mark.parametrize("ending", ["blocks", "blocks, async node", "blocks, exits"])
@@ -197,22 +217,6 @@ def test_a_stream_that_cannot_be_ended_at_exit_is_told_of(tmp_path):
         "return Saver(connection)", "taken.append(connection); return Saver(connection)"
     )
     source = source.replace("left = []", "left = []; taken = []")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            source,
-            "sqlite",
-            str(tmp_path / "t.db"),
-            "exit",
-            "updates",
-            "x",
-            "2",
-        ],
-        env={**os.environ, "PYTHONPATH": str(Path(milepost.__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    done = python("-c", source, "sqlite", str(tmp_path / "t.db"), "exit", "updates", "x", "2")
     assert done.returncode == 0
     assert "A stream that was open when the interpreter exited could not be ended" in done.stderr
