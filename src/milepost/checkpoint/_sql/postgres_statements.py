@@ -89,9 +89,7 @@ STATEMENTS: Final = Statements(
             FROM line
         JOIN LATERAL (SELECT * FROM checkpoints c WHERE thread_id = ? AND checkpoint_ns = ?
             AND checkpoint_id = id OFFSET 0) c ON TRUE""",
-    blob="""
-        SELECT channel, version, base_channel, base, level, type, blob FROM checkpoint_blobs
-        WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?""",
+    blob="",
     blobs="""
         WITH RECURSIVE chain (channel, version) AS (
             SELECT a, b FROM (SELECT (value->>0) COLLATE "C" AS a, (value->>1) COLLATE "C" AS b
@@ -167,40 +165,8 @@ STATEMENTS: Final = Statements(
                 FROM json_array_elements(?::json) LIMIT (SELECT 1000000)) AS pairs
             UNION
             SELECT channel, base FROM done WHERE base IS NOT NULL
-            UNION
-            SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
-            JOIN LATERAL (SELECT * FROM checkpoint_blobs c
-                WHERE c.thread_id = ? AND c.checkpoint_ns = ?
-                AND c.channel = chain.channel AND c.version = chain.version OFFSET 0) c ON TRUE
-            WHERE c.base IS NOT NULL)
-        SELECT 0, b.channel, b.version, b.base_channel, b.base, b.level, NULL, b.type, b.blob
-        FROM chain JOIN LATERAL (SELECT * FROM checkpoint_blobs b
-            WHERE b.thread_id = ? AND b.checkpoint_ns = ?
-            AND b.channel = chain.channel AND b.version = chain.version OFFSET 0) b ON TRUE
-        UNION ALL
-        SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done""",
-    rows_of_channels="""
-        WITH RECURSIVE wanted AS (SELECT a, b FROM (SELECT (value->>0) COLLATE "C" AS a,
-            (value->>1) COLLATE "C" AS b FROM json_array_elements(?::json) LIMIT
-            (SELECT 1000000)) AS given),
-        done AS (
-            SELECT checkpoint_id, task_id, channel, base, idx, task_path, type, blob
-            FROM wanted JOIN LATERAL (SELECT * FROM checkpoint_writes w
-                WHERE checkpoint_id = a AND thread_id = ? AND checkpoint_ns = ? OFFSET 0) w ON TRUE
-            UNION ALL
-            SELECT a, checkpoint_id, '', NULL, 0, '', '#', led
-            FROM wanted JOIN LATERAL (SELECT * FROM checkpoints n
-                WHERE thread_id = ? AND checkpoint_ns = ? AND led IS NOT NULL
-                AND checkpoint_id = COALESCE(b, (SELECT MIN(m.checkpoint_id) FROM checkpoints m
-                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > a))
-                AND parent_checkpoint_id = a OFFSET 0) n ON TRUE),
-        chain (channel, version) AS (
-            SELECT a, b FROM (SELECT (value->>0) COLLATE "C" AS a, (value->>1) COLLATE "C" AS b
-                FROM json_array_elements(?::json) LIMIT (SELECT 1000000)) AS pairs
-            UNION
-            SELECT channel, base FROM done WHERE base IS NOT NULL AND channel IN (SELECT a
-                FROM (SELECT value COLLATE "C" AS a
-                FROM json_array_elements_text(?::json) LIMIT (SELECT 1000000)) AS chosen)
+                AND (?::json IS NULL OR channel IN (SELECT a FROM (SELECT value COLLATE "C" AS a
+                FROM json_array_elements_text(?::json) LIMIT (SELECT 1000000)) AS chosen))
             UNION
             SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
             JOIN LATERAL (SELECT * FROM checkpoint_blobs c
@@ -237,9 +203,6 @@ STATEMENTS: Final = Statements(
         FROM line JOIN LATERAL (SELECT * FROM checkpoints c
             WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = id OFFSET 0) c ON TRUE
         ORDER BY first DESC""",
-    blobs_of="""
-        SELECT checkpoint_ns, channel, version, base_channel, base, level, type, blob
-        FROM checkpoint_blobs WHERE thread_id = ?""",
     dump_blobs="""
         SELECT thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob
         FROM checkpoint_blobs WHERE thread_id = ?""",

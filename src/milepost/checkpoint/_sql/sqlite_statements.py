@@ -88,18 +88,7 @@ STATEMENTS: Final = Statements(
     blob="""
         SELECT channel, version, base_channel, base, level, type, blob FROM checkpoint_held
         WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?""",
-    blobs="""
-        WITH RECURSIVE chain (channel, version) AS (
-            SELECT a, b FROM (SELECT json_extract(value, '$[0]') AS a, json_extract(value,
-                '$[1]') AS b FROM json_each(?)) AS wanted
-            UNION
-            SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
-            CROSS JOIN checkpoint_blobs c ON c.thread_id = ? AND c.checkpoint_ns = ?
-                AND c.channel = chain.channel AND c.version = chain.version
-            WHERE c.base IS NOT NULL)
-        SELECT b.channel, b.version, b.base_channel, b.base, b.level, b.type, b.blob FROM chain
-        CROSS JOIN checkpoint_held b ON b.thread_id = ? AND b.checkpoint_ns = ?
-            AND b.channel = chain.channel AND b.version = chain.version""",
+    blobs="",
     newest="",
     rows_of="""
         WITH RECURSIVE wanted AS (SELECT a, b FROM (SELECT json_extract(value, '$[0]') AS a,
@@ -120,36 +109,7 @@ STATEMENTS: Final = Statements(
                 '$[1]') AS b FROM json_each(?)) AS pairs
             UNION
             SELECT channel, base FROM done WHERE base IS NOT NULL
-            UNION
-            SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
-            CROSS JOIN checkpoint_blobs c ON c.thread_id = ? AND c.checkpoint_ns = ?
-                AND c.channel = chain.channel AND c.version = chain.version
-            WHERE c.base IS NOT NULL)
-        SELECT 0, b.channel, b.version, b.base_channel, b.base, b.level, NULL, b.type, b.blob
-        FROM chain CROSS JOIN checkpoint_held b ON b.thread_id = ? AND b.checkpoint_ns = ?
-            AND b.channel = chain.channel AND b.version = chain.version
-        UNION ALL
-        SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done""",
-    rows_of_channels="""
-        WITH RECURSIVE wanted AS (SELECT a, b FROM (SELECT json_extract(value, '$[0]') AS a,
-            json_extract(value, '$[1]') AS b FROM json_each(?)) AS given),
-        done AS (
-            SELECT checkpoint_id, task_id, channel, base, idx, task_path, type, blob
-            FROM wanted CROSS JOIN checkpoint_writes w ON checkpoint_id = a AND thread_id = ?
-                AND checkpoint_ns = ?
-            UNION ALL
-            SELECT a, checkpoint_id, '', NULL, 0, '', '#', led
-            FROM wanted CROSS JOIN checkpoints n ON thread_id = ? AND checkpoint_ns = ?
-                AND led IS NOT NULL
-                AND checkpoint_id = COALESCE(b, (SELECT MIN(m.checkpoint_id) FROM checkpoints m
-                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > a))
-                AND parent_checkpoint_id = a),
-        chain (channel, version) AS (
-            SELECT a, b FROM (SELECT json_extract(value, '$[0]') AS a, json_extract(value,
-                '$[1]') AS b FROM json_each(?)) AS pairs
-            UNION
-            SELECT channel, base FROM done WHERE base IS NOT NULL AND channel IN (SELECT a
-                FROM (SELECT value AS a FROM json_each(?)) AS chosen)
+                AND (? IS NULL OR channel IN (SELECT value FROM json_each(?)))
             UNION
             SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
             CROSS JOIN checkpoint_blobs c ON c.thread_id = ? AND c.checkpoint_ns = ?
@@ -184,9 +144,6 @@ STATEMENTS: Final = Statements(
         FROM line CROSS JOIN checkpoints c ON thread_id = ? AND checkpoint_ns = ?
             AND checkpoint_id = id
         ORDER BY first DESC""",
-    blobs_of="""
-        SELECT checkpoint_ns, channel, version, base_channel, base, level, type, blob
-        FROM checkpoint_values WHERE thread_id = ?""",
     dump_blobs="""
         SELECT thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob
         FROM checkpoint_values WHERE thread_id = ?""",

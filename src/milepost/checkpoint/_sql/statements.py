@@ -213,18 +213,17 @@ class Statements(_Texts):
     ancestry: str
     """Manifests, with the manifests that they are changes to."""
     blob: str
-    """One version of a value."""
+    """One version of a value. Empty for a remote database, which is asked for `blobs`."""
     blobs: str
-    """Values, with all versions in their chains."""
+    """Values, with all versions in their chains. Empty for a local database."""
     newest: str
     """`latest`, with the newest version of each channel: mostly the values of the latest
     checkpoint. Empty for a database where a second query costs little."""
     rows_of: str
     """The writes at some checkpoints, and values with all versions in their chains. Each checkpoint
     is given with the id of the next one, which may hold its inline writes. NULL if that id is not
-    known: the query then looks for it, which takes longer than all the rest."""
-    rows_of_channels: str
-    """The same, but chains are followed only for writes to some channels."""
+    known: the query then looks for it, which takes longer than all the rest. Chains of writes are
+    followed for some channels, given twice as JSON, or for all of them if that is NULL."""
 
     # -- listing
 
@@ -279,7 +278,6 @@ class Statements(_Texts):
     blob_keys: str = (
         "SELECT checkpoint_ns, channel, version FROM checkpoint_blobs WHERE thread_id = ?"
     )
-    blobs_of: str
     all_writes_of: str = """
         SELECT checkpoint_ns, checkpoint_id, task_id, idx, channel, task_path, base, type, blob
         FROM checkpoint_writes WHERE thread_id = ?

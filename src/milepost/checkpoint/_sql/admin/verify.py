@@ -58,7 +58,7 @@ class GraphRows:
 def graphs(reader: CheckpointReader, thread_id: str) -> Operation[list[GraphRows]]:
     """All rows of a thread, graph by graph."""
     checkpoints = yield Query(reader.q.checkpoints_of, (thread_id,))
-    blobs = yield Query(reader.q.blobs_of, (thread_id,))
+    blobs = [row[1:] for row in (yield Query(reader.q.dump_blobs, (thread_id,)))]
     writes = yield Query(reader.q.all_writes_of, (thread_id, thread_id))
     return [
         GraphRows(

@@ -9,9 +9,10 @@ the latest checkpoint. On a local database, the rows of values are looked up one
 from __future__ import annotations
 
 import json
+from functools import partial
 from itertools import pairwise
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost._db.operations import LinkedRows, Operation, Queries, Query, ReadCells, without_asking
 from milepost.checkpoint._contract.records import CheckpointTuple, Place
@@ -20,19 +21,17 @@ from milepost.checkpoint._sql.large import DATA
 from milepost.checkpoint._sql.manifest import Manifest
 from milepost.checkpoint._sql.read.assembler import CheckpointAssembler, by_checkpoint
 from milepost.checkpoint._sql.read.fetched import CheckpointRecord, Manifests, WriteRecord
-from milepost.checkpoint._sql.read.query_result import (
-    FoundCheckpoint,
-    found_at,
-    latest_at,
-)
+from milepost.checkpoint._sql.read.query_result import FoundCheckpoint, found_at, latest_at
 from milepost.checkpoint._sql.read.values import Resolver
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from milepost._db.dialect import Traits
     from milepost.checkpoint._delta.encode import Codec
     from milepost.checkpoint._sql.statements import Statements
+
+    _SingleQuery: TypeAlias = Callable[[Place], Operation[FoundCheckpoint | Place | None]]
 
 _LONGEST_CHAIN: Final = 256
 """Manifests that the first query may return: at least as many as any chain has."""
@@ -67,30 +66,30 @@ class CheckpointReader:
         changed meanwhile.
         """
         holds = self.cache.holds(place.thread_id, place.checkpoint_ns)
-        if place.checkpoint_id is None and holds:
-            found = yield from self._found(place, 1, last=True)
+        latest = place
+        for ask in self._single_queries(place, holds=holds):
+            found = yield from ask(place)
             if found is None:
                 return None
-            record = without_asking(self._assembled(place, found, holds=True))
-            if record is not None:
+            if isinstance(found, Place):
+                latest = found
+            elif record := without_asking(self._assembled(place, found, holds=holds)):
                 return record
-        latest = place
-        if place.checkpoint_id is None and self._remote and self.q.newest:
-            newest = yield from self._newest(place)
-            if newest is None:
-                return None
-            if isinstance(newest, Place):
-                latest = newest
-            else:
-                record = without_asking(self._assembled(place, newest, holds=False))
-                if record is not None:
-                    return record
         depth = _USUAL_CHAIN if holds else _LONGEST_CHAIN
-        found = yield from self._found(latest, depth)
-        if found is None and latest is not place:
+        checkpoint = yield from self._found(latest, depth)
+        if checkpoint is None and latest is not place:
             # The latest checkpoint was removed since it was found: now another is the latest.
-            found = yield from self._found(place, depth)
-        return None if found is None else (yield from self._assembled(place, found, holds=holds))
+            checkpoint = yield from self._found(place, depth)
+        if checkpoint is None:
+            return None
+        return (yield from self._assembled(place, checkpoint, holds=holds))
+
+    def _single_queries(self, place: Place, *, holds: bool) -> Iterator[_SingleQuery]:
+        """The ways to read the latest checkpoint in a transaction of one query."""
+        if place.checkpoint_id is None and holds:
+            yield partial(self._found, depth=1, last=True)
+        if place.checkpoint_id is None and self.q.newest:
+            yield self._newest
 
     def _found(
         self, place: Place, depth: int, *, last: bool = False
@@ -125,16 +124,12 @@ class CheckpointReader:
     def _assembled(
         self, place: Place, found: FoundCheckpoint, *, holds: bool
     ) -> Operation[CheckpointTuple]:
-        """The record of a found checkpoint; fetches the missing rows. `holds`: cached rows of its
+        """The record of a found checkpoint; fetches the missing rows. `holds`: cached values of its
         graph may be used. The checkpoint is cached, since a run may go on from it."""
         thread_id, ns, _ = place
         row, parent, epoch = found.row, found.parent, found.epoch
         asked = (row,) if parent is None else (row, parent)
-        if holds or not row.complete or not (parent is None or parent.complete):
-            manifests = yield from self._manifests(thread_id, ns, asked, found.rows, epoch)
-        else:
-            ids = set(map(_id, asked))
-            manifests = Manifests(self.codec, thread_id, ns, found.rows, ids, {}, epoch)
+        manifests = yield from self._manifests(thread_id, ns, asked, found.rows, epoch)
         wanted = found.wanted(manifests)
         trusted = epoch if holds else None
         resolver = yield from self.values(
@@ -158,14 +153,13 @@ class CheckpointReader:
 
     def manifest_of(self, place: Place) -> Operation[Manifest | None]:
         """The manifest of the checkpoint at `place`, if there is one."""
-        if place.checkpoint_id is None:
+        thread_id, ns, id = place
+        if id is None:
             return None
-        rows = yield Query(self.q.checkpoint, place)
-        if not rows:
+        rows = yield from self._ancestry(thread_id, ns, [id])
+        if id not in rows:
             return None
-        row = CheckpointRecord(*rows[0])
-        found = yield from self.manifests(place.thread_id, place.checkpoint_ns, [row])
-        return found.of(row.id).manifest
+        return Manifests(self.codec, thread_id, ns, rows, {id}, {}).of(id).manifest
 
     def _cache_checkpoint(
         self,
@@ -196,7 +190,7 @@ class CheckpointReader:
         found: dict[str, CheckpointRecord],
         epoch: int | None = None,
     ) -> Operation[Manifests]:
-        """The manifests of `rows`; fetches the rows that they build on, unless `found` has them.
+        """The manifests of `rows`, which are in `found`; fetches missing rows that they build on.
 
         With the thread's epoch, manifests that are cached from this epoch are used: within an epoch
         no checkpoint is replaced. Without an epoch, no cached manifest is trusted.
@@ -206,30 +200,27 @@ class CheckpointReader:
         passed: set[str] = set()
         holds = epoch is not None and self.cache.holds(thread_id, ns)
         for row in rows:
-            if holds:
-                cached = self.cache.manifest(thread_id, ns, row.id, None)
+            id: str | None = row.id
+            while id is not None and id not in passed:
+                passed.add(id)
+                cached = self.cache.manifest(thread_id, ns, id, None) if holds else None
                 if cached is not None and not cached.partial and cached.epoch == epoch:
-                    bases[row.id] = cached
-                    continue
-            while not row.complete and row.id not in passed:
-                passed.add(row.id)
-                parent = row.parent_id
-                if parent is None:
+                    bases[id] = cached
                     break
-                if holds:
-                    cached = self.cache.manifest(thread_id, ns, parent, None)
-                    if cached is not None and not cached.partial and cached.epoch == epoch:
-                        bases[parent] = cached
-                        break
-                if parent not in found:
-                    missing[parent] = None
+                if id not in found:
+                    missing[id] = None
                     break
-                row = found[parent]
+                id = None if found[id].complete else found[id].parent_id
         if missing:
-            more = yield Query(self.q.ancestry, (_as_json(missing), thread_id, ns, thread_id, ns))
-            for record in more:
-                found.setdefault(record[0], CheckpointRecord(*record))
+            found = (yield from self._ancestry(thread_id, ns, missing)) | found
         return Manifests(self.codec, thread_id, ns, found, set(map(_id, rows)), bases, epoch)
+
+    def _ancestry(
+        self, thread_id: str, ns: str, ids: Iterable[str]
+    ) -> Operation[dict[str, CheckpointRecord]]:
+        """Some checkpoints, with those that their manifests build on, by id."""
+        rows = yield Query(self.q.ancestry, (_as_json(ids), thread_id, ns, thread_id, ns))
+        return {row[0]: CheckpointRecord(*row) for row in rows}
 
     # -- values and writes
 
@@ -278,14 +269,11 @@ class CheckpointReader:
         """
         cached = self._cached_values(thread_id, ns, wanted, epoch)
         at = (thread_id, ns)
-        some = () if channels is None else (json.dumps(list(channels)),)
+        some = None if channels is None else json.dumps(list(channels))
         pairs = json.dumps([key for key in wanted if key not in cached])
         given = [(id, after.get(id) if after else None) for id in ids]
-        found = yield Query(
-            self.q.rows_of if channels is None else self.q.rows_of_channels,
-            (json.dumps(given), *at, *at, *at, pairs, *some, *at, *at),
-            last,
-        )
+        parameters = (json.dumps(given), *at, *at, *at, pairs, some, some, *at, *at)
+        found = yield Query(self.q.rows_of, parameters, last)
         found = yield from _with_cells(found)
         blobs, writes = [], []
         for tag, a, b, c, base, number, path, kind, data in found:
@@ -315,7 +303,7 @@ class CheckpointReader:
         trusted: a thread that was deleted and created again may have other values under the same
         versions, if a program made these.
         """
-        cached = self._cached_values(thread_id, ns, wanted, epoch) if epoch is not None else {}
+        cached = self._cached_values(thread_id, ns, wanted, epoch)
         rows = come
         if missing := wanted.difference(cached, map(_key, come)):
             if self._remote:
