@@ -14,6 +14,11 @@ HEAD = """CASE WHEN status = 'running' THEN COALESCE((SELECT MAX(checkpoint_id) 
 """The latest checkpoint of a thread. The registry entry may lag behind while a run goes on."""
 
 
+def just_after(id: str) -> str:
+    """The first text that sorts after an id. No id has a character before this one."""
+    return id + "\1"
+
+
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class _Texts:
     """Texts by their names. Creating a dataclass of a hundred fields would take 4 ms."""
@@ -227,7 +232,7 @@ class Statements(_Texts):
 
     # -- listing
 
-    thread_page: str = "SELECT thread_id FROM threads WHERE thread_id > ? ORDER BY 1 LIMIT ?"
+    thread_page: str = "SELECT thread_id FROM threads WHERE thread_id >= ? ORDER BY 1 LIMIT ?"
     inner_graph: str = """
         SELECT checkpoint_ns FROM checkpoints WHERE thread_id = ? AND checkpoint_ns > ''
         ORDER BY checkpoint_ns LIMIT 1"""
@@ -244,7 +249,7 @@ class Statements(_Texts):
             AND (checkpoint_id < ? OR (checkpoint_id = ? AND checkpoint_ns < ?))
         ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT ?"""
     thread_page_of_run: str = """
-        SELECT DISTINCT thread_id FROM checkpoints WHERE run_id = ? AND thread_id > ?
+        SELECT DISTINCT thread_id FROM checkpoints WHERE run_id = ? AND thread_id >= ?
         ORDER BY 1 LIMIT ?"""
     page_of_graph_and_run: str = """
         SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type,

@@ -14,6 +14,7 @@ from milepost.checkpoint._contract.records import CheckpointTuple, place_of
 from milepost.checkpoint._contract.threads import may_be_stored
 from milepost.checkpoint._sql.read.fetched import CheckpointRecord, metadata_of
 from milepost.checkpoint._sql.read.reader import CheckpointReader
+from milepost.checkpoint._sql.statements import just_after
 from milepost.types import RunnableConfig
 
 PAGE = 20
@@ -22,8 +23,6 @@ MOST = 160
 _THREADS = 200
 _LAST = "\U0010ffff"
 """Sorts after every id."""
-_FIRST = "\1"
-"""Appended to an id, gives the next text in order: no id has a smaller character."""
 
 Walk: TypeAlias = Generator[Work[Any], Any, None]
 """Yields the work of one transaction at a time, and is sent its result."""
@@ -70,16 +69,16 @@ class Listing:
         if self.thread_id is not None:
             yield from self._thread(self.thread_id)
             return
-        after = ""
+        start = ""
         while True:
-            threads: list[str] = yield partial(self._threads, after)
+            threads: list[str] = yield partial(self._threads, start)
             for thread_id in threads:
                 yield from self._thread(thread_id)
                 if self.left is not None and self.left <= 0:
                     return
             if len(threads) < _THREADS:
                 return
-            after = threads[-1]
+            start = just_after(threads[-1])
 
     def take(self) -> Iterator[CheckpointTuple]:
         """The checkpoints found since the last call. The listing drops each one that it yields."""
@@ -101,10 +100,10 @@ class Listing:
         self._found += found
         return page.cursor
 
-    def _threads(self, after: str) -> Operation[list[str]]:
+    def _threads(self, start: str) -> Operation[list[str]]:
         q = self._reader.q
         sql = q.thread_page_of_run if self._run else q.thread_page
-        rows = yield Query(sql, (*self._run, after, _THREADS))
+        rows = yield Query(sql, (*self._run, start, _THREADS))
         return [row[0] for row in rows]
 
     def _page(self, thread_id: str, cursor: tuple[str, str], size: int) -> Operation[_Page]:
@@ -125,7 +124,7 @@ class Listing:
             sql = q.page_of_graph_and_run if self._run else q.page_of_graph
             # With the last checkpoint of the page before, whose manifest counts the writes at its
             # parent. Read again, since it may have been removed meanwhile.
-            end = _LAST if cursor[0] == _LAST else cursor[0] + _FIRST
+            end = _LAST if cursor[0] == _LAST else just_after(cursor[0])
             page = Query(sql, (*self._run, thread_id, graph, end, size + 1))
             (rows,) = yield from self._reader.first(page)
             if rows and rows[0][1] == cursor[0]:

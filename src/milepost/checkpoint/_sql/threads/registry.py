@@ -100,12 +100,9 @@ class Registry:
     def _is_sqlite(self) -> bool:
         return self._dialect.name == "sqlite"
 
-    def ids(self, after: str | None, limit: int) -> Operation[list[str]]:
-        """A page of thread ids in order. Damage in other columns does not matter here."""
-        where = "" if after is None else "WHERE thread_id > ? "
-        sql = f"SELECT thread_id FROM threads {where}ORDER BY thread_id LIMIT ?"
-        given = (limit,) if after is None else (after, limit)
-        rows = yield Query(self._dialect.placed(sql), given)
+    def ids(self, start: str, limit: int) -> Operation[list[str]]:
+        """A page of thread ids from `start` on. Damage in other columns does not matter here."""
+        rows = yield Query(self._q.thread_page, (start, limit))
         for (thread_id,) in rows:
             if type(thread_id) is not str:
                 raise DamagedRowError(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.engine import Program, Transaction
 from milepost._db.operations import Execute, ExecuteMany, Operation, Query
 from milepost._internal.dataclass_tools import record
 from milepost._internal.ids import new_epoch
 from milepost.checkpoint._contract.pruning import Choice, Lineage, Node, with_ancestors
-from milepost.checkpoint._contract.thread_admin import Ids, Page, Threads
+from milepost.checkpoint._contract.thread_admin import Ids, Page, Threads, thread_ids_of
 from milepost.checkpoint._contract.threads import Removed, ThreadFilter, ThreadInfo
 from milepost.checkpoint._sql import manifest as manifests
 from milepost.checkpoint._sql import metadata as metadata_cells
@@ -25,6 +25,7 @@ from milepost.checkpoint._sql.read.fetched import (
 )
 from milepost.checkpoint._sql.read.reader import CheckpointReader
 from milepost.checkpoint._sql.rows import short_kind
+from milepost.checkpoint._sql.statements import just_after
 from milepost.checkpoint._sql.threads.copy import copy
 from milepost.checkpoint._sql.threads.lock import lock
 from milepost.constants import CHILDREN
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.manifest import Manifest
     from milepost.checkpoint._sql.read.values import Resolver
     from milepost.checkpoint._sql.threads.registry import Registry
+
+_PAGE: Final = 100
+"""Ids of threads that one query reads."""
 
 
 @record
@@ -249,16 +253,17 @@ class SqlThreads(Threads):
         return page
 
     def thread_ids(self, wanted: Sequence[str] | None) -> Program[Ids]:
+        """The given threads, or all that the registry knows."""
         if wanted is not None:
-            return (yield from super().thread_ids(wanted))
+            return thread_ids_of(wanted)
         found: Ids = []
-        limit = ThreadFilter().limit
+        start = ""
         while True:
-            after = found[-1] if found else None
-            page = yield Transaction(partial(self._registry.ids, after, limit), write=False)
+            page = yield Transaction(partial(self._registry.ids, start, _PAGE), write=False)
             found += page
-            if len(page) < limit:
+            if len(page) < _PAGE:
                 return found
+            start = just_after(page[-1])
 
     def _info(self, thread_id: str) -> Program[ThreadInfo | None]:
         info: ThreadInfo | None
