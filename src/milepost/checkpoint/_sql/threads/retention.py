@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.engine import Program, Transaction
 from milepost._db.operations import Execute, ExecuteMany, Operation, Query
-from milepost._internal.dataclass_tools import record
 from milepost._internal.ids import new_epoch
 from milepost.checkpoint._contract.pruning import Choice, Lineage, Node, with_ancestors
 from milepost.checkpoint._contract.thread_admin import Ids, Page, Threads, thread_ids_of
@@ -16,7 +15,7 @@ from milepost.checkpoint._contract.threads import Removed, ThreadFilter, ThreadI
 from milepost.checkpoint._sql import manifest as manifests
 from milepost.checkpoint._sql import metadata as metadata_cells
 from milepost.checkpoint._sql.inline_writes import INLINE_WRITES, as_own_rows
-from milepost.checkpoint._sql.manifest import EMPTIED, OWN_ROW
+from milepost.checkpoint._sql.manifest import EMPTIED
 from milepost.checkpoint._sql.read.fetched import (
     CheckpointRecord,
     Manifests,
@@ -33,6 +32,7 @@ from milepost.constants import CHILDREN
 if TYPE_CHECKING:
     from milepost._db.engine import Engine
     from milepost.checkpoint._contract.thread_admin import Sweeping
+    from milepost.checkpoint._delta.encode import Codec
     from milepost.checkpoint._sql.cache import ThreadCache
     from milepost.checkpoint._sql.manifest import Manifest
     from milepost.checkpoint._sql.read.values import Resolver
@@ -42,14 +42,21 @@ _PAGE: Final = 100
 """Ids of threads that one query reads."""
 
 
-@record
 class ThreadRows:
     """All checkpoints of a thread, oldest first."""
 
-    rows: Mapping[Node, CheckpointRecord]
-    manifests: Mapping[str, Manifests]
-    """Namespace → the manifests of that graph."""
-    metadata: Mapping[Node, Mapping[str, Any]]
+    def __init__(self, codec: Codec, thread_id: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._codec = codec
+        self._thread_id = thread_id
+        self.rows: dict[Node, CheckpointRecord] = {}
+        graphs: dict[str, dict[str, CheckpointRecord]] = {}
+        for ns, *cells in rows:
+            row = CheckpointRecord(*cells)
+            self.rows[ns, row.id] = graphs.setdefault(ns, {})[row.id] = row
+        self.manifests = {
+            ns: Manifests(codec, thread_id, ns, own, own, {}) for ns, own in graphs.items()
+        }
+        """Namespace → the manifests of that graph."""
 
     def history(self) -> dict[Node, Lineage]:
         """The lineage of each checkpoint, which decides what can be removed."""
@@ -61,7 +68,8 @@ class ThreadRows:
 
     def _lineage(self, node: Node, row: CheckpointRecord) -> Lineage:
         manifest = self.manifest(node)
-        counters = self.metadata[node].get("counters_since_delta_snapshot") or ()
+        metadata: Mapping[str, Any] = metadata_of(self._codec, self._thread_id, node[0], row)
+        counters = metadata.get("counters_since_delta_snapshot") or ()
         needs_parent = any(manifest.inline.get(channel, EMPTIED) is EMPTIED for channel in counters)
         return Lineage(row.parent_id, row.run_id, needs_parent, manifest.seen.get(CHILDREN, {}))
 
@@ -105,7 +113,8 @@ class Remover:
         return removed
 
     def _keep(self, thread_id: str, choose: Choice, *, dry_run: bool) -> Operation[Removed]:
-        thread = yield from self._load(thread_id)
+        rows = yield Query(self._q.checkpoints_of, (thread_id,))
+        thread = ThreadRows(self._reader.codec, thread_id, rows)
         if not thread.rows:
             return Removed()
         history = thread.history()
@@ -143,19 +152,6 @@ class Remover:
         head = max((id for ns, id in kept if ns == ""), default=None)
         yield Execute(self._q.new_epoch, (head, new_epoch(), thread_id))
         return removed
-
-    def _load(self, thread_id: str) -> Operation[ThreadRows]:
-        rows = yield Query(self._q.checkpoints_of, (thread_id,))
-        records = {(row[0], row[1]): CheckpointRecord(*row[1:]) for row in rows}
-        found: dict[str, Manifests] = {}
-        for ns in dict.fromkeys(ns for ns, _ in records):
-            own = [row for (other, _), row in records.items() if other == ns]
-            found[ns] = yield from self._reader.manifests(thread_id, ns, own)
-        metadata = {
-            node: metadata_of(self._reader.codec, thread_id, node[0], row)
-            for node, row in records.items()
-        }
-        return ThreadRows(records, found, metadata)
 
     def _give_own_rows(
         self,
@@ -327,12 +323,9 @@ def _keys(
 def _used(
     thread: ThreadRows, kept: Collection[Node], writes: Mapping[Node, Sequence[WriteRecord]]
 ) -> set[tuple[str, str, str]]:
-    used = set()
+    used: set[tuple[str, str, str]] = set()
     for node in kept:
-        manifest = thread.manifest(node)
-        for channel, held in manifest.inline.items():
-            if held is OWN_ROW and channel in manifest.versions:
-                used.add((node[0], channel, str(manifest.versions[channel])))
+        used.update((node[0], *key) for key in thread.manifest(node).large())
         for write in writes.get(node, ()):
             if write.base is not None:
                 used.add((node[0], write.channel, write.base))
