@@ -38,15 +38,13 @@ STATEMENTS: Final = Statements(
         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING""",
     found="""
         WITH RECURSIVE entry (head, epoch, newer) AS (
-            SELECT CASE WHEN status = 'running' THEN COALESCE((SELECT MAX(checkpoint_id)
-                FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END, epoch,
-                        CASE WHEN status <> 'running' THEN (SELECT MAX(checkpoint_id)
-                        FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')) END FROM threads
-                        WHERE thread_id = ?),
+            SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status = 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, '')), head),
+                epoch, (SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status <> 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, ''))
+            FROM threads WHERE thread_id = ?),
         line (id, depth) AS (
             SELECT COALESCE(?, (SELECT head FROM entry WHERE ? = ''),
                 (SELECT MAX(checkpoint_id) FROM checkpoints
@@ -71,8 +69,8 @@ STATEMENTS: Final = Statements(
             CASE depth WHEN 0 THEN frame END, '', '', NULL
         FROM line JOIN LATERAL (SELECT * FROM checkpoints n
             WHERE thread_id = ? AND checkpoint_ns = ?
-                AND checkpoint_id = COALESCE(NULL, (SELECT MIN(m.checkpoint_id) FROM checkpoints m
-                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > id))
+                AND checkpoint_id = (SELECT MIN(m.checkpoint_id) FROM checkpoints m
+                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > id)
                 AND parent_checkpoint_id = id OFFSET 0) n ON TRUE WHERE depth < 2
         UNION ALL
         SELECT 2, head, newer, epoch, NULL, NULL, NULL, NULL, NULL, NULL FROM entry""",
@@ -181,11 +179,10 @@ STATEMENTS: Final = Statements(
         SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done""",
     lineage="""
         WITH RECURSIVE line (id, first) AS (
-            SELECT COALESCE(?, (SELECT CASE WHEN status = 'running' THEN
-                COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END FROM threads
-                        WHERE thread_id = ? AND ? = ''),
+            SELECT COALESCE(?, (SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status = 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, '')), head)
+                FROM threads WHERE thread_id = ? AND ? = ''),
                 (SELECT MAX(checkpoint_id) FROM checkpoints
                     WHERE thread_id = ? AND checkpoint_ns = ?)), 1
             UNION
@@ -194,12 +191,11 @@ STATEMENTS: Final = Statements(
                 AND c.checkpoint_id = id OFFSET 0) c ON TRUE
             WHERE c.parent_checkpoint_id IS NOT NULL)
         SELECT (SELECT epoch FROM threads WHERE thread_id = ?),
-            (SELECT CASE WHEN status <> 'running' THEN (SELECT MAX(checkpoint_id)
-                FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')) END FROM threads
-                        WHERE thread_id = ?), checkpoint_id, parent_checkpoint_id, complete, frame,
-                        metadata_type, metadata
+            (SELECT (SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status <> 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, ''))
+                FROM threads WHERE thread_id = ?),
+            checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type, metadata
         FROM line JOIN LATERAL (SELECT * FROM checkpoints c
             WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = id OFFSET 0) c ON TRUE
         ORDER BY first DESC""",

@@ -38,15 +38,13 @@ STATEMENTS: Final = Statements(
         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
     found="""
         WITH RECURSIVE entry (head, epoch, newer) AS (
-            SELECT CASE WHEN status = 'running' THEN COALESCE((SELECT MAX(checkpoint_id)
-                FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END, epoch,
-                        CASE WHEN status <> 'running' THEN (SELECT MAX(checkpoint_id)
-                        FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')) END FROM threads
-                        WHERE thread_id = ?),
+            SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status = 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, '')), head),
+                epoch, (SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status <> 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, ''))
+            FROM threads WHERE thread_id = ?),
         line (id, depth) AS (
             SELECT COALESCE(?, (SELECT head FROM entry WHERE ? = ''),
                 (SELECT MAX(checkpoint_id) FROM checkpoints
@@ -69,8 +67,8 @@ STATEMENTS: Final = Statements(
         SELECT 1, id, checkpoint_id, complete, '#', led,
             CASE depth WHEN 0 THEN frame END, '', '', NULL
         FROM line CROSS JOIN checkpoints n ON thread_id = ? AND checkpoint_ns = ?
-                AND checkpoint_id = COALESCE(NULL, (SELECT MIN(m.checkpoint_id) FROM checkpoints m
-                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > id))
+                AND checkpoint_id = (SELECT MIN(m.checkpoint_id) FROM checkpoints m
+                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > id)
                 AND parent_checkpoint_id = id WHERE depth < 2
         UNION ALL
         SELECT 2, head, newer, epoch, NULL, NULL, NULL, NULL, NULL, NULL FROM entry""",
@@ -122,11 +120,10 @@ STATEMENTS: Final = Statements(
         SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done""",
     lineage="""
         WITH RECURSIVE line (id, first) AS (
-            SELECT COALESCE(?, (SELECT CASE WHEN status = 'running' THEN
-                COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END FROM threads
-                        WHERE thread_id = ? AND ? = ''),
+            SELECT COALESCE(?, (SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status = 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, '')), head)
+                FROM threads WHERE thread_id = ? AND ? = ''),
                 (SELECT MAX(checkpoint_id) FROM checkpoints
                     WHERE thread_id = ? AND checkpoint_ns = ?)), 1
             UNION
@@ -135,12 +132,11 @@ STATEMENTS: Final = Statements(
                 AND c.checkpoint_id = id
             WHERE c.parent_checkpoint_id IS NOT NULL)
         SELECT (SELECT epoch FROM threads WHERE thread_id = ?),
-            (SELECT CASE WHEN status <> 'running' THEN (SELECT MAX(checkpoint_id)
-                FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')) END FROM threads
-                        WHERE thread_id = ?), checkpoint_id, parent_checkpoint_id, complete, frame,
-                        metadata_type, metadata
+            (SELECT (SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status <> 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, ''))
+                FROM threads WHERE thread_id = ?),
+            checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type, metadata
         FROM line CROSS JOIN checkpoints c ON thread_id = ? AND checkpoint_ns = ?
             AND checkpoint_id = id
         ORDER BY first DESC""",
@@ -152,6 +148,5 @@ STATEMENTS: Final = Statements(
         WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?""",
     copy_blobs="""
         INSERT INTO checkpoint_values SELECT ?, checkpoint_ns, channel, version, base_channel,
-            base,
-            level, type, blob FROM checkpoint_values WHERE thread_id = ?""",
+            base, level, type, blob FROM checkpoint_values WHERE thread_id = ?""",
 )

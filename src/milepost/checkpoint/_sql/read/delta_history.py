@@ -53,7 +53,7 @@ def history(
     if id is None and ns == "" and newer is not None:
         raise entry_behind(thread_id, line[0].id, newer)
     ids = {row.id: row for row in line}
-    manifests = Manifests(reader.codec, thread_id, ns, ids, ids.keys(), {})
+    manifests = Manifests(reader.codec, at, ids, ids.keys(), {})
     manifests.check(line[0])
     searching = set(channels)
     seeds: dict[str, CheckpointRecord] = {}
@@ -80,7 +80,7 @@ def history(
         if key[0] == channel
     }
     assembler = yield from reader.rows_of(
-        thread_id, ns, manifests, [row.id for row in line[1:]], wanted, channels, epoch=epoch
+        at, manifests, [row.id for row in line[1:]], wanted, channels, epoch=epoch
     )
     open_ = set(channels)
     for child, ancestor in pairwise(line):

@@ -163,8 +163,7 @@ class Listing:
         for ns in graphs:
             own = [row for other, row in rows if other == ns]
             assembler = yield from self._reader.assembler(
-                thread_id,
-                ns,
+                (thread_id, ns),
                 own,
                 before=before if ns == graphs[0] else None,
                 adjacent=not self._filter,

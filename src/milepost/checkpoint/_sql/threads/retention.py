@@ -54,7 +54,7 @@ class ThreadRows:
             row = CheckpointRecord(*cells)
             self.rows[ns, row.id] = graphs.setdefault(ns, {})[row.id] = row
         self.manifests = {
-            ns: Manifests(codec, thread_id, ns, own, own, {}) for ns, own in graphs.items()
+            ns: Manifests(codec, (thread_id, ns), own, own, {}) for ns, own in graphs.items()
         }
         """Namespace → the manifests of that graph."""
 
@@ -196,7 +196,7 @@ class Remover:
         codec = self._reader.codec
         for ns in dict.fromkeys(key[0] for key in used):
             keys = {(channel, version) for other, channel, version in used if other == ns}
-            resolver: Resolver = yield from self._reader.values(thread_id, ns, keys)
+            resolver: Resolver = yield from self._reader.values((thread_id, ns), keys)
             rows = [
                 (
                     codec.seal(
