@@ -74,7 +74,7 @@ STATEMENTS: Final = Statements(
         SELECT 2, head, newer, epoch, NULL, NULL, NULL, NULL, NULL, NULL FROM entry""",
     ancestry="""
         WITH RECURSIVE line (id) AS (
-            SELECT a FROM (SELECT value AS a FROM json_each(?)) AS wanted
+            SELECT value FROM json_each(?)
             UNION
             SELECT c.parent_checkpoint_id FROM line
             CROSS JOIN checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ?
@@ -89,8 +89,8 @@ STATEMENTS: Final = Statements(
     blobs="",
     newest="",
     rows_of="""
-        WITH RECURSIVE wanted AS (SELECT a, b FROM (SELECT json_extract(value, '$[0]') AS a,
-            json_extract(value, '$[1]') AS b FROM json_each(?)) AS given),
+        WITH RECURSIVE wanted (a, b) AS (
+            SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)),
         done AS (
             SELECT checkpoint_id, task_id, channel, base, idx, task_path, type, blob
             FROM wanted CROSS JOIN checkpoint_writes w ON checkpoint_id = a AND thread_id = ?
@@ -103,8 +103,7 @@ STATEMENTS: Final = Statements(
                     WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > a))
                 AND parent_checkpoint_id = a),
         chain (channel, version) AS (
-            SELECT a, b FROM (SELECT json_extract(value, '$[0]') AS a, json_extract(value,
-                '$[1]') AS b FROM json_each(?)) AS pairs
+            SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)
             UNION
             SELECT channel, base FROM done WHERE base IS NOT NULL
                 AND (? IS NULL OR channel IN (SELECT value FROM json_each(?)))

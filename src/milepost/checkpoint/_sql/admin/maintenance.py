@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Ma
 from functools import partial
 from typing import TYPE_CHECKING
 
-from milepost._db.engine import Program, Transaction
+from milepost._db.engine import Program, Transaction, transaction
 from milepost.checkpoint._contract.faceted_saver import Admin
 from milepost.checkpoint._contract.facets import awaitable, blocking
 from milepost.checkpoint._contract.names import check_name
@@ -121,9 +121,7 @@ class DatabaseAdmin(Admin):
         return stream.finish()
 
     def _dump_thread(self, thread_id: str) -> Program[list[str]]:
-        work = partial(transfer.dump_thread, self._reader.q, thread_id)
-        lines: list[str] = yield Transaction(work, write=False)
-        return lines
+        return transaction(partial(transfer.dump_thread, self._reader.q, thread_id), write=False)
 
     def _load_line(
         self,
@@ -161,8 +159,7 @@ class DatabaseAdmin(Admin):
             thread_id: Which thread.
         """
         work = partial(salvaging.thread, self._reader, thread_id_of(thread_id))
-        found: list[Salvaged] = yield Transaction(work, write=False)
-        return found
+        return transaction(work, write=False)
 
     def _verify(
         self, thread_ids: Sequence[str] | None = None, *, progress: Progress | None = None

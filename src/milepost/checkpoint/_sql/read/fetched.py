@@ -148,13 +148,6 @@ class Manifests:
             tips[id] = inline
         return found
 
-    def large(self, row: CheckpointRecord) -> list[tuple[str, str]]:
-        """The channels and versions with rows of their own in one manifest."""
-        if row.complete and row.id not in self._cached:
-            _, _, _, _, versions, seen, inline = self._open(row)[0]
-            return Manifest(versions, seen, inline).large()
-        return self.of(row.id).manifest.large()
-
     def of(self, id: str) -> CachedManifest:
         """The manifest of one checkpoint; BrokenChainError or SerdeError if it cannot be read."""
         if (cached := self._cached.get(id)) is not None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from milepost._db.operations import Operation, Query, Work
 from milepost.checkpoint._contract.metadata_filter import metadata_matches
 from milepost.checkpoint._contract.names import check_name, check_place
-from milepost.checkpoint._contract.records import CheckpointTuple, place_of
+from milepost.checkpoint._contract.records import CheckpointTuple, get_checkpoint_id, place_of
 from milepost.checkpoint._contract.threads import may_be_stored
 from milepost.checkpoint._sql.read.fetched import CheckpointRecord, metadata_of
 from milepost.checkpoint._sql.read.reader import CheckpointReader
@@ -42,7 +42,7 @@ class Listing:
         reader: CheckpointReader,
         config: RunnableConfig | None,
         filter: Mapping[str, Any] | None,
-        before: str | None,
+        before: RunnableConfig | None,
         limit: int | None,
     ) -> None:
         self._reader = reader
@@ -50,7 +50,8 @@ class Listing:
         run_id = self._filter.get("run_id")
         # The only key with an indexed column. The column holds text, so only text is looked up.
         self._run = (run_id,) if type(run_id) is str and may_be_stored(run_id) else ()
-        self._before = _LAST if before is None else check_name("checkpoint_id", before)
+        end = get_checkpoint_id(before) if before else None
+        self._before = _LAST if end is None else check_name("checkpoint_id", end)
         self.left = limit
         self._found: deque[CheckpointTuple] = deque()
         self.thread_id: str | None = None

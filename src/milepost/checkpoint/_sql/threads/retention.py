@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost._db.engine import Program, Transaction
+from milepost._db.engine import Program, transaction
 from milepost._db.operations import Execute, ExecuteMany, Operation, Query
 from milepost._internal.ids import new_epoch
 from milepost.checkpoint._contract.pruning import Choice, Lineage, Node, with_ancestors
@@ -244,9 +244,7 @@ class SqlThreads(Threads):
         self._remover = Remover(reader)
 
     def _page(self, wanted: ThreadFilter) -> Program[Page]:
-        page: Page
-        page = yield Transaction(partial(self._registry.page, wanted), write=False)
-        return page
+        return transaction(partial(self._registry.page, wanted), write=False)
 
     def thread_ids(self, wanted: Sequence[str] | None) -> Program[Ids]:
         """The given threads, or all that the registry knows."""
@@ -255,46 +253,40 @@ class SqlThreads(Threads):
         found: Ids = []
         start = ""
         while True:
-            page = yield Transaction(partial(self._registry.ids, start, _PAGE), write=False)
+            ids = partial(self._registry.ids, start, _PAGE)
+            page = yield from transaction(ids, write=False)
             found += page
             if len(page) < _PAGE:
                 return found
             start = just_after(page[-1])
 
     def _info(self, thread_id: str) -> Program[ThreadInfo | None]:
-        info: ThreadInfo | None
-        info = yield Transaction(partial(self._registry.one, thread_id), write=False)
-        return info
+        return transaction(partial(self._registry.one, thread_id), write=False)
 
     def _describe(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[None]:
-        yield Transaction(partial(self._registry.describe, thread_id, metadata))
+        return transaction(partial(self._registry.describe, thread_id, metadata))
 
     def _add(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[ThreadInfo]:
-        info: ThreadInfo = yield Transaction(partial(self._registry.create, thread_id, metadata))
-        return info
+        return transaction(partial(self._registry.create, thread_id, metadata))
 
     def _duplicate(self, source: str, target: str) -> Program[None]:
-        yield Transaction(
-            partial(copy, self._reader.codec, self._reader.q, self._registry, source, target)
-        )
+        codec, q = self._reader.codec, self._reader.q
+        return transaction(partial(copy, codec, q, self._registry, source, target))
 
     def _remove(self, thread_id: str, unused_since: float | None = None) -> Program[Removed]:
-        work = partial(self._remover.thread, thread_id, unused_since)
-        removed: Removed = yield Transaction(work)
+        removed = yield from transaction(partial(self._remover.thread, thread_id, unused_since))
         self._cache.forget(thread_id)
         return removed
 
     def _keep(self, thread_id: str, choose: Choice, dry_run: bool) -> Program[Removed]:
         work = partial(self._remover.keep, thread_id, choose, dry_run=dry_run)
-        removed: Removed = yield Transaction(work, write=not dry_run)
+        removed = yield from transaction(work, write=not dry_run)
         if not dry_run:
             self._cache.forget(thread_id)
         return removed
 
     def _threads_of_runs(self, run_ids: Collection[str]) -> Program[Ids]:
-        work = partial(self._remover.threads_of_runs, sorted(run_ids))
-        threads: Ids = yield Transaction(work, write=False)
-        return threads
+        return transaction(partial(self._remover.threads_of_runs, sorted(run_ids)), write=False)
 
 
 def _keys(
