@@ -95,7 +95,8 @@ class Listing:
 
     def _keep(self, page: _Page) -> tuple[str, str] | None:
         """Keep the checkpoints of a page for `take()`; return where the next page begins."""
-        found = page.found if self.left is None else page.found[: self.left]
+        # A method, since a variable of the walk would hold checkpoints that were given away.
+        found = page.found[: self.left]
         if self.left is not None:
             self.left -= len(found)
         self._found += found
@@ -146,12 +147,11 @@ class Listing:
             records = [
                 (ns, record)
                 for ns, record in records
-                if self._matches(metadata_of(self._reader.codec, thread_id, ns, record))
+                if metadata_matches(
+                    metadata_of(self._reader.codec, thread_id, ns, record), self._filter
+                )
             ]
         return _Page((yield from self._records(thread_id, records, before)), ends)
-
-    def _matches(self, metadata: Mapping[str, Any]) -> bool:
-        return metadata_matches(metadata, self._filter)
 
     def _records(
         self,

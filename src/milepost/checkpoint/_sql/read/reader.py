@@ -9,9 +9,8 @@ the latest checkpoint. On a local database, the rows of values are looked up one
 from __future__ import annotations
 
 import json
-from functools import partial
 from itertools import pairwise
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost._db.operations import LinkedRows, Operation, Queries, Query, ReadCells, without_asking
@@ -25,7 +24,7 @@ from milepost.checkpoint._sql.read.query_result import FoundCheckpoint, found_at
 from milepost.checkpoint._sql.read.values import Resolver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from milepost._db.dialect import Traits
     from milepost.checkpoint._delta.encode import Codec
@@ -37,7 +36,6 @@ _LONGEST_CHAIN: Final = 256
 """Manifests that the first query may return: at least as many as any chain has."""
 _USUAL_CHAIN: Final = 16
 """More than most chains have. Enough if manifests are cached: those of a long chain may be."""
-_id: Final = attrgetter("id")
 _key: Final = itemgetter(0, 1)
 
 
@@ -67,8 +65,11 @@ class CheckpointReader:
         """
         holds = self.cache.holds(place.thread_id, place.checkpoint_ns)
         latest = place
-        for ask in self._single_queries(place, holds=holds):
-            found = yield from ask(place)
+        ways: list[_SingleQuery] = [self._if_cached] if holds else []
+        if self.q.newest:
+            ways.append(self._newest)
+        for query in ways if place.checkpoint_id is None else ():
+            found = yield from query(place)
             if found is None:
                 return None
             if isinstance(found, Place):
@@ -84,12 +85,9 @@ class CheckpointReader:
             return None
         return (yield from self._assembled(place, checkpoint, holds=holds))
 
-    def _single_queries(self, place: Place, *, holds: bool) -> Iterator[_SingleQuery]:
-        """The ways to read the latest checkpoint in a transaction of one query."""
-        if place.checkpoint_id is None and holds:
-            yield partial(self._found, depth=1, last=True)
-        if place.checkpoint_id is None and self.q.newest:
-            yield self._newest
+    def _if_cached(self, place: Place) -> Operation[FoundCheckpoint | None]:
+        """The latest checkpoint without its values, mostly in one transaction."""
+        return self._found(place, 1, last=True)
 
     def _found(
         self, place: Place, depth: int, *, last: bool = False
@@ -122,12 +120,12 @@ class CheckpointReader:
     def _assembled(
         self, place: Place, found: FoundCheckpoint, *, holds: bool
     ) -> Operation[CheckpointTuple]:
-        """The record of a found checkpoint; fetches the missing rows. `holds`: cached values of its
+        """The record of a found checkpoint; fetches the missing rows. `holds`: cached rows of its
         graph may be used. The checkpoint is cached, since a run may go on from it."""
         at = place[:2]
         row, parent, epoch = found.row, found.parent, found.epoch
         asked = (row,) if parent is None else (row, parent)
-        manifests = yield from self._manifests(at, asked, found.rows, epoch)
+        manifests = yield from self._manifests(at, asked, found.rows, epoch, holds=holds)
         wanted = found.wanted(manifests)
         trusted = epoch if holds else None
         resolver = yield from self.values(at, wanted, trusted, come=found.values, last=True)
@@ -172,21 +170,23 @@ class CheckpointReader:
         rows: Sequence[CheckpointRecord],
         found: dict[str, CheckpointRecord],
         epoch: int | None = None,
+        *,
+        holds: bool = False,
     ) -> Operation[Manifests]:
         """The manifests of `rows`, which are in `found`; fetches missing rows that they build on.
 
-        With the thread's epoch, manifests that are cached from this epoch are used: within an epoch
-        no checkpoint is replaced. Without an epoch, no cached manifest is trusted.
+        If the cache `holds` some, those of the thread's epoch are used: within an epoch no
+        checkpoint is replaced.
         """
         bases: dict[str, CachedManifest] = {}
         missing: dict[str, None] = {}
-        passed: set[str] = set()
-        holds = epoch is not None and self.cache.holds(*at)
+        passed: dict[str, None] = {}
+        trusts = holds and epoch is not None
         for row in rows:
             id: str | None = row.id
             while id is not None and id not in passed:
-                passed.add(id)
-                cached = self.cache.manifest(*at, id, None) if holds else None
+                passed[id] = None
+                cached = self.cache.manifest(*at, id, None) if trusts else None
                 if cached is not None and not cached.partial and cached.epoch == epoch:
                     bases[id] = cached
                     break
@@ -196,7 +196,7 @@ class CheckpointReader:
                 id = None if found[id].complete else found[id].parent_id
         if missing:
             found = (yield from self._ancestry(at, missing)) | found
-        return Manifests(self.codec, at, found, set(map(_id, rows)), bases, epoch)
+        return Manifests(self.codec, at, found, {row.id for row in rows}, bases, epoch)
 
     def _ancestry(self, at: GraphKey, ids: Iterable[str]) -> Operation[dict[str, CheckpointRecord]]:
         """Some checkpoints, with those that their manifests build on, by id."""
@@ -244,7 +244,7 @@ class CheckpointReader:
         With `channels`, only writes to these channels can be decoded. `after` maps a checkpoint to
         the next one, where that is known. `epoch` is the same as for `values`.
         """
-        cached = self._cached_values(at, wanted, epoch)
+        cached = {} if epoch is None else self._cached_values(at, wanted, epoch)
         some = None if channels is None else json.dumps(list(channels))
         pairs = json.dumps([key for key in wanted if key not in cached])
         given = [(id, after.get(id) if after else None) for id in ids]
@@ -272,11 +272,11 @@ class CheckpointReader:
     ) -> Operation[Resolver]:
         """Fetch the rows of the wanted channels and versions, except those in `come`.
 
-        Values that are cached from this epoch are not fetched. Those of another epoch are not
-        trusted: a thread that was deleted and created again may have other values under the same
-        versions, if a program made these.
+        Values that are cached from this epoch are not fetched. Without an epoch none is trusted,
+        nor one of another epoch: a thread that was deleted and created again may have other values
+        under the same versions, if a program made these.
         """
-        cached = self._cached_values(at, wanted, epoch)
+        cached = {} if epoch is None else self._cached_values(at, wanted, epoch)
         rows = come
         if missing := wanted.difference(cached, map(_key, come)):
             if self._remote:
@@ -315,12 +315,10 @@ class CheckpointReader:
         return (yield from _with_cells(rows)) if outside else rows
 
     def _cached_values(
-        self, at: GraphKey, wanted: Iterable[tuple[str, str]], epoch: int | None
+        self, at: GraphKey, wanted: Iterable[tuple[str, str]], epoch: int
     ) -> dict[tuple[str, str], CachedValue]:
-        """The values cached from an epoch; without an epoch, no cached value is trusted."""
+        """The values cached from an epoch."""
         found: dict[tuple[str, str], CachedValue] = {}
-        if epoch is None:
-            return found
         for key in wanted:
             cached = self.cache.value(*at, *key)
             if cached is not None and cached.epoch == epoch:

@@ -64,10 +64,6 @@ class Resolver:
         row = self._row(channel, version)
         return None if row.base is None else (row.base_channel or channel, row.base)
 
-    def data(self, channel: str, version: str) -> bytes:
-        """The encoded bytes of a version."""
-        return self.rope(channel, version).read()
-
     def rope(self, channel: str, version: str) -> Rope | ListVersion:
         """A version as pieces of the rows in its chain."""
         key = (channel, version)

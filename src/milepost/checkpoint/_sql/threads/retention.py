@@ -118,8 +118,10 @@ class ThreadRows:
         number, with the `moved` rows of inline writes."""
         found: dict[Node, set[tuple[str, int]]] = {}
         for (ns, id), row in self.rows.items():
-            parent = (ns, row.parent_id or "")
-            if (ns, id) not in self.kept and parent in self.kept:
+            if row.parent_id is None or (ns, id) in self.kept:
+                continue
+            parent = (ns, row.parent_id)
+            if parent in self.kept:
                 found[parent] = {
                     (write.task_id, write.position)
                     for write in self.writes.get(parent, ())
@@ -236,7 +238,7 @@ class Remover:
                 base, place = resolver.base(*key), (thread_id, ns, *key)
                 if base is not None and base not in keys:
                     columns = (None, None, 0, short_kind(resolver.kind(*key)))
-                    sealed = codec.seal(resolver.data(*key), ("blob", *place), columns)
+                    sealed = codec.seal(resolver.rope(*key).read(), ("blob", *place), columns)
                     rows.append((sealed, *place))
             yield ExecuteMany(self._q.cut_blob, rows)
 
