@@ -38,14 +38,7 @@ class RegistryStatements:
         return self._select(id, "token")
 
     def lock_thread(self, id: str) -> Program[Rows]:
-        return self._select(id, "head", "token", "epoch", "status")
-
-    def lock_unused_thread(self, id: str, before: float) -> Program[Rows]:
-        entry = yield from self.view(id).load()
-        return [(1,)] if entry and entry.updated_at < before else []
-
-    def lock_lease(self, id: str) -> Program[Rows]:
-        return self._select(id, "token", "status", "updated_at")
+        return self._select(id, "head", "token", "epoch", "status", "updated_at")
 
     def new_thread(self, id: str, *cells: Any) -> Program[int]:
         view = self.view(id)

@@ -11,10 +11,9 @@ from typing import Final
 from milepost.checkpoint._sql.statements import Statements
 
 STATEMENTS: Final = Statements(
-    lock_thread="SELECT head, token, epoch, status FROM threads WHERE thread_id = ?",
-    lock_unused_thread="SELECT 1 FROM threads WHERE thread_id = ? AND updated_at < ?",
+    lock_thread="""
+        SELECT head, token, epoch, status, updated_at FROM threads WHERE thread_id = ?""",
     holds_thread="SELECT 1 FROM threads WHERE thread_id = ? AND token = ? AND epoch = ?",
-    lock_lease="SELECT token, status, updated_at FROM threads WHERE thread_id = ?",
     thread_size="""
         SELECT 1, COUNT(*), SUM(LENGTH(frame) + LENGTH(metadata)) FROM checkpoints
             WHERE thread_id = ?

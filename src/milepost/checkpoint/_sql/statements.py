@@ -32,7 +32,7 @@ class Statements(_Texts):
 
     thread: str = "SELECT token FROM threads WHERE thread_id = ?"
     lock_thread: str
-    lock_unused_thread: str
+    """Locks the entry of a thread until the transaction ends."""
     add_thread: str = """
         INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at)
         VALUES (?, ?, ?, ?, ?, ?, ?)"""
@@ -83,7 +83,6 @@ class Statements(_Texts):
     newest_of: str = """
         SELECT MAX(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"""
 
-    lock_lease: str
     take_lease: str = """
         UPDATE threads SET token = ?, status = 'running', updated_at = ? WHERE thread_id = ?"""
     renew_lease: str = """

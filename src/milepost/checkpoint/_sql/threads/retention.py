@@ -162,7 +162,8 @@ class Remover:
             entry = yield from lock(self._q, thread_id)
             found = not entry.new
         else:
-            found = yield Query(self._q.lock_unused_thread, (thread_id, unused_since))
+            rows = yield Query(self._q.lock_thread, (thread_id,))
+            found = bool(rows) and rows[0][-1] < unused_since
             if not found:
                 return Removed()
         writes = yield Execute(self._q.delete_writes, (thread_id,))
