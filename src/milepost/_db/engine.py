@@ -35,6 +35,12 @@ class Vacuum(NamedTuple):
 Program: TypeAlias = Generator[Transaction | Vacuum, Any, R]
 
 
+def transaction(work: Work[R], *, write: bool = True) -> Program[R]:
+    """The program of one transaction."""
+    result: R = yield Transaction(work, write)
+    return result
+
+
 class Engine(Protocol):
     """Runs operations on one database, for sync and async code: what every backend has."""
 

@@ -229,7 +229,7 @@ def test_rows_that_describe_more_than_they_hold_are_refused_where_they_are(value
         sealed = codec.seal(stored, ("blob", "t", "", "x", version), columns)
         rows.append(("x", version, *columns, sealed))
         size, base = size if base is None else 10 * size, version
-    resolver = Resolver(codec, "t", "", rows, {})
+    resolver = Resolver(codec, ("t", ""), rows, {})
     assert resolver.value("x", "1") == value
     for version in ("2", "3"):
         with pytest.raises(DeserializationError, match="takes more bytes of a value") as caught:

@@ -239,7 +239,7 @@ def test_a_listing_knows_which_checkpoint_comes_after_another_unless_it_leaves_s
     rows_of = CheckpointReader.rows_of
 
     def watched(self: Any, *arguments: Any, after: Any, **settings: Any) -> Any:
-        told.append((arguments[3], after))
+        told.append((arguments[2], after))
         return rows_of(self, *arguments, after=after, **settings)
 
     monkeypatch.setattr(CheckpointReader, "rows_of", watched)

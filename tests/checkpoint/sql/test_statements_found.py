@@ -23,7 +23,7 @@ ROOT = Path(milepost.__file__).parent
 PUT_TOGETHER = re.compile(
     r"CREATE |ALTER |INSERT INTO \w*migrations|SELECT v FROM \w*migrations|"  # of any schema
     r"BEGIN|COMMIT|ROLLBACK|PRAGMA|SET |"  # how transactions are run
-    r"SELECT thread_id, status, created_at, updated_at, CASE .* ORDER BY|"  # a filter of threads
+    r"SELECT thread_id, status, created_at, updated_at, COALESCE.* ORDER BY|"  # a filter of threads
     r"SELECT name FROM (sqlite_master|pragma)|SELECT .* information_schema|SELECT sql FROM sqlite"
 )
 """Statements that are not in the source in one piece."""

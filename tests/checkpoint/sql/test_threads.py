@@ -46,6 +46,20 @@ def ids(found: Any) -> list[str]:
     return [info.thread_id for info in found]
 
 
+def test_a_thread_whose_id_is_empty_is_found_like_any_other(saver):
+    graph = line("a").compile(checkpointer=saver)
+    for name in ("", "t"):
+        graph.invoke({}, {**thread(name), "metadata": {"run_id": "r"}})
+    assert ids(saver.list_threads()) == ["", "t"]
+    assert ids(saver.list_threads(after="")) == ["t"]
+    for wanted in (None, {"run_id": "r"}):
+        found = saver.list(None, filter=wanted)
+        assert {one.config["configurable"]["thread_id"] for one in found} == {"", "t"}
+    saver.delete_thread("t")
+    saver.delete_for_runs(["r"])
+    assert list(saver.list(None)) == []
+
+
 def test_threads_are_listed_by_metadata_prefix_status_and_time(saver):
     people(saver)
     assert ids(saver.list_threads()) == ["ann%", "ann:1", "ann:2", "anna:1", "bob:1"]

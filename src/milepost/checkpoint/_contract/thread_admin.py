@@ -84,17 +84,6 @@ class Threads:
     def _threads_of_runs(self, run_ids: Collection[str]) -> Program[Ids]:
         """The threads that these runs have written to."""
 
-    def thread_ids(self, wanted: Sequence[str] | None) -> Program[Ids]:
-        """The given threads, or all that the registry knows."""
-        if wanted is not None:
-            return thread_ids_of(wanted)
-        found: Ids = []
-        while True:
-            page = yield from self._page(ThreadFilter(after=found[-1] if found else None))
-            found += [info.thread_id for info in page]
-            if len(page) < ThreadFilter().limit:
-                return found
-
     # -- the registry
 
     def _list(

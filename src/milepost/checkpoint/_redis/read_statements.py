@@ -117,14 +117,7 @@ class ReadStatements:
         return answer
 
     def rows_of(self, given: str, id: str, ns: str, *rest: Any) -> Program[Rows]:
-        return self._rows_of(given, id, ns, rest[4], None)
-
-    def rows_of_channels(self, given: str, id: str, ns: str, *rest: Any) -> Program[Rows]:
-        return self._rows_of(given, id, ns, rest[4], json.loads(rest[5]))
-
-    def _rows_of(
-        self, given: str, id: str, ns: str, pairs: str, channels: Sequence[str] | None
-    ) -> Program[Rows]:
+        pairs, channels = rest[4], None if rest[5] is None else json.loads(rest[5])
         view = self.view(id)
         ids = json.loads(given)
         done: Rows = []

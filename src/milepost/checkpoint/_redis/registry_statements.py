@@ -9,6 +9,7 @@ from milepost._db.redis.commands import Program, Scan, command
 from milepost.checkpoint._redis.entry import Entry, entry_in
 from milepost.checkpoint._redis.rows import BLOB, CHECKPOINT, WRITE, Rows, parts
 from milepost.checkpoint._redis.thread_io import read_entries, unlist
+from milepost.checkpoint._sql.statements import just_after
 
 if TYPE_CHECKING:
     from milepost.checkpoint._redis.statements import Tables
@@ -37,14 +38,7 @@ class RegistryStatements:
         return self._select(id, "token")
 
     def lock_thread(self, id: str) -> Program[Rows]:
-        return self._select(id, "head", "token", "epoch", "status")
-
-    def lock_unused_thread(self, id: str, before: float) -> Program[Rows]:
-        entry = yield from self.view(id).load()
-        return [(1,)] if entry and entry.updated_at < before else []
-
-    def lock_lease(self, id: str) -> Program[Rows]:
-        return self._select(id, "token", "status", "updated_at")
+        return self._select(id, "head", "token", "epoch", "status", "updated_at")
 
     def new_thread(self, id: str, *cells: Any) -> Program[int]:
         view = self.view(id)
@@ -152,13 +146,13 @@ class RegistryStatements:
     def newest_of(self, id: str, ns: str) -> Program[Rows]:
         return [((yield from self.view(id).newest(ns)),)]
 
-    def thread_page(self, after: str, limit: int) -> Program[Rows]:
-        low = b"(" + after.encode() if after else b"-"
+    def thread_page(self, start: str, limit: int) -> Program[Rows]:
+        low = b"[" + start.encode()
         found = yield command("ZRANGEBYLEX", self._index, low, b"+", b"LIMIT", 0, limit)
         return [(id.decode(),) for id in found]
 
-    def thread_page_of_run(self, _run: str, after: str, limit: int) -> Program[Rows]:
-        return self.thread_page(after, limit)
+    def thread_page_of_run(self, _run: str, start: str, limit: int) -> Program[Rows]:
+        return self.thread_page(start, limit)
 
     def entries(self, ids: Sequence[str]) -> Program[Rows]:
         """The rows of the registry for some threads; those that are gone are taken off the list."""
@@ -176,14 +170,14 @@ class RegistryStatements:
 
     def threads_of_run(self, run_id: str) -> Program[Rows]:
         found: Rows = []
-        page: Rows = [("",)]
+        page = yield from self.thread_page("", 200)
         while page:
-            page = yield from self.thread_page(page[-1][0], 200)
             for (id,) in page:
                 rows = yield from self.view(id).all(CHECKPOINT)
                 if any(row.run_id == run_id for row in rows.values()):
                     found.append((id,))
                 del self._tables.views[id]
+            page = yield from self.thread_page(just_after(page[-1][0]), 200)
         return found
 
     def unlisted(self) -> Program[Rows]:

@@ -23,6 +23,7 @@ from milepost.checkpoint._redis.server import rewrite
 from milepost.checkpoint._redis.settings import UNSURE, Durability, Settings
 from milepost.checkpoint._redis.statements import REDIS
 from milepost.checkpoint._redis.transaction import transaction
+from milepost.checkpoint._sql.statements import Statements, just_after
 from milepost.checkpoint._sql.threads.registry import Registry
 from milepost.checkpoint._sql.threads.retention import SqlThreads
 from milepost.errors import ColourError
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.cache import ThreadCache
     from milepost.checkpoint._sql.read.reader import CheckpointReader
     from milepost.checkpoint._sql.rows import Prepared
-    from milepost.checkpoint._sql.statements import Statements
     from milepost.checkpoint._sql.write.store import Storer
     from milepost.checkpoint.serde.base import SerializerProtocol
 
@@ -115,22 +115,16 @@ class RedisRegistry(Registry):
     def page(self, wanted: ThreadFilter) -> Operation[list[ThreadInfo]]:
         """Threads in the order of their ids."""
         wanted.check()
-        # All ids with a prefix come after the prefix without its last letter, and few others.
-        after = max(wanted.after or "", (wanted.prefix or "")[:-1])
+        start = max(wanted.prefix or "", "" if wanted.after is None else just_after(wanted.after))
         found: list[ThreadInfo] = []
         while len(found) < wanted.limit:
-            ids = yield Query("thread_page", (after, _PAGE))
+            ids = yield Query("thread_page", (start, _PAGE))
             rows = yield Query("entries", ([id for (id,) in ids],))
             found += [info for row in rows if passes_filter(info := self._info(row), wanted)]
             if len(ids) < _PAGE:
                 break
-            after = ids[-1][0]
+            start = just_after(ids[-1][0])
         return found[: wanted.limit]
-
-    def ids(self, after: str | None, limit: int) -> Operation[list[str]]:
-        """The ids of threads in their order."""
-        rows = yield Query("thread_page", (after or "", limit))
-        return [id for (id,) in rows]
 
 
 class RedisStorage:

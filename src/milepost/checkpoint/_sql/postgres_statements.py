@@ -14,12 +14,12 @@ from typing import Final
 from milepost.checkpoint._sql.statements import Statements
 
 STATEMENTS: Final = Statements(
-    lock_thread="SELECT head, token, epoch, status FROM threads WHERE thread_id = ? FOR UPDATE",
-    lock_unused_thread="SELECT 1 FROM threads WHERE thread_id = ? AND updated_at < ? FOR UPDATE",
+    lock_thread="""
+        SELECT head, token, epoch, status, updated_at FROM threads WHERE thread_id = ?
+            FOR UPDATE""",
     holds_thread="""
         SELECT 1 FROM threads WHERE thread_id = ? AND token = ?
             AND epoch = ? FOR UPDATE OF threads""",
-    lock_lease="SELECT token, status, updated_at FROM threads WHERE thread_id = ? FOR UPDATE",
     thread_size="""
         SELECT 1, COUNT(*), SUM(LENGTH(frame) + LENGTH(metadata)) FROM checkpoints
             WHERE thread_id = ?
@@ -38,15 +38,13 @@ STATEMENTS: Final = Statements(
         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING""",
     found="""
         WITH RECURSIVE entry (head, epoch, newer) AS (
-            SELECT CASE WHEN status = 'running' THEN COALESCE((SELECT MAX(checkpoint_id)
-                FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END, epoch,
-                        CASE WHEN status <> 'running' THEN (SELECT MAX(checkpoint_id)
-                        FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')) END FROM threads
-                        WHERE thread_id = ?),
+            SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status = 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, '')), head),
+                epoch, (SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status <> 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, ''))
+            FROM threads WHERE thread_id = ?),
         line (id, depth) AS (
             SELECT COALESCE(?, (SELECT head FROM entry WHERE ? = ''),
                 (SELECT MAX(checkpoint_id) FROM checkpoints
@@ -71,8 +69,8 @@ STATEMENTS: Final = Statements(
             CASE depth WHEN 0 THEN frame END, '', '', NULL
         FROM line JOIN LATERAL (SELECT * FROM checkpoints n
             WHERE thread_id = ? AND checkpoint_ns = ?
-                AND checkpoint_id = COALESCE(NULL, (SELECT MIN(m.checkpoint_id) FROM checkpoints m
-                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > id))
+                AND checkpoint_id = (SELECT MIN(m.checkpoint_id) FROM checkpoints m
+                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > id)
                 AND parent_checkpoint_id = id OFFSET 0) n ON TRUE WHERE depth < 2
         UNION ALL
         SELECT 2, head, newer, epoch, NULL, NULL, NULL, NULL, NULL, NULL FROM entry""",
@@ -89,9 +87,7 @@ STATEMENTS: Final = Statements(
             FROM line
         JOIN LATERAL (SELECT * FROM checkpoints c WHERE thread_id = ? AND checkpoint_ns = ?
             AND checkpoint_id = id OFFSET 0) c ON TRUE""",
-    blob="""
-        SELECT channel, version, base_channel, base, level, type, blob FROM checkpoint_blobs
-        WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?""",
+    blob="",
     blobs="""
         WITH RECURSIVE chain (channel, version) AS (
             SELECT a, b FROM (SELECT (value->>0) COLLATE "C" AS a, (value->>1) COLLATE "C" AS b
@@ -167,40 +163,8 @@ STATEMENTS: Final = Statements(
                 FROM json_array_elements(?::json) LIMIT (SELECT 1000000)) AS pairs
             UNION
             SELECT channel, base FROM done WHERE base IS NOT NULL
-            UNION
-            SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
-            JOIN LATERAL (SELECT * FROM checkpoint_blobs c
-                WHERE c.thread_id = ? AND c.checkpoint_ns = ?
-                AND c.channel = chain.channel AND c.version = chain.version OFFSET 0) c ON TRUE
-            WHERE c.base IS NOT NULL)
-        SELECT 0, b.channel, b.version, b.base_channel, b.base, b.level, NULL, b.type, b.blob
-        FROM chain JOIN LATERAL (SELECT * FROM checkpoint_blobs b
-            WHERE b.thread_id = ? AND b.checkpoint_ns = ?
-            AND b.channel = chain.channel AND b.version = chain.version OFFSET 0) b ON TRUE
-        UNION ALL
-        SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done""",
-    rows_of_channels="""
-        WITH RECURSIVE wanted AS (SELECT a, b FROM (SELECT (value->>0) COLLATE "C" AS a,
-            (value->>1) COLLATE "C" AS b FROM json_array_elements(?::json) LIMIT
-            (SELECT 1000000)) AS given),
-        done AS (
-            SELECT checkpoint_id, task_id, channel, base, idx, task_path, type, blob
-            FROM wanted JOIN LATERAL (SELECT * FROM checkpoint_writes w
-                WHERE checkpoint_id = a AND thread_id = ? AND checkpoint_ns = ? OFFSET 0) w ON TRUE
-            UNION ALL
-            SELECT a, checkpoint_id, '', NULL, 0, '', '#', led
-            FROM wanted JOIN LATERAL (SELECT * FROM checkpoints n
-                WHERE thread_id = ? AND checkpoint_ns = ? AND led IS NOT NULL
-                AND checkpoint_id = COALESCE(b, (SELECT MIN(m.checkpoint_id) FROM checkpoints m
-                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > a))
-                AND parent_checkpoint_id = a OFFSET 0) n ON TRUE),
-        chain (channel, version) AS (
-            SELECT a, b FROM (SELECT (value->>0) COLLATE "C" AS a, (value->>1) COLLATE "C" AS b
-                FROM json_array_elements(?::json) LIMIT (SELECT 1000000)) AS pairs
-            UNION
-            SELECT channel, base FROM done WHERE base IS NOT NULL AND channel IN (SELECT a
-                FROM (SELECT value COLLATE "C" AS a
-                FROM json_array_elements_text(?::json) LIMIT (SELECT 1000000)) AS chosen)
+                AND (?::json IS NULL OR channel IN (SELECT a FROM (SELECT value COLLATE "C" AS a
+                FROM json_array_elements_text(?::json) LIMIT (SELECT 1000000)) AS chosen))
             UNION
             SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
             JOIN LATERAL (SELECT * FROM checkpoint_blobs c
@@ -215,11 +179,10 @@ STATEMENTS: Final = Statements(
         SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done""",
     lineage="""
         WITH RECURSIVE line (id, first) AS (
-            SELECT COALESCE(?, (SELECT CASE WHEN status = 'running' THEN
-                COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END FROM threads
-                        WHERE thread_id = ? AND ? = ''),
+            SELECT COALESCE(?, (SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status = 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, '')), head)
+                FROM threads WHERE thread_id = ? AND ? = ''),
                 (SELECT MAX(checkpoint_id) FROM checkpoints
                     WHERE thread_id = ? AND checkpoint_ns = ?)), 1
             UNION
@@ -228,18 +191,14 @@ STATEMENTS: Final = Statements(
                 AND c.checkpoint_id = id OFFSET 0) c ON TRUE
             WHERE c.parent_checkpoint_id IS NOT NULL)
         SELECT (SELECT epoch FROM threads WHERE thread_id = ?),
-            (SELECT CASE WHEN status <> 'running' THEN (SELECT MAX(checkpoint_id)
-                FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')) END FROM threads
-                        WHERE thread_id = ?), checkpoint_id, parent_checkpoint_id, complete, frame,
-                        metadata_type, metadata
+            (SELECT (SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status <> 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, ''))
+                FROM threads WHERE thread_id = ?),
+            checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type, metadata
         FROM line JOIN LATERAL (SELECT * FROM checkpoints c
             WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = id OFFSET 0) c ON TRUE
         ORDER BY first DESC""",
-    blobs_of="""
-        SELECT checkpoint_ns, channel, version, base_channel, base, level, type, blob
-        FROM checkpoint_blobs WHERE thread_id = ?""",
     dump_blobs="""
         SELECT thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob
         FROM checkpoint_blobs WHERE thread_id = ?""",

@@ -24,7 +24,6 @@ from milepost.checkpoint._contract.records import (
     CheckpointMetadata,
     CheckpointTuple,
     DeltaChannelHistory,
-    get_checkpoint_id,
     place_of,
 )
 from milepost.checkpoint._contract.step_saver import (
@@ -226,7 +225,7 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        listing = self._listing(config, filter, before, limit)
+        listing = Listing(self._reader, config, filter, before, limit)
         steps = GeneratorDriver(listing.pages())
         for work in steps:
             yield from listing.take()
@@ -241,7 +240,7 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        listing = self._listing(config, filter, before, limit)
+        listing = Listing(self._reader, config, filter, before, limit)
         steps = GeneratorDriver(listing.pages())
         for work in steps:
             for found in listing.take():
@@ -305,16 +304,6 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         return await self.engine.arun(lambda: history(self._reader, place, channels), write=False)
 
     # -- what sync and async methods do before they wait
-
-    def _listing(
-        self,
-        config: RunnableConfig | None,
-        filter: dict[str, Any] | None,
-        before: RunnableConfig | None,
-        limit: int | None,
-    ) -> Listing:
-        end = get_checkpoint_id(before) if before else None
-        return Listing(self._reader, config, filter, end, limit)
 
     def _put(
         self,

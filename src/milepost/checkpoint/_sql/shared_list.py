@@ -149,15 +149,12 @@ class SharedList:
             return codec.decode_elements(version.count, self.up_to(version.size))
         return self._copy(elements, version.count)
 
-    @property
-    def is_decoded(self) -> bool:
-        """Whether decoding was tried."""
-        return self._elements is not None
-
     def _learn(self, codec: Codec) -> list[Any] | None:
         """Decode the elements. Return them if they cannot be copied, for this first caller."""
         line = [self]
-        while (origin := line[-1]._origin) is not None and origin.is_undecoded_part():
+        while (origin := line[-1]._origin) is not None and not origin.is_all:
+            if origin.growth._elements is not None:
+                break  # it is decoded
             line.append(origin.growth)
         fresh = None
         for growth in reversed(line):
@@ -219,10 +216,6 @@ class ListVersion:
         """Whether this version has all elements of the SharedList."""
         growth = self.growth
         return self.size == growth.ends[-1] and self.count == growth.count
-
-    def is_undecoded_part(self) -> bool:
-        """Whether the SharedList has more elements than this version, and is not decoded yet."""
-        return not (self.is_all or self.growth.is_decoded)
 
     @property
     def is_list(self) -> bool:

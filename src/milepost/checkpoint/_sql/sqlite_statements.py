@@ -11,10 +11,9 @@ from typing import Final
 from milepost.checkpoint._sql.statements import Statements
 
 STATEMENTS: Final = Statements(
-    lock_thread="SELECT head, token, epoch, status FROM threads WHERE thread_id = ?",
-    lock_unused_thread="SELECT 1 FROM threads WHERE thread_id = ? AND updated_at < ?",
+    lock_thread="""
+        SELECT head, token, epoch, status, updated_at FROM threads WHERE thread_id = ?""",
     holds_thread="SELECT 1 FROM threads WHERE thread_id = ? AND token = ? AND epoch = ?",
-    lock_lease="SELECT token, status, updated_at FROM threads WHERE thread_id = ?",
     thread_size="""
         SELECT 1, COUNT(*), SUM(LENGTH(frame) + LENGTH(metadata)) FROM checkpoints
             WHERE thread_id = ?
@@ -38,15 +37,13 @@ STATEMENTS: Final = Statements(
         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
     found="""
         WITH RECURSIVE entry (head, epoch, newer) AS (
-            SELECT CASE WHEN status = 'running' THEN COALESCE((SELECT MAX(checkpoint_id)
-                FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END, epoch,
-                        CASE WHEN status <> 'running' THEN (SELECT MAX(checkpoint_id)
-                        FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')) END FROM threads
-                        WHERE thread_id = ?),
+            SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status = 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, '')), head),
+                epoch, (SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status <> 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, ''))
+            FROM threads WHERE thread_id = ?),
         line (id, depth) AS (
             SELECT COALESCE(?, (SELECT head FROM entry WHERE ? = ''),
                 (SELECT MAX(checkpoint_id) FROM checkpoints
@@ -69,14 +66,14 @@ STATEMENTS: Final = Statements(
         SELECT 1, id, checkpoint_id, complete, '#', led,
             CASE depth WHEN 0 THEN frame END, '', '', NULL
         FROM line CROSS JOIN checkpoints n ON thread_id = ? AND checkpoint_ns = ?
-                AND checkpoint_id = COALESCE(NULL, (SELECT MIN(m.checkpoint_id) FROM checkpoints m
-                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > id))
+                AND checkpoint_id = (SELECT MIN(m.checkpoint_id) FROM checkpoints m
+                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > id)
                 AND parent_checkpoint_id = id WHERE depth < 2
         UNION ALL
         SELECT 2, head, newer, epoch, NULL, NULL, NULL, NULL, NULL, NULL FROM entry""",
     ancestry="""
         WITH RECURSIVE line (id) AS (
-            SELECT a FROM (SELECT value AS a FROM json_each(?)) AS wanted
+            SELECT value FROM json_each(?)
             UNION
             SELECT c.parent_checkpoint_id FROM line
             CROSS JOIN checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ?
@@ -88,22 +85,11 @@ STATEMENTS: Final = Statements(
     blob="""
         SELECT channel, version, base_channel, base, level, type, blob FROM checkpoint_held
         WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?""",
-    blobs="""
-        WITH RECURSIVE chain (channel, version) AS (
-            SELECT a, b FROM (SELECT json_extract(value, '$[0]') AS a, json_extract(value,
-                '$[1]') AS b FROM json_each(?)) AS wanted
-            UNION
-            SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
-            CROSS JOIN checkpoint_blobs c ON c.thread_id = ? AND c.checkpoint_ns = ?
-                AND c.channel = chain.channel AND c.version = chain.version
-            WHERE c.base IS NOT NULL)
-        SELECT b.channel, b.version, b.base_channel, b.base, b.level, b.type, b.blob FROM chain
-        CROSS JOIN checkpoint_held b ON b.thread_id = ? AND b.checkpoint_ns = ?
-            AND b.channel = chain.channel AND b.version = chain.version""",
+    blobs="",
     newest="",
     rows_of="""
-        WITH RECURSIVE wanted AS (SELECT a, b FROM (SELECT json_extract(value, '$[0]') AS a,
-            json_extract(value, '$[1]') AS b FROM json_each(?)) AS given),
+        WITH RECURSIVE wanted (a, b) AS (
+            SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)),
         done AS (
             SELECT checkpoint_id, task_id, channel, base, idx, task_path, type, blob
             FROM wanted CROSS JOIN checkpoint_writes w ON checkpoint_id = a AND thread_id = ?
@@ -116,40 +102,10 @@ STATEMENTS: Final = Statements(
                     WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > a))
                 AND parent_checkpoint_id = a),
         chain (channel, version) AS (
-            SELECT a, b FROM (SELECT json_extract(value, '$[0]') AS a, json_extract(value,
-                '$[1]') AS b FROM json_each(?)) AS pairs
+            SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)
             UNION
             SELECT channel, base FROM done WHERE base IS NOT NULL
-            UNION
-            SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
-            CROSS JOIN checkpoint_blobs c ON c.thread_id = ? AND c.checkpoint_ns = ?
-                AND c.channel = chain.channel AND c.version = chain.version
-            WHERE c.base IS NOT NULL)
-        SELECT 0, b.channel, b.version, b.base_channel, b.base, b.level, NULL, b.type, b.blob
-        FROM chain CROSS JOIN checkpoint_held b ON b.thread_id = ? AND b.checkpoint_ns = ?
-            AND b.channel = chain.channel AND b.version = chain.version
-        UNION ALL
-        SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done""",
-    rows_of_channels="""
-        WITH RECURSIVE wanted AS (SELECT a, b FROM (SELECT json_extract(value, '$[0]') AS a,
-            json_extract(value, '$[1]') AS b FROM json_each(?)) AS given),
-        done AS (
-            SELECT checkpoint_id, task_id, channel, base, idx, task_path, type, blob
-            FROM wanted CROSS JOIN checkpoint_writes w ON checkpoint_id = a AND thread_id = ?
-                AND checkpoint_ns = ?
-            UNION ALL
-            SELECT a, checkpoint_id, '', NULL, 0, '', '#', led
-            FROM wanted CROSS JOIN checkpoints n ON thread_id = ? AND checkpoint_ns = ?
-                AND led IS NOT NULL
-                AND checkpoint_id = COALESCE(b, (SELECT MIN(m.checkpoint_id) FROM checkpoints m
-                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > a))
-                AND parent_checkpoint_id = a),
-        chain (channel, version) AS (
-            SELECT a, b FROM (SELECT json_extract(value, '$[0]') AS a, json_extract(value,
-                '$[1]') AS b FROM json_each(?)) AS pairs
-            UNION
-            SELECT channel, base FROM done WHERE base IS NOT NULL AND channel IN (SELECT a
-                FROM (SELECT value AS a FROM json_each(?)) AS chosen)
+                AND (? IS NULL OR channel IN (SELECT value FROM json_each(?)))
             UNION
             SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
             CROSS JOIN checkpoint_blobs c ON c.thread_id = ? AND c.checkpoint_ns = ?
@@ -162,11 +118,10 @@ STATEMENTS: Final = Statements(
         SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done""",
     lineage="""
         WITH RECURSIVE line (id, first) AS (
-            SELECT COALESCE(?, (SELECT CASE WHEN status = 'running' THEN
-                COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END FROM threads
-                        WHERE thread_id = ? AND ? = ''),
+            SELECT COALESCE(?, (SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status = 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, '')), head)
+                FROM threads WHERE thread_id = ? AND ? = ''),
                 (SELECT MAX(checkpoint_id) FROM checkpoints
                     WHERE thread_id = ? AND checkpoint_ns = ?)), 1
             UNION
@@ -175,18 +130,14 @@ STATEMENTS: Final = Statements(
                 AND c.checkpoint_id = id
             WHERE c.parent_checkpoint_id IS NOT NULL)
         SELECT (SELECT epoch FROM threads WHERE thread_id = ?),
-            (SELECT CASE WHEN status <> 'running' THEN (SELECT MAX(checkpoint_id)
-                FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')) END FROM threads
-                        WHERE thread_id = ?), checkpoint_id, parent_checkpoint_id, complete, frame,
-                        metadata_type, metadata
+            (SELECT (SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status <> 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, ''))
+                FROM threads WHERE thread_id = ?),
+            checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type, metadata
         FROM line CROSS JOIN checkpoints c ON thread_id = ? AND checkpoint_ns = ?
             AND checkpoint_id = id
         ORDER BY first DESC""",
-    blobs_of="""
-        SELECT checkpoint_ns, channel, version, base_channel, base, level, type, blob
-        FROM checkpoint_values WHERE thread_id = ?""",
     dump_blobs="""
         SELECT thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob
         FROM checkpoint_values WHERE thread_id = ?""",
@@ -195,6 +146,5 @@ STATEMENTS: Final = Statements(
         WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?""",
     copy_blobs="""
         INSERT INTO checkpoint_values SELECT ?, checkpoint_ns, channel, version, base_channel,
-            base,
-            level, type, blob FROM checkpoint_values WHERE thread_id = ?""",
+            base, level, type, blob FROM checkpoint_values WHERE thread_id = ?""",
 )

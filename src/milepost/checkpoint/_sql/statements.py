@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from typing import dataclass_transform
 
-HEAD = """CASE WHEN status = 'running' THEN COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END"""
+HEAD = """COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+    WHERE status = 'running' AND c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
+        AND c.checkpoint_id > COALESCE(head, '')), head)"""
 """The latest checkpoint of a thread. The registry entry may lag behind while a run goes on."""
+
+
+def just_after(id: str) -> str:
+    """The first text that sorts after an id. No id has a character before this one."""
+    return id + "\1"
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -27,13 +32,12 @@ class Statements(_Texts):
 
     thread: str = "SELECT token FROM threads WHERE thread_id = ?"
     lock_thread: str
-    lock_unused_thread: str
+    """Locks the entry of a thread until the transaction ends."""
     add_thread: str = """
         INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at)
         VALUES (?, ?, ?, ?, ?, ?, ?)"""
-    touch_thread: str = (
-        "UPDATE threads SET head = ?, token = ?, status = ?, updated_at = ? WHERE thread_id = ?"
-    )
+    touch_thread: str = """
+        UPDATE threads SET head = ?, token = ?, status = ?, updated_at = ? WHERE thread_id = ?"""
     holds_thread: str
     """Finds the thread if the run still owns it and no rows were removed: same token and epoch."""
     hold_thread: str = """
@@ -63,39 +67,31 @@ class Statements(_Texts):
         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
     new_epoch: str = "UPDATE threads SET head = ?, epoch = ? WHERE thread_id = ?"
     head: str = """
-        SELECT CASE WHEN status = 'running' THEN COALESCE((SELECT MAX(checkpoint_id)
-            FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END FROM threads
-                        WHERE thread_id = ?"""
+        SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+            WHERE status = 'running' AND c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
+                AND c.checkpoint_id > COALESCE(head, '')), head)
+        FROM threads WHERE thread_id = ?"""
     head_and_newer: str = """
-        SELECT CASE WHEN status = 'running' THEN COALESCE((SELECT MAX(checkpoint_id)
-            FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END,
-                        CASE WHEN status <> 'running' THEN (SELECT MAX(checkpoint_id)
-                        FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')) END FROM threads
-                        WHERE thread_id = ?"""
+        SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+            WHERE status = 'running' AND c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
+                AND c.checkpoint_id > COALESCE(head, '')), head),
+            (SELECT MAX(checkpoint_id) FROM checkpoints c
+            WHERE status <> 'running' AND c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
+                AND c.checkpoint_id > COALESCE(head, ''))
+        FROM threads WHERE thread_id = ?"""
 
-    newest_of: str = (
-        "SELECT MAX(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
-    )
+    newest_of: str = """
+        SELECT MAX(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"""
 
-    lock_lease: str
-    take_lease: str = (
-        "UPDATE threads SET token = ?, status = 'running', updated_at = ? WHERE thread_id = ?"
-    )
-    renew_lease: str = (
-        "UPDATE threads SET updated_at = ? WHERE thread_id = ? AND status = 'running'"
-    )
+    take_lease: str = """
+        UPDATE threads SET token = ?, status = 'running', updated_at = ? WHERE thread_id = ?"""
+    renew_lease: str = """
+        UPDATE threads SET updated_at = ? WHERE thread_id = ? AND status = 'running'"""
     end_lease: str = """
-        UPDATE threads SET head = CASE WHEN status = 'running' THEN
-            COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END, status = ?
-                        WHERE thread_id = ? AND token = ?"""
+        UPDATE threads SET head = COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+            WHERE status = 'running' AND c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
+                AND c.checkpoint_id > COALESCE(head, '')), head), status = ?
+        WHERE thread_id = ? AND token = ?"""
     drop_claim: str = """
         DELETE FROM threads
         WHERE thread_id = ? AND token = ? AND head IS NULL AND created_at = ?"""
@@ -110,10 +106,9 @@ class Statements(_Texts):
 
     thread_info: str = """
         SELECT thread_id, status, created_at, updated_at,
-            CASE WHEN status = 'running' THEN COALESCE((SELECT MAX(checkpoint_id)
-            FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END, metadata
+            COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+            WHERE status = 'running' AND c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
+                AND c.checkpoint_id > COALESCE(head, '')), head), metadata
         FROM threads WHERE thread_id = ?"""
     thread_size: str
     thread_metadata: str = "SELECT metadata FROM threads WHERE thread_id = ?"
@@ -213,22 +208,21 @@ class Statements(_Texts):
     ancestry: str
     """Manifests, with the manifests that they are changes to."""
     blob: str
-    """One version of a value."""
+    """One version of a value. Empty for a remote database, which is asked for `blobs`."""
     blobs: str
-    """Values, with all versions in their chains."""
+    """Values, with all versions in their chains. Empty for a local database."""
     newest: str
     """`latest`, with the newest version of each channel: mostly the values of the latest
     checkpoint. Empty for a database where a second query costs little."""
     rows_of: str
     """The writes at some checkpoints, and values with all versions in their chains. Each checkpoint
     is given with the id of the next one, which may hold its inline writes. NULL if that id is not
-    known: the query then looks for it, which takes longer than all the rest."""
-    rows_of_channels: str
-    """The same, but chains are followed only for writes to some channels."""
+    known: the query then looks for it, which takes longer than all the rest. Chains of writes are
+    followed for some channels, given twice as JSON, or for all of them if that is NULL."""
 
     # -- listing
 
-    thread_page: str = "SELECT thread_id FROM threads WHERE thread_id > ? ORDER BY 1 LIMIT ?"
+    thread_page: str = "SELECT thread_id FROM threads WHERE thread_id >= ? ORDER BY 1 LIMIT ?"
     inner_graph: str = """
         SELECT checkpoint_ns FROM checkpoints WHERE thread_id = ? AND checkpoint_ns > ''
         ORDER BY checkpoint_ns LIMIT 1"""
@@ -245,7 +239,7 @@ class Statements(_Texts):
             AND (checkpoint_id < ? OR (checkpoint_id = ? AND checkpoint_ns < ?))
         ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT ?"""
     thread_page_of_run: str = """
-        SELECT DISTINCT thread_id FROM checkpoints WHERE run_id = ? AND thread_id > ?
+        SELECT DISTINCT thread_id FROM checkpoints WHERE run_id = ? AND thread_id >= ?
         ORDER BY 1 LIMIT ?"""
     page_of_graph_and_run: str = """
         SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type,
@@ -276,17 +270,14 @@ class Statements(_Texts):
         SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type,
             metadata, run_id FROM checkpoints
         WHERE thread_id = ? ORDER BY checkpoint_id"""
-    blob_keys: str = (
-        "SELECT checkpoint_ns, channel, version FROM checkpoint_blobs WHERE thread_id = ?"
-    )
-    blobs_of: str
+    blob_keys: str = """
+        SELECT checkpoint_ns, channel, version FROM checkpoint_blobs WHERE thread_id = ?"""
     all_writes_of: str = """
         SELECT checkpoint_ns, checkpoint_id, task_id, idx, channel, task_path, base, type, blob
         FROM checkpoint_writes WHERE thread_id = ?
         UNION ALL
         SELECT checkpoint_ns, parent_checkpoint_id, checkpoint_id, 0, '', '', NULL,
-            '#', led
-        FROM checkpoints WHERE thread_id = ? AND led IS NOT NULL"""
+            '#', led FROM checkpoints WHERE thread_id = ? AND led IS NOT NULL"""
     unlisted: str = """
         SELECT thread_id FROM checkpoints UNION SELECT thread_id FROM checkpoint_blobs
         UNION SELECT thread_id FROM checkpoint_writes
@@ -295,11 +286,10 @@ class Statements(_Texts):
     threads_of_run: str = "SELECT DISTINCT thread_id FROM checkpoints WHERE run_id = ?"
 
     dump_entry: str = """
-        SELECT thread_id, CASE WHEN status = 'running' THEN COALESCE((SELECT MAX(checkpoint_id)
-            FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END, status,
-                        created_at, updated_at, owner, metadata
+        SELECT thread_id, COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+            WHERE status = 'running' AND c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
+                AND c.checkpoint_id > COALESCE(head, '')), head),
+            status, created_at, updated_at, owner, metadata
         FROM threads WHERE thread_id = ?"""
     dump_checkpoints: str = """
         SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, complete, run_id,
@@ -321,9 +311,8 @@ class Statements(_Texts):
         UPDATE checkpoints SET parent_checkpoint_id = NULL, complete = 1, frame = ?
         WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
     cut_blob: str
-    delete_checkpoint: str = (
-        "DELETE FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
-    )
+    delete_checkpoint: str = """
+        DELETE FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
     delete_writes_at: str = """
         DELETE FROM checkpoint_writes WHERE thread_id = ? AND checkpoint_ns = ?
             AND checkpoint_id = ?"""
@@ -345,11 +334,10 @@ class Statements(_Texts):
     copy_entry: str = """
         INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at, owner,
             metadata)
-        SELECT ?, CASE WHEN status = 'running' THEN COALESCE((SELECT MAX(checkpoint_id)
-            FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END, NULL, ?,
-                        CASE status WHEN 'running' THEN 'interrupted' ELSE status END,
+        SELECT ?, COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+            WHERE status = 'running' AND c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
+                AND c.checkpoint_id > COALESCE(head, '')), head),
+            NULL, ?, CASE status WHEN 'running' THEN 'interrupted' ELSE status END,
             ?, ?, owner, metadata
         FROM threads WHERE thread_id = ? ON CONFLICT DO NOTHING"""
     """No run owns the copy, so a running thread becomes an interrupted one. Adds no row if the

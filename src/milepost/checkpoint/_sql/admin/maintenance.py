@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Ma
 from functools import partial
 from typing import TYPE_CHECKING
 
-from milepost._db.engine import Program, Transaction
+from milepost._db.engine import Program, Transaction, transaction
 from milepost.checkpoint._contract.faceted_saver import Admin
 from milepost.checkpoint._contract.facets import awaitable, blocking
 from milepost.checkpoint._contract.names import check_name
@@ -61,26 +61,30 @@ class DatabaseAdmin(Admin):
             thread_ids: Which threads; all of them by default.
             progress: Called with `(done, total)` after each thread.
         """
-        stream = transfer.DumpStream()
-        yield stream.begin()
+        yield transfer.FIRST_LINE
+        dumped = 0
         threads = self.programs.drive(self._threads.thread_ids(thread_ids))
         for done, thread_id in enumerate(threads, 1):
-            yield from stream.add(self.programs.drive(self._dump_thread(thread_id)))
+            lines = self.programs.drive(self._dump_thread(thread_id))
+            yield from lines
+            dumped += bool(lines)
             _tell(progress, done, len(threads))
-        yield stream.end()
+        yield transfer.last_line(dumped)
 
     async def adump(
         self, thread_ids: Sequence[str] | None = None, *, progress: Progress | None = None
     ) -> AsyncIterator[str]:
         """`dump`, for use on an event loop."""
-        stream = transfer.DumpStream()
-        yield stream.begin()
+        yield transfer.FIRST_LINE
+        dumped = 0
         threads = await self.programs.adrive(self._threads.thread_ids(thread_ids))
         for done, thread_id in enumerate(threads, 1):
-            for line in stream.add(await self.programs.adrive(self._dump_thread(thread_id))):
+            lines = await self.programs.adrive(self._dump_thread(thread_id))
+            for line in lines:
                 yield line
+            dumped += bool(lines)
             _tell(progress, done, len(threads))
-        yield stream.end()
+        yield transfer.last_line(dumped)
 
     def load(
         self,
@@ -99,14 +103,9 @@ class DatabaseAdmin(Admin):
             progress: Called with `(done, None)` after each thread.
         """
         stream = transfer.LoadStream()
-        loaded = []
         for line in lines:
-            found = self.programs.drive(self._load_line(stream, line, rename or {}))
-            loaded += found
-            if found:
-                _tell(progress, len(loaded), None)
-        stream.finish()
-        return loaded
+            self.programs.drive(self._load_line(stream, line, rename or {}, progress))
+        return stream.finish()
 
     async def aload(
         self,
@@ -117,32 +116,30 @@ class DatabaseAdmin(Admin):
     ) -> list[str]:
         """`load`, for use on an event loop; takes what `adump` of another saver gives too."""
         stream = transfer.LoadStream()
-        loaded = []
         async for line in _each(lines):
-            found = await self.programs.adrive(self._load_line(stream, line, rename or {}))
-            loaded += found
-            if found:
-                _tell(progress, len(loaded), None)
-        stream.finish()
-        return loaded
+            await self.programs.adrive(self._load_line(stream, line, rename or {}, progress))
+        return stream.finish()
 
     def _dump_thread(self, thread_id: str) -> Program[list[str]]:
-        work = partial(transfer.dump_thread, self._reader.q, thread_id)
-        lines: list[str] = yield Transaction(work, write=False)
-        return lines
+        return transaction(partial(transfer.dump_thread, self._reader.q, thread_id), write=False)
 
     def _load_line(
-        self, stream: transfer.LoadStream, line: str, rename: Mapping[str, str]
-    ) -> Program[list[str]]:
-        """Store the thread that this line completes, if it does; return its id in a list."""
+        self,
+        stream: transfer.LoadStream,
+        line: str,
+        rename: Mapping[str, str],
+        progress: Progress | None,
+    ) -> Program[None]:
+        """Store the thread that this line completes, if it does."""
         if (thread := stream.take(line)) is None:
-            return []
+            return
         source, rows = thread
         target = check_name("thread_id", rename.get(source, source))
         if target != source:
             rows = transfer.renamed(self._reader.codec, self._metadata, source, target, rows)
         yield Transaction(partial(transfer.load_thread, self._reader.q, target, rows))
-        return [target]
+        stream.loaded.append(target)
+        _tell(progress, len(stream.loaded), None)
 
     # -- the rest
 
@@ -150,10 +147,7 @@ class DatabaseAdmin(Admin):
         self, thread_ids: Sequence[str] | None, progress: Progress | None
     ) -> Program[Reencrypted[Problem]]:
         threads = yield from self._threads.thread_ids(thread_ids)
-        reader = self._reader
-        resealer = Resealer(
-            reader.codec, self._dialect, reader.q.lock_thread, self._registry.reseal
-        )
+        resealer = Resealer(self._reader, self._dialect, self._registry)
         return (yield from resealer.threads(threads, progress))
 
     def _salvage(self, thread_id: str) -> Program[list[Salvaged]]:
@@ -165,8 +159,7 @@ class DatabaseAdmin(Admin):
             thread_id: Which thread.
         """
         work = partial(salvaging.thread, self._reader, thread_id_of(thread_id))
-        found: list[Salvaged] = yield Transaction(work, write=False)
-        return found
+        return transaction(work, write=False)
 
     def _verify(
         self, thread_ids: Sequence[str] | None = None, *, progress: Progress | None = None

@@ -21,11 +21,12 @@ from milepost.checkpoint.serde._rotation import NOT_ENCRYPTED, Reencrypted
 from milepost.errors import CheckpointError, SerdeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from milepost._db.dialect import Traits
     from milepost._internal.progress import Progress
-    from milepost.checkpoint._delta.encode import Codec
+    from milepost.checkpoint._sql.read.reader import CheckpointReader
+    from milepost.checkpoint._sql.threads.registry import Registry
 
 _HEAD: Final = 300
 """First bytes of a sealed cell that show its key. The name of the cipher has at most 255 bytes."""
@@ -125,18 +126,11 @@ _TABLES: Final = (
 
 
 class Resealer:
-    def __init__(
-        self,
-        codec: Codec,
-        dialect: Traits,
-        lock_thread: str,
-        entry: Callable[[str], Operation[bool | None]],
-    ) -> None:
-        self._codec = codec
+    def __init__(self, reader: CheckpointReader, dialect: Traits, registry: Registry) -> None:
+        self._codec = reader.codec
+        self._q = reader.q
         self._dialect = dialect
-        self._lock_thread = lock_thread
-        self._entry = entry
-        """Seals the metadata of a thread in the registry: see `Registry.reseal`."""
+        self._registry = registry
 
     def threads(
         self, thread_ids: Sequence[str], progress: Progress | None
@@ -168,7 +162,7 @@ class Resealer:
 
     def _reseal_entry(self, thread_id: str, done: Reencrypted[Problem]) -> Program[None]:
         try:
-            resealed = yield Transaction(partial(self._entry, thread_id))
+            resealed = yield Transaction(partial(self._registry.reseal, thread_id))
         except SerdeError as error:
             done.refused.append(Problem(thread_id, "", "threads", thread_id, str(error)))
         else:
@@ -196,7 +190,7 @@ class Resealer:
     def _seal(
         self, table: _Table, thread_id: str, page: tuple[Key, Key]
     ) -> Operation[tuple[int, list[Problem]]]:
-        yield Query(self._lock_thread, (thread_id,))
+        yield Query(self._q.lock_thread, (thread_id,))
         rows = yield Query(table.between(self._dialect), (thread_id, *page[0], *page[1]))
         width = len(table.key)
         changed, refused = [], []

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.statements import Statements
 
 _HEADER: Final = {"milepost": "threads", "version": 1}
+FIRST_LINE: Final = json.dumps(_HEADER)
 Rows: TypeAlias = dict[str, list[tuple[Any, ...]]]
 """Table → the rows of one thread."""
 
@@ -38,7 +39,7 @@ _TABLES: Final = {"threads": 7, "checkpoints": 10, "checkpoint_blobs": 9, "check
 
 
 def dump_thread(q: Statements, thread_id: str) -> Operation[list[str]]:
-    """The lines of one thread."""
+    """The lines of one thread; none if it does not exist."""
     lines = []
     total = blake2b(digest_size=16)
     for table, sql in zip(_TABLES, q.dumps, strict=True):
@@ -54,28 +55,16 @@ def dump_thread(q: Statements, thread_id: str) -> Operation[list[str]]:
     return [*lines, json.dumps(end)]
 
 
-class DumpStream:
-    """The writer of a stream."""
-
-    def __init__(self) -> None:
-        self._threads = 0
-
-    def begin(self) -> str:
-        return json.dumps(_HEADER)
-
-    def add(self, lines: list[str]) -> list[str]:
-        """The lines of a thread; none if it was deleted meanwhile."""
-        self._threads += bool(lines)
-        return lines
-
-    def end(self) -> str:
-        return json.dumps({"end": self._threads})
+def last_line(threads: int) -> str:
+    return json.dumps({"end": threads})
 
 
 class LoadStream:
     """The reader of a stream, line by line."""
 
     def __init__(self) -> None:
+        self.loaded: list[str] = []
+        """The threads that are stored, under their new ids."""
         self._lines = self._threads = 0
         self._state = "start"
         self._start_thread()
@@ -130,13 +119,14 @@ class LoadStream:
             pass
         raise self._damaged("is not a row of a thread")
 
-    def finish(self) -> None:
-        """Raise if the stream has ended too early."""
+    def finish(self) -> list[str]:
+        """The stored threads; raises if the stream has ended too early."""
         if self._state != "end":
             raise CheckpointError(
                 f"The stream of threads breaks off after {self._threads} complete threads, which "
                 "are loaded. Get the rest of it, and load it again."
             )
+        return self.loaded
 
     def _damaged(self, reason: str) -> CheckpointError:
         return CheckpointError(

@@ -15,6 +15,7 @@ from milepost.checkpoint._sql.read.assembler import CheckpointAssembler, by_chec
 from milepost.checkpoint._sql.read.fetched import (
     UNREADABLE,
     CheckpointRecord,
+    GraphKey,
     Manifests,
     WriteRecord,
     metadata_of,
@@ -35,36 +36,32 @@ class GraphRows:
     def __init__(
         self,
         reader: CheckpointReader,
-        thread_id: str,
-        ns: str,
+        place: GraphKey,
         checkpoints: Sequence[CheckpointRecord],
         blobs: Sequence[BlobRecord],
         writes: Sequence[WriteRecord],
     ) -> None:
-        self.place = (thread_id, ns)
+        self.place = place
         self.codec = reader.codec
         self.checkpoints = {row.id: row for row in checkpoints}
         self.blobs = {(row.channel, row.version): row for row in blobs}
         self.writes = writes
-        self.manifests = Manifests(
-            reader.codec, thread_id, ns, self.checkpoints, self.checkpoints.keys(), {}
-        )
-        self.resolver = Resolver(reader.codec, thread_id, ns, blobs, {}, shares=True)
+        self.manifests = Manifests(self.codec, place, self.checkpoints, self.checkpoints, {})
+        self.resolver = Resolver(self.codec, place, blobs, {}, shares=True)
         self.assembler = CheckpointAssembler(
-            reader.codec, thread_id, ns, self.manifests, by_checkpoint(writes), self.resolver
+            self.codec, place, self.manifests, by_checkpoint(writes), self.resolver
         )
 
 
 def graphs(reader: CheckpointReader, thread_id: str) -> Operation[list[GraphRows]]:
     """All rows of a thread, graph by graph."""
     checkpoints = yield Query(reader.q.checkpoints_of, (thread_id,))
-    blobs = yield Query(reader.q.blobs_of, (thread_id,))
+    blobs = [row[1:] for row in (yield Query(reader.q.dump_blobs, (thread_id,)))]
     writes = yield Query(reader.q.all_writes_of, (thread_id, thread_id))
     return [
         GraphRows(
             reader,
-            thread_id,
-            ns,
+            (thread_id, ns),
             [CheckpointRecord(*row[1:]) for row in checkpoints if row[0] == ns],
             [BlobRecord(*row[1:]) for row in blobs if row[0] == ns],
             [WriteRecord(*row[1:]) for row in writes if row[0] == ns],

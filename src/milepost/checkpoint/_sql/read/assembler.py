@@ -26,6 +26,7 @@ from milepost.checkpoint._sql.inline_writes import (
 from milepost.checkpoint._sql.manifest import EMPTIED, OWN_ROW
 from milepost.checkpoint._sql.read.fetched import (
     CheckpointRecord,
+    GraphKey,
     Manifests,
     WriteRecord,
     metadata_of,
@@ -122,14 +123,13 @@ class CheckpointAssembler:
     def __init__(
         self,
         codec: Codec,
-        thread_id: str,
-        ns: str,
+        at: GraphKey,
         manifests: Manifests,
         writes: Mapping[str, Sequence[WriteRecord]],
         resolver: Resolver,
     ) -> None:
         self._codec = codec
-        self._place = (thread_id, ns)
+        self._place = at
         self._manifests = manifests
         self._writes = writes
         self._resolver = resolver

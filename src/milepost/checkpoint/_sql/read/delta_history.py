@@ -35,12 +35,10 @@ def history(
 ) -> Operation[dict[str, DeltaChannelHistory]]:
     """For each channel: its nearest stored value, and the writes since then, oldest first."""
     found: dict[str, DeltaChannelHistory] = {c: DeltaChannelHistory(writes=[]) for c in channels}
-    thread_id, ns, id = place
     if not channels:
         return found
-    at = (thread_id, ns)
-    entry = (thread_id, thread_id)
-    rows = yield Query(reader.q.lineage, (id, thread_id, ns, *at, *at, *entry, *at))
+    at, (thread_id, ns, id) = place[:2], place
+    rows = yield Query(reader.q.lineage, (id, *at, *at, *at, thread_id, thread_id, *at))
     line = _in_line([CheckpointRecord(*row) for _, _, *row in rows])
     if not line:
         if id is not None:
@@ -53,26 +51,16 @@ def history(
     if id is None and ns == "" and newer is not None:
         raise entry_behind(thread_id, line[0].id, newer)
     ids = {row.id: row for row in line}
-    manifests = Manifests(reader.codec, thread_id, ns, ids, ids.keys(), {})
+    manifests = Manifests(reader.codec, at, ids, ids.keys(), {})
     manifests.check(line[0])
-    searching = set(channels)
-    seeds: dict[str, CheckpointRecord] = {}
-    reach = 1
-    for ancestor in line[1:]:
-        if not searching:
-            break
-        reach += 1
-        for channel in tuple(searching):
-            if manifests.of(ancestor.id).manifest.inline.get(channel, EMPTIED) is not EMPTIED:
-                seeds[channel] = ancestor
-                searching.discard(channel)
-    if searching and line[-1].parent_id is not None:
+    seeds, line = _seeds(manifests, line, channels)
+    unseeded = set(channels) - seeds.keys()
+    if unseeded and line[-1].parent_id is not None:
         raise BrokenChainError(
             f"Checkpoint '{line[-1].parent_id}' of thread '{thread_id}' is gone, and the channels "
-            f"{sorted(searching)} depend on it. Restore it from a backup; a prune must keep the "
+            f"{sorted(unseeded)} depend on it. Restore it from a backup; a prune must keep the "
             "ancestors that delta channels need."
         )
-    line = line[:reach]
     wanted = {
         key
         for channel, seed in seeds.items()
@@ -80,7 +68,7 @@ def history(
         if key[0] == channel
     }
     assembler = yield from reader.rows_of(
-        thread_id, ns, manifests, [row.id for row in line[1:]], wanted, channels, epoch=epoch
+        at, manifests, [row.id for row in line[1:]], wanted, channels, epoch=epoch
     )
     open_ = set(channels)
     for child, ancestor in pairwise(line):
@@ -99,6 +87,21 @@ def history(
                 )
                 open_.discard(channel)
     return found
+
+
+def _seeds(
+    manifests: Manifests, line: list[CheckpointRecord], channels: Sequence[str]
+) -> tuple[dict[str, CheckpointRecord], list[CheckpointRecord]]:
+    """Channel → the nearest ancestor with its value; and the line up to the farthest of these."""
+    seeds: dict[str, CheckpointRecord] = {}
+    for length, ancestor in enumerate(line[1:], 2):
+        inline = manifests.of(ancestor.id).manifest.inline
+        for channel in channels:
+            if channel not in seeds and inline.get(channel, EMPTIED) is not EMPTIED:
+                seeds[channel] = ancestor
+        if seeds.keys() >= set(channels):
+            return seeds, line[:length]
+    return seeds, line
 
 
 def _in_line(rows: Sequence[CheckpointRecord]) -> list[CheckpointRecord]:

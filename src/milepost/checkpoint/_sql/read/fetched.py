@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from milepost.checkpoint._contract.older_sends import SENDS_ARE_A_CHANNEL
 from milepost.checkpoint._sql import manifest as manifests
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from milepost.checkpoint._contract.records import CheckpointMetadata
     from milepost.checkpoint._delta.encode import Codec, Columns
 
+GraphKey: TypeAlias = tuple[str, str]
+"""One graph of a thread: the thread's id and the namespace."""
 UNREADABLE: Final = (BrokenChainError, SerdeError)
 """The errors that a damaged or missing row raises."""
 
@@ -103,15 +105,14 @@ class Manifests:
     def __init__(
         self,
         codec: Codec,
-        thread_id: str,
-        ns: str,
+        at: GraphKey,
         rows: Mapping[str, CheckpointRecord],
         wanted: Collection[str],
         cached: dict[str, CachedManifest],
         epoch: int | None = None,
     ) -> None:
         self._codec = codec
-        self._place = (thread_id, ns)
+        self._place = at
         self._rows = rows
         self._wanted = wanted
         """Checkpoints whose manifests will be asked for. Other rows are only links of chains."""
@@ -146,13 +147,6 @@ class Manifests:
                 continue  # reading this checkpoint raises the error
             tips[id] = inline
         return found
-
-    def large(self, row: CheckpointRecord) -> list[tuple[str, str]]:
-        """The channels and versions with rows of their own in one manifest."""
-        if row.complete and row.id not in self._cached:
-            _, _, _, _, versions, seen, inline = self._open(row)[0]
-            return Manifest(versions, seen, inline).large()
-        return self.of(row.id).manifest.large()
 
     def of(self, id: str) -> CachedManifest:
         """The manifest of one checkpoint; BrokenChainError or SerdeError if it cannot be read."""

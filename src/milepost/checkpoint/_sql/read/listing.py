@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, TypeAlias
 from milepost._db.operations import Operation, Query, Work
 from milepost.checkpoint._contract.metadata_filter import metadata_matches
 from milepost.checkpoint._contract.names import check_name, check_place
-from milepost.checkpoint._contract.records import CheckpointTuple, place_of
+from milepost.checkpoint._contract.records import CheckpointTuple, get_checkpoint_id, place_of
 from milepost.checkpoint._contract.threads import may_be_stored
 from milepost.checkpoint._sql.read.fetched import CheckpointRecord, metadata_of
 from milepost.checkpoint._sql.read.reader import CheckpointReader
+from milepost.checkpoint._sql.statements import just_after
 from milepost.types import RunnableConfig
 
 PAGE = 20
@@ -22,8 +23,6 @@ MOST = 160
 _THREADS = 200
 _LAST = "\U0010ffff"
 """Sorts after every id."""
-_FIRST = "\1"
-"""Appended to an id, gives the next text in order: no id has a smaller character."""
 
 Walk: TypeAlias = Generator[Work[Any], Any, None]
 """Yields the work of one transaction at a time, and is sent its result."""
@@ -43,7 +42,7 @@ class Listing:
         reader: CheckpointReader,
         config: RunnableConfig | None,
         filter: Mapping[str, Any] | None,
-        before: str | None,
+        before: RunnableConfig | None,
         limit: int | None,
     ) -> None:
         self._reader = reader
@@ -51,7 +50,8 @@ class Listing:
         run_id = self._filter.get("run_id")
         # The only key with an indexed column. The column holds text, so only text is looked up.
         self._run = (run_id,) if type(run_id) is str and may_be_stored(run_id) else ()
-        self._before = _LAST if before is None else check_name("checkpoint_id", before)
+        end = get_checkpoint_id(before) if before else None
+        self._before = _LAST if end is None else check_name("checkpoint_id", end)
         self.left = limit
         self._found: deque[CheckpointTuple] = deque()
         self.thread_id: str | None = None
@@ -70,16 +70,16 @@ class Listing:
         if self.thread_id is not None:
             yield from self._thread(self.thread_id)
             return
-        after = ""
+        start = ""
         while True:
-            threads: list[str] = yield partial(self._threads, after)
+            threads: list[str] = yield partial(self._threads, start)
             for thread_id in threads:
                 yield from self._thread(thread_id)
                 if self.left is not None and self.left <= 0:
                     return
             if len(threads) < _THREADS:
                 return
-            after = threads[-1]
+            start = just_after(threads[-1])
 
     def take(self) -> Iterator[CheckpointTuple]:
         """The checkpoints found since the last call. The listing drops each one that it yields."""
@@ -95,16 +95,17 @@ class Listing:
 
     def _keep(self, page: _Page) -> tuple[str, str] | None:
         """Keep the checkpoints of a page for `take()`; return where the next page begins."""
-        found = page.found if self.left is None else page.found[: self.left]
+        # A method, since a variable of the walk would hold checkpoints that were given away.
+        found = page.found[: self.left]
         if self.left is not None:
             self.left -= len(found)
         self._found += found
         return page.cursor
 
-    def _threads(self, after: str) -> Operation[list[str]]:
+    def _threads(self, start: str) -> Operation[list[str]]:
         q = self._reader.q
         sql = q.thread_page_of_run if self._run else q.thread_page
-        rows = yield Query(sql, (*self._run, after, _THREADS))
+        rows = yield Query(sql, (*self._run, start, _THREADS))
         return [row[0] for row in rows]
 
     def _page(self, thread_id: str, cursor: tuple[str, str], size: int) -> Operation[_Page]:
@@ -125,7 +126,7 @@ class Listing:
             sql = q.page_of_graph_and_run if self._run else q.page_of_graph
             # With the last checkpoint of the page before, whose manifest counts the writes at its
             # parent. Read again, since it may have been removed meanwhile.
-            end = _LAST if cursor[0] == _LAST else cursor[0] + _FIRST
+            end = _LAST if cursor[0] == _LAST else just_after(cursor[0])
             page = Query(sql, (*self._run, thread_id, graph, end, size + 1))
             (rows,) = yield from self._reader.first(page)
             if rows and rows[0][1] == cursor[0]:
@@ -146,12 +147,11 @@ class Listing:
             records = [
                 (ns, record)
                 for ns, record in records
-                if self._matches(metadata_of(self._reader.codec, thread_id, ns, record))
+                if metadata_matches(
+                    metadata_of(self._reader.codec, thread_id, ns, record), self._filter
+                )
             ]
         return _Page((yield from self._records(thread_id, records, before)), ends)
-
-    def _matches(self, metadata: Mapping[str, Any]) -> bool:
-        return metadata_matches(metadata, self._filter)
 
     def _records(
         self,
@@ -164,8 +164,7 @@ class Listing:
         for ns in graphs:
             own = [row for other, row in rows if other == ns]
             assembler = yield from self._reader.assembler(
-                thread_id,
-                ns,
+                (thread_id, ns),
                 own,
                 before=before if ns == graphs[0] else None,
                 adjacent=not self._filter,

@@ -61,7 +61,7 @@ class FoundCheckpoint:
                 wanted.add((write.channel, write.base))
         if self.parent is not None:
             try:
-                large = manifests.large(self.parent)
+                large = manifests.of(self.parent.id).manifest.large()
             except UNREADABLE:
                 return wanted  # reading the parent raises the error
             for key in large:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost._db.operations import LinkedRows, Operation, Queries, Query, ReadCells, without_asking
 from milepost.checkpoint._contract.records import CheckpointTuple, Place
@@ -19,26 +19,23 @@ from milepost.checkpoint._sql.cache import CachedManifest, CachedValue, ThreadCa
 from milepost.checkpoint._sql.large import DATA
 from milepost.checkpoint._sql.manifest import Manifest
 from milepost.checkpoint._sql.read.assembler import CheckpointAssembler, by_checkpoint
-from milepost.checkpoint._sql.read.fetched import CheckpointRecord, Manifests, WriteRecord
-from milepost.checkpoint._sql.read.query_result import (
-    FoundCheckpoint,
-    found_at,
-    latest_at,
-)
+from milepost.checkpoint._sql.read.fetched import CheckpointRecord, GraphKey, Manifests, WriteRecord
+from milepost.checkpoint._sql.read.query_result import FoundCheckpoint, found_at, latest_at
 from milepost.checkpoint._sql.read.values import Resolver
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from milepost._db.dialect import Traits
     from milepost.checkpoint._delta.encode import Codec
     from milepost.checkpoint._sql.statements import Statements
 
+    _SingleQuery: TypeAlias = Callable[[Place], Operation[FoundCheckpoint | Place | None]]
+
 _LONGEST_CHAIN: Final = 256
 """Manifests that the first query may return: at least as many as any chain has."""
 _USUAL_CHAIN: Final = 16
 """More than most chains have. Enough if manifests are cached: those of a long chain may be."""
-_id: Final = attrgetter("id")
 _key: Final = itemgetter(0, 1)
 
 
@@ -67,37 +64,36 @@ class CheckpointReader:
         changed meanwhile.
         """
         holds = self.cache.holds(place.thread_id, place.checkpoint_ns)
-        if place.checkpoint_id is None and holds:
-            found = yield from self._found(place, 1, last=True)
+        latest = place
+        ways: list[_SingleQuery] = [self._if_cached] if holds else []
+        if self.q.newest:
+            ways.append(self._newest)
+        for query in ways if place.checkpoint_id is None else ():
+            found = yield from query(place)
             if found is None:
                 return None
-            record = without_asking(self._assembled(place, found, holds=True))
-            if record is not None:
+            if isinstance(found, Place):
+                latest = found
+            elif record := without_asking(self._assembled(place, found, holds=holds)):
                 return record
-        latest = place
-        if place.checkpoint_id is None and self._remote and self.q.newest:
-            newest = yield from self._newest(place)
-            if newest is None:
-                return None
-            if isinstance(newest, Place):
-                latest = newest
-            else:
-                record = without_asking(self._assembled(place, newest, holds=False))
-                if record is not None:
-                    return record
         depth = _USUAL_CHAIN if holds else _LONGEST_CHAIN
-        found = yield from self._found(latest, depth)
-        if found is None and latest is not place:
+        checkpoint = yield from self._found(latest, depth)
+        if checkpoint is None and latest is not place:
             # The latest checkpoint was removed since it was found: now another is the latest.
-            found = yield from self._found(place, depth)
-        return None if found is None else (yield from self._assembled(place, found, holds=holds))
+            checkpoint = yield from self._found(place, depth)
+        if checkpoint is None:
+            return None
+        return (yield from self._assembled(place, checkpoint, holds=holds))
+
+    def _if_cached(self, place: Place) -> Operation[FoundCheckpoint | None]:
+        """The latest checkpoint without its values, mostly in one transaction."""
+        return self._found(place, 1, last=True)
 
     def _found(
         self, place: Place, depth: int, *, last: bool = False
     ) -> Operation[FoundCheckpoint | None]:
         """A checkpoint, or the latest, with up to `depth` manifests that it builds on."""
-        thread_id, ns, _ = place
-        at = (thread_id, ns)
+        at = thread_id, ns = place[:2]
         wanted = place
         if place.checkpoint_id is None and self.q.latest:
             latest = yield Query(self.q.latest, (*at, *at, *at, *at, *at, thread_id), last)
@@ -117,9 +113,8 @@ class CheckpointReader:
     def _newest(self, place: Place) -> Operation[FoundCheckpoint | Place | None]:
         """The latest checkpoint with the newest values, in one transaction; its place, if its
         parent is not the checkpoint right before it."""
-        thread_id, ns, _ = place
-        at = (thread_id, ns)
-        given = (*at, *at, *at, *at, *at, *at, *at, *at, thread_id, *at)
+        at = place[:2]
+        given = (*at, *at, *at, *at, *at, *at, *at, *at, place.thread_id, *at)
         return latest_at(place, (yield Query(self.q.newest, given, True)))
 
     def _assembled(
@@ -127,116 +122,92 @@ class CheckpointReader:
     ) -> Operation[CheckpointTuple]:
         """The record of a found checkpoint; fetches the missing rows. `holds`: cached rows of its
         graph may be used. The checkpoint is cached, since a run may go on from it."""
-        thread_id, ns, _ = place
+        at = place[:2]
         row, parent, epoch = found.row, found.parent, found.epoch
         asked = (row,) if parent is None else (row, parent)
-        if holds or not row.complete or not (parent is None or parent.complete):
-            manifests = yield from self._manifests(thread_id, ns, asked, found.rows, epoch)
-        else:
-            ids = set(map(_id, asked))
-            manifests = Manifests(self.codec, thread_id, ns, found.rows, ids, {}, epoch)
+        manifests = yield from self._manifests(at, asked, found.rows, epoch, holds=holds)
         wanted = found.wanted(manifests)
         trusted = epoch if holds else None
-        resolver = yield from self.values(
-            thread_id, ns, wanted, trusted, come=found.values, last=True
-        )
-        assembler = CheckpointAssembler(
-            self.codec, thread_id, ns, manifests, by_checkpoint(found.writes), resolver
-        )
+        resolver = yield from self.values(at, wanted, trusted, come=found.values, last=True)
+        writes = by_checkpoint(found.writes)
+        assembler = CheckpointAssembler(self.codec, at, manifests, writes, resolver)
         record = assembler.whole(row)
         if parent is not None:
             record.parent = assembler.record(parent, found.unfetched)
         if self.codec.splices:
             if parent is not None and (found.parent_triggers or not parent.complete):
-                self._cache_checkpoint(
-                    thread_id, ns, manifests.of(parent.id), found.parent_triggers, resolver, epoch
-                )
-            self._cache_checkpoint(
-                thread_id, ns, manifests.of(row.id), found.large, resolver, epoch
-            )
+                self._learn(at, manifests.of(parent.id), found.parent_triggers, resolver)
+            self._learn(at, manifests.of(row.id), found.large, resolver)
         return record
 
     def manifest_of(self, place: Place) -> Operation[Manifest | None]:
         """The manifest of the checkpoint at `place`, if there is one."""
-        if place.checkpoint_id is None:
-            return None
-        rows = yield Query(self.q.checkpoint, place)
-        if not rows:
-            return None
-        row = CheckpointRecord(*rows[0])
-        found = yield from self.manifests(place.thread_id, place.checkpoint_ns, [row])
-        return found.of(row.id).manifest
+        at, id = place[:2], place.checkpoint_id
+        rows = (yield from self._ancestry(at, [id])) if id is not None else {}
+        return Manifests(self.codec, at, rows, {id}, {}).of(id).manifest if id in rows else None
 
-    def _cache_checkpoint(
+    def _learn(
         self,
-        thread_id: str,
-        ns: str,
+        at: GraphKey,
         cached: CachedManifest,
         large: Iterable[tuple[str, str]],
         resolver: Resolver,
-        epoch: int | None,
     ) -> None:
+        """Cache a checkpoint that was read, with its values in rows of their own."""
         values = {}
         for channel, version in large:
-            values[channel] = resolver.remember(channel, version, epoch)
-        self.cache.learn(thread_id, ns, cached, values)
+            values[channel] = resolver.remember(channel, version, cached.epoch)
+        self.cache.learn(*at, cached, values)
 
     # -- manifests
 
-    def manifests(
-        self, thread_id: str, ns: str, rows: Sequence[CheckpointRecord]
-    ) -> Operation[Manifests]:
-        return (yield from self._manifests(thread_id, ns, rows, {row.id: row for row in rows}))
+    def manifests(self, at: GraphKey, rows: Sequence[CheckpointRecord]) -> Operation[Manifests]:
+        return self._manifests(at, rows, {row.id: row for row in rows})
 
     def _manifests(
         self,
-        thread_id: str,
-        ns: str,
+        at: GraphKey,
         rows: Sequence[CheckpointRecord],
         found: dict[str, CheckpointRecord],
         epoch: int | None = None,
+        *,
+        holds: bool = False,
     ) -> Operation[Manifests]:
-        """The manifests of `rows`; fetches the rows that they build on, unless `found` has them.
+        """The manifests of `rows`, which are in `found`; fetches missing rows that they build on.
 
-        With the thread's epoch, manifests that are cached from this epoch are used: within an epoch
-        no checkpoint is replaced. Without an epoch, no cached manifest is trusted.
+        If the cache `holds` some, those of the thread's epoch are used: within an epoch no
+        checkpoint is replaced.
         """
         bases: dict[str, CachedManifest] = {}
         missing: dict[str, None] = {}
-        passed: set[str] = set()
-        holds = epoch is not None and self.cache.holds(thread_id, ns)
+        passed: dict[str, None] = {}
+        trusts = holds and epoch is not None
         for row in rows:
-            if holds:
-                cached = self.cache.manifest(thread_id, ns, row.id, None)
+            id: str | None = row.id
+            while id is not None and id not in passed:
+                passed[id] = None
+                cached = self.cache.manifest(*at, id, None) if trusts else None
                 if cached is not None and not cached.partial and cached.epoch == epoch:
-                    bases[row.id] = cached
-                    continue
-            while not row.complete and row.id not in passed:
-                passed.add(row.id)
-                parent = row.parent_id
-                if parent is None:
+                    bases[id] = cached
                     break
-                if holds:
-                    cached = self.cache.manifest(thread_id, ns, parent, None)
-                    if cached is not None and not cached.partial and cached.epoch == epoch:
-                        bases[parent] = cached
-                        break
-                if parent not in found:
-                    missing[parent] = None
+                if id not in found:
+                    missing[id] = None
                     break
-                row = found[parent]
+                id = None if found[id].complete else found[id].parent_id
         if missing:
-            more = yield Query(self.q.ancestry, (_as_json(missing), thread_id, ns, thread_id, ns))
-            for record in more:
-                found.setdefault(record[0], CheckpointRecord(*record))
-        return Manifests(self.codec, thread_id, ns, found, set(map(_id, rows)), bases, epoch)
+            found = (yield from self._ancestry(at, missing)) | found
+        return Manifests(self.codec, at, found, {row.id for row in rows}, bases, epoch)
+
+    def _ancestry(self, at: GraphKey, ids: Iterable[str]) -> Operation[dict[str, CheckpointRecord]]:
+        """Some checkpoints, with those that their manifests build on, by id."""
+        rows = yield Query(self.q.ancestry, (_as_json(ids), *at, *at))
+        return {row[0]: CheckpointRecord(*row) for row in rows}
 
     # -- values and writes
 
     def assembler(
         self,
-        thread_id: str,
-        ns: str,
+        at: GraphKey,
         rows: Sequence[CheckpointRecord],
         *,
         before: CheckpointRecord | None = None,
@@ -249,19 +220,16 @@ class CheckpointReader:
         `adjacent`: the rows are in order, newest first, and none between them is left out.
         """
         found = {row.id: row for row in ([*rows, before] if before is not None else rows)}
-        manifests = yield from self._manifests(thread_id, ns, rows, found)
+        manifests = yield from self._manifests(at, rows, found)
         ids = [row.id for row in rows]
         after = dict(pairwise(reversed(ids))) if adjacent else {}
         wanted = manifests.wanted()
         ids += manifests.parents_with_sends(rows)
-        return (
-            yield from self.rows_of(thread_id, ns, manifests, ids, wanted, after=after, last=last)
-        )
+        return (yield from self.rows_of(at, manifests, ids, wanted, after=after, last=last))
 
     def rows_of(
         self,
-        thread_id: str,
-        ns: str,
+        at: GraphKey,
         manifests: Manifests,
         ids: Sequence[str],
         wanted: Collection[tuple[str, str]],
@@ -276,16 +244,12 @@ class CheckpointReader:
         With `channels`, only writes to these channels can be decoded. `after` maps a checkpoint to
         the next one, where that is known. `epoch` is the same as for `values`.
         """
-        cached = self._cached_values(thread_id, ns, wanted, epoch)
-        at = (thread_id, ns)
-        some = () if channels is None else (json.dumps(list(channels)),)
+        cached = {} if epoch is None else self._cached_values(at, wanted, epoch)
+        some = None if channels is None else json.dumps(list(channels))
         pairs = json.dumps([key for key in wanted if key not in cached])
         given = [(id, after.get(id) if after else None) for id in ids]
-        found = yield Query(
-            self.q.rows_of if channels is None else self.q.rows_of_channels,
-            (json.dumps(given), *at, *at, *at, pairs, *some, *at, *at),
-            last,
-        )
+        parameters = (json.dumps(given), *at, *at, *at, pairs, some, some, *at, *at)
+        found = yield Query(self.q.rows_of, parameters, last)
         found = yield from _with_cells(found)
         blobs, writes = [], []
         for tag, a, b, c, base, number, path, kind, data in found:
@@ -294,15 +258,12 @@ class CheckpointReader:
             else:
                 blobs.append((a, b, c, base, number, kind, data))
         shares = len(ids) > 1
-        resolver = Resolver(self.codec, thread_id, ns, blobs, cached, shares=shares)
-        return CheckpointAssembler(
-            self.codec, thread_id, ns, manifests, by_checkpoint(writes), resolver
-        )
+        resolver = Resolver(self.codec, at, blobs, cached, shares=shares)
+        return CheckpointAssembler(self.codec, at, manifests, by_checkpoint(writes), resolver)
 
     def values(
         self,
-        thread_id: str,
-        ns: str,
+        at: GraphKey,
         wanted: set[tuple[str, str]],
         epoch: int | None = None,
         *,
@@ -311,22 +272,22 @@ class CheckpointReader:
     ) -> Operation[Resolver]:
         """Fetch the rows of the wanted channels and versions, except those in `come`.
 
-        Values that are cached from this epoch are not fetched. Those of another epoch are not
-        trusted: a thread that was deleted and created again may have other values under the same
-        versions, if a program made these.
+        Values that are cached from this epoch are not fetched. Without an epoch none is trusted,
+        nor one of another epoch: a thread that was deleted and created again may have other values
+        under the same versions, if a program made these.
         """
-        cached = self._cached_values(thread_id, ns, wanted, epoch) if epoch is not None else {}
+        cached = {} if epoch is None else self._cached_values(at, wanted, epoch)
         rows = come
         if missing := wanted.difference(cached, map(_key, come)):
             if self._remote:
-                given = (_as_json(missing), thread_id, ns, thread_id, ns)
+                given = (_as_json(missing), *at, *at)
                 rows = [*come, *(yield Query(self.q.blobs, given, last))]
             else:
-                rows = yield from self._one_by_one(thread_id, ns, missing)
-        return Resolver(self.codec, thread_id, ns, rows, cached)
+                rows = yield from self._one_by_one(at, missing)
+        return Resolver(self.codec, at, rows, cached)
 
     def _one_by_one(
-        self, thread_id: str, ns: str, keys: Iterable[tuple[str, str]]
+        self, at: GraphKey, keys: Iterable[tuple[str, str]]
     ) -> Operation[list[tuple[Any, ...]]]:
         """The rows of values with all versions in their chains, on a local database.
 
@@ -344,24 +305,22 @@ class CheckpointReader:
             if base is None:
                 return None
             channel = base_channel or channel
-            return None if (channel, base) in found else (thread_id, ns, channel, base)
+            return None if (channel, base) in found else (*at, channel, base)
 
         for key in keys:
             if key not in found:
-                yield LinkedRows(self.q.blob, (thread_id, ns, *key), onward)
+                yield LinkedRows(self.q.blob, (*at, *key), onward)
         # The resolver reports a missing row when a value needs that row.
         rows = list(found.values())
         return (yield from _with_cells(rows)) if outside else rows
 
     def _cached_values(
-        self, thread_id: str, ns: str, wanted: Iterable[tuple[str, str]], epoch: int | None
+        self, at: GraphKey, wanted: Iterable[tuple[str, str]], epoch: int
     ) -> dict[tuple[str, str], CachedValue]:
-        """The values cached from an epoch; without an epoch, no cached value is trusted."""
+        """The values cached from an epoch."""
         found: dict[tuple[str, str], CachedValue] = {}
-        if epoch is None:
-            return found
         for key in wanted:
-            cached = self.cache.value(thread_id, ns, *key)
+            cached = self.cache.value(*at, *key)
             if cached is not None and cached.epoch == epoch:
                 found[key] = cached
         return found

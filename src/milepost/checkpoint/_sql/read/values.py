@@ -38,15 +38,14 @@ class Resolver:
     def __init__(
         self,
         codec: Codec,
-        thread_id: str,
-        ns: str,
+        at: tuple[str, str],
         rows: Iterable[Sequence[Any]],
         cached: Mapping[tuple[str, str], CachedValue],
         *,
         shares: bool = False,
     ) -> None:
         self._codec = codec
-        self._place = (thread_id, ns)
+        self._place = at
         # `tuple.__new__` directly: with a hundred rows, the constructor calls would cost the most.
         self._rows = {(row[0], row[1]): _record(BlobRecord, row) for row in rows}
         self._cached = cached
@@ -64,10 +63,6 @@ class Resolver:
         """The channel and version that a version is stored as a delta from."""
         row = self._row(channel, version)
         return None if row.base is None else (row.base_channel or channel, row.base)
-
-    def data(self, channel: str, version: str) -> bytes:
-        """The encoded bytes of a version."""
-        return self.rope(channel, version).read()
 
     def rope(self, channel: str, version: str) -> Rope | ListVersion:
         """A version as pieces of the rows in its chain."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def hold(q: Statements, thread_id: str, fence: Fence) -> Operation[str]:
     """Take or renew the lease; return the thread's status before, empty for a new thread."""
-    rows = yield Query(q.lock_lease, (thread_id,))
+    rows = yield Query(q.lock_thread, (thread_id,))
     now = time.time()
     if not rows:
         fence.claim(thread_id, None, busy=False)
@@ -30,7 +30,7 @@ def hold(q: Statements, thread_id: str, fence: Fence) -> Operation[str]:
         values = (thread_id, None, fence.token, new_epoch(), "running", now, now)
         yield Execute(q.add_thread, values)
         return ""
-    token, status, updated_at = rows[0]
+    _, token, _, status, updated_at = rows[0]
     fence.claim(thread_id, token, registry.is_alive(status, updated_at))
     if token == fence.token:
         yield Execute(q.renew_lease, (now, thread_id))

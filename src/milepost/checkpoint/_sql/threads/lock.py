@@ -47,7 +47,7 @@ def lock_all(q: Statements, thread_ids: Collection[str]) -> Operation[dict[str, 
         answers = yield Queries([Query(q.lock_thread, (id,)) for id in missing])
         for id, rows in zip(missing, answers, strict=True):
             if rows:
-                entries[id] = LockedThread(*rows[0])
+                entries[id] = LockedThread(*rows[0][:4])
         for id in [id for id in missing if id not in entries]:
             epoch, now = new_epoch(), time.time()
             added = yield Execute(q.new_thread, (id, None, None, epoch, "idle", now, now))

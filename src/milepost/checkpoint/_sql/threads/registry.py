@@ -64,11 +64,9 @@ class Registry:
 
     def page(self, wanted: ThreadFilter) -> Operation[list[ThreadInfo]]:
         """Threads in the order of their ids."""
-        wanted.check()
-        clauses, values = self._clauses(wanted)
+        where, values = self._where(wanted, Search())
         if not all(map(may_be_stored, values)):
             return []
-        where = f"WHERE {' AND '.join(clauses)} " if clauses else ""
         sql = f"SELECT {_COLUMNS} FROM threads {where}ORDER BY thread_id LIMIT ?"
         rows = yield Query(self._dialect.placed(sql), (*values, wanted.limit))
         return [self._info(row) for row in rows]
@@ -77,17 +75,9 @@ class Registry:
         self, wanted: ThreadFilter, search: Search
     ) -> Operation[tuple[list[ThreadInfo], int]]:
         """A page of a search, and the number of all threads that match."""
-        wanted.check()
-        clauses, values = self._clauses(wanted)
-        if search.unfinished:
-            clauses.append("status <> 'idle'")
-        if search.text:
-            instr, text = ("instr", "metadata") if self._is_sqlite else ("strpos", "metadata::text")
-            clauses.append(f"({instr}(lower(thread_id), ?) > 0 OR {instr}(lower({text}), ?) > 0)")
-            values += [search.text.lower()] * 2
+        where, values = self._where(wanted, search)
         if not all(map(may_be_stored, values)):
             return [], 0
-        where = f"WHERE {' AND '.join(clauses)} " if clauses else ""
         counted = f"SELECT COUNT(*) FROM threads {where}"
         [(total,)] = yield Query(self._dialect.placed(counted), tuple(values))
         way = "DESC" if search.descending else "ASC"
@@ -100,12 +90,9 @@ class Registry:
     def _is_sqlite(self) -> bool:
         return self._dialect.name == "sqlite"
 
-    def ids(self, after: str | None, limit: int) -> Operation[list[str]]:
-        """A page of thread ids in order. Damage in other columns does not matter here."""
-        where = "" if after is None else "WHERE thread_id > ? "
-        sql = f"SELECT thread_id FROM threads {where}ORDER BY thread_id LIMIT ?"
-        given = (limit,) if after is None else (after, limit)
-        rows = yield Query(self._dialect.placed(sql), given)
+    def ids(self, start: str, limit: int) -> Operation[list[str]]:
+        """A page of thread ids from `start` on. Damage in other columns does not matter here."""
+        rows = yield Query(self._q.thread_page, (start, limit))
         for (thread_id,) in rows:
             if type(thread_id) is not str:
                 raise DamagedRowError(
@@ -130,8 +117,9 @@ class Registry:
             problems.append(Problem(thread_id, "", "threads", thread_id, reason))
         return problems
 
-    def _clauses(self, wanted: ThreadFilter) -> tuple[list[str], list[Any]]:
-        """The WHERE clauses and their parameters. Values from the caller are always parameters."""
+    def _where(self, wanted: ThreadFilter, search: Search) -> tuple[str, list[Any]]:
+        """The WHERE clause and its parameters. Values from the caller are always parameters."""
+        wanted.check()
         clauses: list[str] = []
         values: list[Any] = []
 
@@ -165,7 +153,13 @@ class Registry:
                     add(*self._or_sealed(self._has_tag(tag), key, tag))
             else:
                 add(*self._or_sealed(self._equals(key, value), key, value))
-        return clauses, values
+        if search.unfinished:
+            add("status <> 'idle'")
+        if search.text:
+            instr, text = ("instr", "metadata") if self._is_sqlite else ("strpos", "metadata::text")
+            found = f"({instr}(lower(thread_id), ?) > 0 OR {instr}(lower({text}), ?) > 0)"
+            add(found, *[search.text.lower()] * 2)
+        return f"WHERE {' AND '.join(clauses)} " if clauses else "", values
 
     def _or_sealed(self, clause: tuple[str, ...], key: str, value: Any) -> tuple[str, ...]:
         """The clause, or a match of the digest of sealed metadata."""
@@ -174,7 +168,7 @@ class Registry:
         return (f"({texts})", *(value for _, *values in ways for value in values))
 
     def _has_digest(self, digest: str) -> tuple[str, str]:
-        if self._dialect.name == "sqlite":
+        if self._is_sqlite:
             return (
                 "EXISTS (SELECT 1 FROM json_each(threads.metadata, '$.\"$sealed\".digests') e"
                 " WHERE e.value = ?)",
@@ -183,7 +177,7 @@ class Registry:
         return ("metadata @> ?::jsonb", json.dumps({SEALED: {"digests": [digest]}}))
 
     def _equals(self, key: str, value: Any) -> tuple[str, str, str]:
-        if self._dialect.name == "sqlite":
+        if self._is_sqlite:
             # json_each compares the key as text; other JSON functions would read it as a path.
             return (
                 "EXISTS (SELECT 1 FROM json_each(threads.metadata) e, json_each(?) w"
@@ -195,7 +189,7 @@ class Registry:
         return ("(metadata -> ?::text)::text = (?::jsonb)::text", str(key), json.dumps(value))
 
     def _has_tag(self, tag: Any) -> tuple[str, str]:
-        if self._dialect.name == "sqlite":
+        if self._is_sqlite:
             return (
                 "EXISTS (SELECT 1 FROM json_each(threads.metadata, '$.tags') e WHERE e.value = ?)",
                 str(tag),

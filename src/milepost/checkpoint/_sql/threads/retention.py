@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from milepost._db.engine import Program, Transaction
+from milepost._db.engine import Program, transaction
 from milepost._db.operations import Execute, ExecuteMany, Operation, Query
-from milepost._internal.dataclass_tools import record
 from milepost._internal.ids import new_epoch
 from milepost.checkpoint._contract.pruning import Choice, Lineage, Node, with_ancestors
-from milepost.checkpoint._contract.thread_admin import Ids, Page, Threads
+from milepost.checkpoint._contract.thread_admin import Ids, Page, Threads, thread_ids_of
 from milepost.checkpoint._contract.threads import Removed, ThreadFilter, ThreadInfo
 from milepost.checkpoint._sql import manifest as manifests
 from milepost.checkpoint._sql import metadata as metadata_cells
 from milepost.checkpoint._sql.inline_writes import INLINE_WRITES, as_own_rows
-from milepost.checkpoint._sql.manifest import EMPTIED, OWN_ROW
+from milepost.checkpoint._sql.manifest import EMPTIED
 from milepost.checkpoint._sql.read.fetched import (
     CheckpointRecord,
     Manifests,
@@ -25,6 +24,7 @@ from milepost.checkpoint._sql.read.fetched import (
 )
 from milepost.checkpoint._sql.read.reader import CheckpointReader
 from milepost.checkpoint._sql.rows import short_kind
+from milepost.checkpoint._sql.statements import just_after
 from milepost.checkpoint._sql.threads.copy import copy
 from milepost.checkpoint._sql.threads.lock import lock
 from milepost.constants import CHILDREN
@@ -32,20 +32,33 @@ from milepost.constants import CHILDREN
 if TYPE_CHECKING:
     from milepost._db.engine import Engine
     from milepost.checkpoint._contract.thread_admin import Sweeping
+    from milepost.checkpoint._delta.encode import Codec
     from milepost.checkpoint._sql.cache import ThreadCache
     from milepost.checkpoint._sql.manifest import Manifest
     from milepost.checkpoint._sql.read.values import Resolver
     from milepost.checkpoint._sql.threads.registry import Registry
 
+_PAGE: Final = 100
+"""Ids of threads that one query reads."""
 
-@record
+
 class ThreadRows:
-    """All checkpoints of a thread, oldest first."""
+    """All checkpoints of a thread, oldest first, and what becomes of those that are kept."""
 
-    rows: Mapping[Node, CheckpointRecord]
-    manifests: Mapping[str, Manifests]
-    """Namespace → the manifests of that graph."""
-    metadata: Mapping[Node, Mapping[str, Any]]
+    def __init__(self, codec: Codec, thread_id: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._codec = codec
+        self._thread_id = thread_id
+        self.rows: dict[Node, CheckpointRecord] = {}
+        graphs: dict[str, dict[str, CheckpointRecord]] = {}
+        for ns, *cells in rows:
+            row = CheckpointRecord(*cells)
+            self.rows[ns, row.id] = graphs.setdefault(ns, {})[row.id] = row
+        self.manifests = {
+            ns: Manifests(codec, (thread_id, ns), own, own, {}) for ns, own in graphs.items()
+        }
+        """Namespace → the manifests of that graph."""
+        self.kept: Collection[Node] = ()
+        self.writes: dict[Node, list[WriteRecord]] = {}
 
     def history(self) -> dict[Node, Lineage]:
         """The lineage of each checkpoint, which decides what can be removed."""
@@ -57,9 +70,84 @@ class ThreadRows:
 
     def _lineage(self, node: Node, row: CheckpointRecord) -> Lineage:
         manifest = self.manifest(node)
-        counters = self.metadata[node].get("counters_since_delta_snapshot") or ()
+        metadata: Mapping[str, Any] = metadata_of(self._codec, self._thread_id, node[0], row)
+        counters = metadata.get("counters_since_delta_snapshot") or ()
         needs_parent = any(manifest.inline.get(channel, EMPTIED) is EMPTIED for channel in counters)
         return Lineage(row.parent_id, row.run_id, needs_parent, manifest.seen.get(CHILDREN, {}))
+
+    def add_writes(self, rows: Iterable[Sequence[Any]]) -> None:
+        for ns, *cells in rows:
+            write = WriteRecord(*cells)
+            self.writes.setdefault((ns, write.checkpoint_id), []).append(write)
+
+    def check_writes(self) -> None:
+        """Raises BrokenChainError if writes at a kept checkpoint are gone."""
+        for ns, id in self.kept:
+            self.manifests[ns].check_writes(id, self.writes.get((ns, id), ()))
+
+    def used_values(self) -> set[tuple[str, str, str]]:
+        """Namespace, channel and version of the values that kept checkpoints and writes need."""
+        used: set[tuple[str, str, str]] = set()
+        for node in self.kept:
+            used.update((node[0], *key) for key in self.manifest(node).large())
+            for write in self.writes.get(node, ()):
+                if write.base is not None:
+                    used.add((node[0], write.channel, write.base))
+        return used
+
+    def split_inline_writes(self) -> tuple[list[Any], list[Any]]:
+        """Keep or remove inline writes with the checkpoint that they belong to, the parent of the
+        row that holds them: new rows of kept writes that lose their row, and the keys of kept rows
+        that lose their inline writes."""
+        rows: list[Any] = []
+        cleared = []
+        for (ns, id), some in self.writes.items():
+            for write in some:
+                if write.kind != INLINE_WRITES:
+                    continue
+                child = (ns, write.task_id)
+                if (ns, id) not in self.kept and child in self.kept:
+                    cleared.append((self._thread_id, *child))
+                elif (ns, id) in self.kept and child not in self.kept:
+                    place = (self._thread_id, ns, id)
+                    rows += as_own_rows(self._codec, place, child[1], write.data)
+        return rows, cleared
+
+    def counts(self, moved: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """New metadata of kept checkpoints with a removed child, which counted their writes: their
+        number, with the `moved` rows of inline writes."""
+        found: dict[Node, set[tuple[str, int]]] = {}
+        for (ns, id), row in self.rows.items():
+            if row.parent_id is None or (ns, id) in self.kept:
+                continue
+            parent = (ns, row.parent_id)
+            if parent in self.kept:
+                found[parent] = {
+                    (write.task_id, write.position)
+                    for write in self.writes.get(parent, ())
+                    if write.kind != INLINE_WRITES
+                }
+        for _, ns, id, task_id, position, *_ in moved:
+            found[ns, id].add((task_id, position))
+        return [self._counted(node, len(keys)) for node, keys in found.items() if keys]
+
+    def _counted(self, node: Node, rows: int) -> tuple[Any, ...]:
+        """The metadata of a checkpoint, with the number of its rows of writes."""
+        row, place = self.rows[node], (self._thread_id, *node)
+        cell = (row.metadata_kind, row.metadata)
+        kind, data, counted = metadata_cells.opened(self._codec, *cell, *place)
+        kind, data = metadata_cells.counted(kind, data, max(rows, counted))
+        return (kind, self._codec.seal(data, ("metadata", *place), (kind,)), *place)
+
+    def cut_manifests(self) -> list[tuple[Any, ...]]:
+        """The manifests of kept checkpoints whose parent is removed, complete."""
+        rows = []
+        for ns, id in self.kept:
+            row, place = self.rows[ns, id], (self._thread_id, ns, id)
+            if row.parent_id is not None and (ns, row.parent_id) not in self.kept:
+                data = manifests.pack(self.manifests[ns].stamp(row), self.manifest((ns, id)))
+                rows.append((self._codec.seal(data, ("frame", *place), (None, 1)), *place))
+        return rows
 
 
 class Remover:
@@ -74,7 +162,8 @@ class Remover:
             entry = yield from lock(self._q, thread_id)
             found = not entry.new
         else:
-            found = yield Query(self._q.lock_unused_thread, (thread_id, unused_since))
+            rows = yield Query(self._q.lock_thread, (thread_id,))
+            found = bool(rows) and rows[0][-1] < unused_since
             if not found:
                 return Removed()
         writes = yield Execute(self._q.delete_writes, (thread_id,))
@@ -101,36 +190,35 @@ class Remover:
         return removed
 
     def _keep(self, thread_id: str, choose: Choice, *, dry_run: bool) -> Operation[Removed]:
-        thread = yield from self._load(thread_id)
+        rows = yield Query(self._q.checkpoints_of, (thread_id,))
+        thread = ThreadRows(self._reader.codec, thread_id, rows)
         if not thread.rows:
             return Removed()
         history = thread.history()
-        kept = with_ancestors(history, choose(history))
+        kept = thread.kept = with_ancestors(history, choose(history))
         doomed = [node for node in thread.rows if node not in kept]
         if not doomed:
             return Removed()
-        rows = yield Query(self._q.all_writes_of, (thread_id, thread_id))
-        writes: dict[Node, list[WriteRecord]] = {}
-        for ns, *row in rows:
-            write = WriteRecord(*row)
-            writes.setdefault((ns, write.checkpoint_id), []).append(write)
-        for ns, id in kept:
-            # Checked now, since a removed child may be the only row that counts missing writes.
-            thread.manifests[ns].check_writes(id, writes.get((ns, id), ()))
-        used = _used(thread, kept, writes)
+        thread.add_writes((yield Query(self._q.all_writes_of, (thread_id, thread_id))))
+        # Checked now, since a removed child may be the only row that counts missing writes.
+        thread.check_writes()
+        used = thread.used_values()
         rows = yield Query(self._q.blob_keys, (thread_id,))
         unused = [key for key in map(tuple, rows) if key not in used]
         removed = Removed(
             [] if kept else [thread_id],
             len(doomed),
-            sum(len(writes.get(node, ())) for node in doomed),
+            sum(len(thread.writes.get(node, ())) for node in doomed),
             len(unused),
         )
         if dry_run:
             return removed
-        yield from self._give_own_rows(thread_id, thread, kept, writes)
+        own_rows, cleared = thread.split_inline_writes()
+        yield ExecuteMany(self._q.add_write, own_rows)
+        yield ExecuteMany(self._q.clear_inline_writes, cleared)
+        yield ExecuteMany(self._q.count_writes, thread.counts(own_rows))
         yield from self._cut_values(thread_id, used)
-        yield from self._cut_manifests(thread_id, thread, kept)
+        yield ExecuteMany(self._q.cut_checkpoint, thread.cut_manifests())
         at = [(thread_id, *node) for node in doomed]
         yield ExecuteMany(self._q.delete_writes_at, at)
         yield ExecuteMany(self._q.delete_checkpoint, at)
@@ -140,92 +228,20 @@ class Remover:
         yield Execute(self._q.new_epoch, (head, new_epoch(), thread_id))
         return removed
 
-    def _load(self, thread_id: str) -> Operation[ThreadRows]:
-        rows = yield Query(self._q.checkpoints_of, (thread_id,))
-        records = {(row[0], row[1]): CheckpointRecord(*row[1:]) for row in rows}
-        found: dict[str, Manifests] = {}
-        for ns in dict.fromkeys(ns for ns, _ in records):
-            own = [row for (other, _), row in records.items() if other == ns]
-            found[ns] = yield from self._reader.manifests(thread_id, ns, own)
-        metadata = {
-            node: metadata_of(self._reader.codec, thread_id, node[0], row)
-            for node, row in records.items()
-        }
-        return ThreadRows(records, found, metadata)
-
-    def _give_own_rows(
-        self,
-        thread_id: str,
-        thread: ThreadRows,
-        kept: Collection[Node],
-        writes: Mapping[Node, Sequence[WriteRecord]],
-    ) -> Operation[None]:
-        """Keep or remove inline writes with the checkpoint that they belong to, the parent of the
-        row that holds them. Kept writes that lose their row get rows of their own."""
-        rows: list[Any] = []
-        cleared = []
-        for (ns, id), some in writes.items():
-            for write in some:
-                if write.kind != INLINE_WRITES:
-                    continue
-                child = (ns, write.task_id)
-                if (ns, id) not in kept and child in kept:
-                    cleared.append((thread_id, *child))
-                elif (ns, id) in kept and child not in kept:
-                    rows += as_own_rows(
-                        self._reader.codec, (thread_id, ns, id), child[1], write.data
-                    )
-        yield ExecuteMany(self._q.add_write, rows)
-        yield ExecuteMany(self._q.clear_inline_writes, cleared)
-        counts = [
-            self._count(thread_id, thread.rows[node], node[0], len(keys))
-            for node, keys in _keys(thread, kept, writes, rows).items()
-        ]
-        yield ExecuteMany(self._q.count_writes, counts)
-
-    def _count(self, thread_id: str, row: CheckpointRecord, ns: str, rows: int) -> tuple[Any, ...]:
-        """The metadata of a checkpoint, with the number of its rows of writes."""
-        codec = self._reader.codec
-        place = (thread_id, ns, row.id)
-        kind, data, counted = metadata_cells.opened(codec, row.metadata_kind, row.metadata, *place)
-        kind, data = metadata_cells.counted(kind, data, max(rows, counted))
-        return (kind, codec.seal(data, ("metadata", *place), (kind,)), *place)
-
     def _cut_values(self, thread_id: str, used: Collection[tuple[str, ...]]) -> Operation[None]:
         """Store values in full that were deltas from values that are removed."""
         codec = self._reader.codec
         for ns in dict.fromkeys(key[0] for key in used):
             keys = {(channel, version) for other, channel, version in used if other == ns}
-            resolver: Resolver = yield from self._reader.values(thread_id, ns, keys)
-            rows = [
-                (
-                    codec.seal(
-                        resolver.data(*key),
-                        ("blob", thread_id, ns, *key),
-                        (None, None, 0, short_kind(resolver.kind(*key))),
-                    ),
-                    thread_id,
-                    ns,
-                    *key,
-                )
-                for key in keys
-                if (base := resolver.base(*key)) is not None and base not in keys
-            ]
+            resolver: Resolver = yield from self._reader.values((thread_id, ns), keys)
+            rows = []
+            for key in keys:
+                base, place = resolver.base(*key), (thread_id, ns, *key)
+                if base is not None and base not in keys:
+                    columns = (None, None, 0, short_kind(resolver.kind(*key)))
+                    sealed = codec.seal(resolver.rope(*key).read(), ("blob", *place), columns)
+                    rows.append((sealed, *place))
             yield ExecuteMany(self._q.cut_blob, rows)
-
-    def _cut_manifests(
-        self, thread_id: str, thread: ThreadRows, kept: Collection[Node]
-    ) -> Operation[None]:
-        """Store the manifest of each kept checkpoint whose parent is removed complete."""
-        rows = []
-        for ns, id in kept:
-            row = thread.rows[ns, id]
-            if row.parent_id is None or (ns, row.parent_id) in kept:
-                continue
-            data = manifests.pack(thread.manifests[ns].stamp(row), thread.manifest((ns, id)))
-            sealed = self._reader.codec.seal(data, ("frame", thread_id, ns, id), (None, 1))
-            rows.append((sealed, thread_id, ns, id))
-        yield ExecuteMany(self._q.cut_checkpoint, rows)
 
 
 class SqlThreads(Threads):
@@ -244,91 +260,46 @@ class SqlThreads(Threads):
         self._remover = Remover(reader)
 
     def _page(self, wanted: ThreadFilter) -> Program[Page]:
-        page: Page
-        page = yield Transaction(partial(self._registry.page, wanted), write=False)
-        return page
+        return transaction(partial(self._registry.page, wanted), write=False)
 
     def thread_ids(self, wanted: Sequence[str] | None) -> Program[Ids]:
+        """The given threads, or all that the registry knows."""
         if wanted is not None:
-            return (yield from super().thread_ids(wanted))
+            return thread_ids_of(wanted)
         found: Ids = []
-        limit = ThreadFilter().limit
+        start = ""
         while True:
-            after = found[-1] if found else None
-            page = yield Transaction(partial(self._registry.ids, after, limit), write=False)
+            ids = partial(self._registry.ids, start, _PAGE)
+            page = yield from transaction(ids, write=False)
             found += page
-            if len(page) < limit:
+            if len(page) < _PAGE:
                 return found
+            start = just_after(page[-1])
 
     def _info(self, thread_id: str) -> Program[ThreadInfo | None]:
-        info: ThreadInfo | None
-        info = yield Transaction(partial(self._registry.one, thread_id), write=False)
-        return info
+        return transaction(partial(self._registry.one, thread_id), write=False)
 
     def _describe(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[None]:
-        yield Transaction(partial(self._registry.describe, thread_id, metadata))
+        return transaction(partial(self._registry.describe, thread_id, metadata))
 
     def _add(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[ThreadInfo]:
-        info: ThreadInfo = yield Transaction(partial(self._registry.create, thread_id, metadata))
-        return info
+        return transaction(partial(self._registry.create, thread_id, metadata))
 
     def _duplicate(self, source: str, target: str) -> Program[None]:
-        yield Transaction(
-            partial(copy, self._reader.codec, self._reader.q, self._registry, source, target)
-        )
+        codec, q = self._reader.codec, self._reader.q
+        return transaction(partial(copy, codec, q, self._registry, source, target))
 
     def _remove(self, thread_id: str, unused_since: float | None = None) -> Program[Removed]:
-        work = partial(self._remover.thread, thread_id, unused_since)
-        removed: Removed = yield Transaction(work)
+        removed = yield from transaction(partial(self._remover.thread, thread_id, unused_since))
         self._cache.forget(thread_id)
         return removed
 
     def _keep(self, thread_id: str, choose: Choice, dry_run: bool) -> Program[Removed]:
         work = partial(self._remover.keep, thread_id, choose, dry_run=dry_run)
-        removed: Removed = yield Transaction(work, write=not dry_run)
+        removed = yield from transaction(work, write=not dry_run)
         if not dry_run:
             self._cache.forget(thread_id)
         return removed
 
     def _threads_of_runs(self, run_ids: Collection[str]) -> Program[Ids]:
-        work = partial(self._remover.threads_of_runs, sorted(run_ids))
-        threads: Ids = yield Transaction(work, write=False)
-        return threads
-
-
-def _keys(
-    thread: ThreadRows,
-    kept: Collection[Node],
-    writes: Mapping[Node, Sequence[WriteRecord]],
-    moved: Sequence[Any],
-) -> dict[Node, set[tuple[str, int]]]:
-    """Kept checkpoint with a removed child, which counted its writes → keys of those writes."""
-    left = {
-        (ns, row.parent_id)
-        for (ns, id), row in thread.rows.items()
-        if row.parent_id is not None and (ns, id) not in kept and (ns, row.parent_id) in kept
-    }
-    found = {
-        node: {
-            (row.task_id, row.position) for row in writes.get(node, ()) if row.kind != INLINE_WRITES
-        }
-        for node in left
-    }
-    for _, ns, id, task_id, position, *_ in moved:
-        found[ns, id].add((task_id, position))
-    return {node: keys for node, keys in found.items() if keys}
-
-
-def _used(
-    thread: ThreadRows, kept: Collection[Node], writes: Mapping[Node, Sequence[WriteRecord]]
-) -> set[tuple[str, str, str]]:
-    used = set()
-    for node in kept:
-        manifest = thread.manifest(node)
-        for channel, held in manifest.inline.items():
-            if held is OWN_ROW and channel in manifest.versions:
-                used.add((node[0], channel, str(manifest.versions[channel])))
-        for write in writes.get(node, ()):
-            if write.base is not None:
-                used.add((node[0], write.channel, write.base))
-    return used
+        return transaction(partial(self._remover.threads_of_runs, sorted(run_ids)), write=False)

@@ -250,7 +250,7 @@ class CheckedSteps:
             tables.counts.keep(place, new, written)
         rows = yield Query(self._q.children, (thread_id, ns, new.checkpoint_id))
         children = [CheckpointRecord(*row) for row in rows]
-        found = yield from self._reader.manifests(thread_id, ns, children)
+        found = yield from self._reader.manifests((thread_id, ns), children)
         for child in children:
             told = found.parent_writes(child)
             data = manifests.pack(found.stamp(child), found.of(child.id).manifest, told)
