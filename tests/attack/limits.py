@@ -98,13 +98,16 @@ class Counting:
 def many(context: Context) -> Steps:
     """A long thread of a saver in memory is pruned: each manifest is opened a few times."""
     saver = InMemorySaver()
-    builder = StateGraph(Number).add_node("step", lambda state: {"n": state["n"] + 1})
-    builder.add_edge(START, "step")
+    # Many keys: only then is a long row of manifests stored as changes.
+    keys = {f"key_{at}": int for at in range(64)}
+    builder = StateGraph(TypedDict("Wide", {"n": int, **keys}))  # type: ignore[misc]
+    builder.add_node("step", lambda state: {"n": state["n"] + 1}).add_edge(START, "step")
     builder.add_conditional_edges("step", lambda state: END if state["n"] >= LONG else "step")
     graph = builder.compile(checkpointer=saver)
     where = {**at("long"), "recursion_limit": 2 * LONG}
     with context.recorder.call("look", how="many"):
-        yield plain(graph, "invoke", {"n": 0}, where, durability="sync")
+        begin = dict.fromkeys(("n", *keys), 0)
+        yield plain(graph, "invoke", begin, where, durability="sync")
         calls = yield plain(Counting, "calls", partial(saver.prune, ["long"]))
         if calls > MOST_CALLS * LONG:
             wrong(context, MANY, f"to prune {LONG} checkpoints took {calls} calls")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -42,6 +42,14 @@ def inline_writes_unnoticed() -> None:
     Manifests.parent_writes = unsaid  # type: ignore[method-assign]
 
 
+_NEWER = re.compile(
+    r"\(SELECT MAX\(checkpoint_id\) FROM checkpoints c\s+WHERE status <> 'running'"
+    r".*?COALESCE\(head, ''\)\)",
+    re.DOTALL,
+)
+"""In a statement: the newest checkpoint after the head of a thread that is not running."""
+
+
 def old_entry_unnoticed() -> None:
     """An entry of the registry that was put back made an old state the newest."""
     from milepost.checkpoint._sql import saver, statements
@@ -50,14 +58,10 @@ def old_entry_unnoticed() -> None:
 
     def unaware(dialect: Any) -> Any:
         found = queries_for(dialect)
-        texts = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
-        changed = {
-            name: text.replace(statements._NEWER, "NULL")
-            for name, text in texts.items()
-            if statements._NEWER in text
-        }
-        assert changed
-        return dataclasses.replace(found, **changed)
+        texts = {name: getattr(found, name) for name in statements.Statements.__annotations__}
+        changed = {name: _NEWER.sub("NULL", text) for name, text in texts.items()}
+        assert changed != texts
+        return statements.Statements(**changed)
 
     saver.queries_for = unaware  # type: ignore[attr-defined]
 
