@@ -124,12 +124,13 @@ def _attempt(context: TaskContext) -> EffectGenerator[tuple[Any, list[Write]]]:
         writes[:0] = context.pushed
     entry, cache = task.cache_entry, context.run.resources.cache
     kept = [] if entry is None or cache is None else detached(cache, writes)
-    edges = [*node.edges]
+    before_edges = len(writes)
+    writes += node.edges
     if node.branches:
-        edges += yield from _follow_branches(context, output, writes)
+        writes += yield from _follow_branches(context, output, writes)
     if entry is not None:
-        entry.writes = kept + edges
-    return output, writes + edges
+        entry.writes = kept + writes[before_edges:]
+    return output, writes
 
 
 def _observed_attempt(
