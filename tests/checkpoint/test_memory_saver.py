@@ -527,3 +527,28 @@ def test_versions_that_share_a_log_are_read_as_they_were_kept(seed):
             moved = compacted([v[2] for v in versions if isinstance(v[2], Slice)])
             versions = [[value, one, moved.get(id(kept), kept)] for value, one, kept in versions]
         assert [read(kept) for _, _, kept in versions] == [whole(one) for _, one, _ in versions]
+
+
+@pytest.mark.parametrize("changes", ["last", "middle", "first"])
+def test_another_input_at_the_first_checkpoint_is_read_as_it_was(changes):
+    """The first input shares its bytes with the write that it became."""
+
+    class State(TypedDict):
+        items: Annotated[list[str], operator.add]
+
+    builder = StateGraph(State).add_node("node", lambda _: {"items": ["node"]})
+    saver = InMemorySaver()
+    graph = builder.add_edge(START, "node").compile(checkpointer=saver)
+    items = [text(n, 50) for n in range(30)]
+    graph.invoke({"items": items}, CONFIG)
+    begin = list(graph.get_state_history(CONFIG))[-1].config
+    at = {"last": 29, "middle": 15, "first": 0}[changes]
+    others = [*items[:at], text(99, 60), *items[at + 1 :]]
+    graph.invoke({"items": others}, begin)
+    assert graph.get_state(CONFIG).values["items"] == [*others, "node"]
+    inputs = [
+        found.checkpoint["channel_values"]["__start__"]["items"]
+        for found in saver.list(CONFIG)
+        if "__start__" in found.checkpoint["channel_values"]
+    ]
+    assert inputs == [others, items]

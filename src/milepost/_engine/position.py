@@ -55,7 +55,7 @@ class Position:
         self.inner_starts: Mapping[str, str] = {}
         """Namespace → checkpoint id, for inner graphs that start from an older checkpoint."""
         self.loaded_ns: str | None = None
-        """The namespace of the loaded checkpoint, if `travel` named this checkpoint."""
+        """The namespace of the loaded checkpoint, if `inner_starts` named this checkpoint."""
         self.enclosing: Mapping[str, str] | None = None
         """The value of `parents` for an update, which has no enclosing run."""
 

@@ -14,8 +14,8 @@ from typing_extensions import TypedDict
 from graphs import PATIENCE, Log, appends
 from milepost.cache.memory import InMemoryCache
 from milepost.checkpoint.memory import InMemorySaver
-from milepost.errors import NodeTimeoutError
-from milepost.graph import END, START, MessagesState, StateGraph
+from milepost.errors import NodeTimeoutError, SerializationError
+from milepost.graph import START, MessagesState, StateGraph
 from milepost.types import CachePolicy, RetryPolicy, Send, TimeoutPolicy, interrupt
 
 
@@ -306,6 +306,35 @@ def test_what_a_reducer_does_to_a_result_is_not_cached(run):
         assert run.invoke(graph, {"words": []})["words"] == ["seen", "word", "seen"]
 
 
+def test_a_message_and_the_send_that_carries_it_have_one_id_from_the_cache_too(run):
+    builder = StateGraph(MessagesState)
+    builder.add_node(
+        "draft", lambda _: {"messages": [AIMessage("draft")]}, cache_policy=CachePolicy()
+    )
+    builder.add_node("edit", lambda m: {"messages": [AIMessage("final", id=m.id)]})
+    builder.add_conditional_edges("draft", lambda s: Send("edit", s["messages"][-1]), ["edit"])
+    graph = builder.add_edge(START, "draft").compile(cache=InMemoryCache())
+    for _ in range(3):
+        found = run.invoke(graph, {"messages": []})["messages"]
+        assert [message.text for message in found] == ["final"]
+
+
+def test_a_result_that_cannot_be_cached_is_an_error_but_no_failure_of_the_node(run):
+    calls: list[Any] = []
+
+    def node(state: Any) -> dict[str, Any]:
+        calls.append(state)
+        return {"log": [open]}
+
+    policy = RetryPolicy(retry_on=Exception, max_attempts=3, initial_interval=0.0, jitter=False)
+    builder = StateGraph(Log)
+    builder.add_node("node", node, retry_policy=policy, cache_policy=CachePolicy())
+    graph = builder.add_edge(START, "node").compile(cache=InMemoryCache())
+    with pytest.raises(SerializationError):
+        run.invoke(graph, {"log": []})
+    assert len(calls) == 1
+
+
 def test_a_result_without_writes_is_cached(run):
     calls: list[Any] = []
     builder = StateGraph(Log).add_node("node", calls.append, cache_policy=CachePolicy())
@@ -330,7 +359,7 @@ def test_a_node_that_changes_its_input_is_found_in_the_cache(run):
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize("shape", ["alone", "beside another node", "before a branch"])
+@pytest.mark.parametrize("shape", ["alone", "beside another node"])
 def test_messages_from_the_cache_do_not_replace_each_other(run, config, shape):
     """The reducer gives a message its id; a message from the cache gets another one each time."""
     builder = StateGraph(MessagesState)
@@ -339,8 +368,6 @@ def test_messages_from_the_cache_do_not_replace_each_other(run, config, shape):
     builder.add_edge(START, "node")
     if shape == "beside another node":
         builder.add_node("other", lambda _: None).add_edge(START, "other")
-    elif shape == "before a branch":
-        builder.add_conditional_edges("node", lambda _: END)
     graph = builder.compile(checkpointer=InMemorySaver(), cache=InMemoryCache())
     for _ in range(3):
         result = run.invoke(graph, {"messages": []}, config)

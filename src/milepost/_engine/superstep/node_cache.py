@@ -21,12 +21,17 @@ if TYPE_CHECKING:
 class CacheEntry:
     """The result of a task for the node cache."""
 
+    cache: BaseCache[Any]
     key: FullKey
     """Made before the node runs, which may change its input."""
     ttl: int | None
     writes: Sequence[Write] | None = None
-    """A copy from before reducers saw the writes, and may have changed values; None if the node
-    has not run to its end."""
+    """None if the node has not run to its end."""
+
+    def take(self, writes: Sequence[Write]) -> None:
+        """Take a copy of the writes: a reducer may change their values in place."""
+        serde = self.cache.serde
+        self.writes = serde.loads_typed(serde.dumps_typed(list(writes)))
 
 
 def recall_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerator[None]:
@@ -34,7 +39,7 @@ def recall_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerat
     by_key: dict[FullKey, list[Task]] = {}
     for task in tasks:
         if (policy := task.node.cache) is not None:
-            task.cache_entry = entry = CacheEntry(_key(task, policy), policy.ttl)
+            task.cache_entry = entry = CacheEntry(cache, _key(task, policy), policy.ttl)
             by_key.setdefault(entry.key, []).append(task)
     if not by_key:
         return
@@ -45,12 +50,6 @@ def recall_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerat
             for task in equal_tasks:
                 task.writes = [(name, value) for name, value in writes]
                 task.finished = True
-
-
-def detached(cache: BaseCache[Any], writes: list[Write]) -> list[Write]:
-    """A copy of writes that shares no values with them."""
-    copied: list[Write] = cache.serde.loads_typed(cache.serde.dumps_typed(writes))
-    return copied
 
 
 def keep_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerator[None]:

@@ -17,7 +17,7 @@ from milepost._engine.context.node_callable import Callee, callee_of
 from milepost._engine.context.task_context import TaskContext
 from milepost._engine.drivers.effects import Call, EffectGenerator, Pause, TaskGenerator, is_deep
 from milepost._engine.observers import observed
-from milepost._engine.superstep.node_cache import detached, keep_cached, recall_cached
+from milepost._engine.superstep.node_cache import keep_cached, recall_cached
 from milepost._internal import log
 from milepost._internal.ids import getrandbits
 from milepost.errors import (
@@ -88,6 +88,13 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
             retry = "Node '%s' has failed with %s in attempt %d; the next one is in %.1f s."
             log.info(log.RUN, retry, task.name, error, attempt, delay)
             yield Pause(delay)
+    if task.cache_entry is not None:
+        try:
+            task.cache_entry.take(task.writes)
+        except Exception as error:
+            # Not a failure of the node, which is neither tried again nor handled.
+            task.finished, task.writes, task.error = False, (), error
+            return
     if not (run.events.quiet or node.silent) and run.events.stream.wants("messages"):
         # Streamed here, not when the run collects the task: tasks that are started with this
         # result must not stream their messages first.
@@ -122,14 +129,19 @@ def _attempt(context: TaskContext) -> EffectGenerator[tuple[Any, list[Write]]]:
             output = yield Call(runnable, task.input, context, timeout)
     if context.pushed:
         writes[:0] = context.pushed
-    entry, cache = task.cache_entry, context.run.resources.cache
-    kept = [] if entry is None or cache is None else detached(cache, writes)
-    before_edges = len(writes)
     writes += node.edges
     if node.branches:
-        writes += yield from _follow_branches(context, output, writes)
-    if entry is not None:
-        entry.writes = kept + writes[before_edges:]
+        run, observers = context.run, context.run.events.observers
+        # A branch sees the state as it is with what the node wrote.
+        values = run.channels.preview(writes, step_ends=run.program.has_volatile_keys)
+        for branch in node.branches:
+            state = branch.reader.read(run.channels, task.base[2], run.stop, values)
+            if branch.sees_output and isinstance(output, dict):
+                state = {**output, **state} if isinstance(state, dict) else state
+            deciding = _decide(branch, state, context)
+            if observers:
+                deciding = _observed_branch(deciding, branch, state, context)
+            writes += branch.route((yield from deciding))
     return output, writes
 
 
@@ -144,24 +156,6 @@ def _observed_attempt(
             context, done and done[0], context.came_up if error is None else error
         ),
     )
-
-
-def _follow_branches(
-    context: TaskContext, output: Any, writes: Sequence[Write]
-) -> EffectGenerator[list[Write]]:
-    """Ask the branches of a node, which see the state with its writes; return where they lead."""
-    run, task = context.run, context.task
-    values = run.channels.preview(writes, step_ends=run.program.has_volatile_keys)
-    routes: list[Write] = []
-    for branch in task.node.branches:
-        state = branch.reader.read(run.channels, task.base[2], run.stop, values)
-        if branch.sees_output and isinstance(output, dict):
-            state = {**output, **state} if isinstance(state, dict) else state
-        deciding = _decide(branch, state, context)
-        if run.events.observers:
-            deciding = _observed_branch(deciding, branch, state, context)
-        routes += branch.route((yield from deciding))
-    return routes
 
 
 def _decide(branch: Branch, state: Any, context: TaskContext) -> EffectGenerator[Any]:

@@ -248,8 +248,8 @@ def _following(base: Slice, new: Encoded) -> Slice | None:
         return _appended(base, new, elements[count:])
     if not in_elements:
         parts = split_like(parts.join(), new.parts)
-        if not parts.head:
-            return None
+        if parts.head != base.head:
+            return None  # a slice of `around`, whose head is more than that of a container
         old = parts.elements
     delta = difference(Parts(b"", old), Parts(b"", elements))
     return _applied(base, new, delta) if cost(delta) * 4 <= new.size * 3 else None

@@ -68,6 +68,7 @@ class DatabaseAdmin(Admin):
             lines = self.programs.drive(self._dump_thread(thread_id))
             yield from lines
             dumped += bool(lines)
+            del lines  # before the next thread is read
             _tell(progress, done, len(threads))
         yield transfer.last_line(dumped)
 
@@ -83,6 +84,7 @@ class DatabaseAdmin(Admin):
             for line in lines:
                 yield line
             dumped += bool(lines)
+            del lines  # before the next thread is read
             _tell(progress, done, len(threads))
         yield transfer.last_line(dumped)
 

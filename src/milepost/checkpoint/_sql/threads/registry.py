@@ -41,7 +41,7 @@ def is_alive(status: str, updated_at: float) -> bool:
 
 
 class Search(NamedTuple):
-    """Text search, order and offset of a search, besides the conditions in `Wanted`."""
+    """Text search, order and offset of a search, besides the conditions in `ThreadFilter`."""
 
     text: str | None = None
     """Part of the thread's id or metadata; case does not matter."""

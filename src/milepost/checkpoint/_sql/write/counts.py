@@ -148,7 +148,9 @@ def note_stored(step: Prepared, fence: Fence, cache: ThreadCache) -> None:
     written, row = step.written, step.checkpoint
     manifest: CachedManifest | None
     if row is not None:
-        written, manifest = written or _no_writes(row), row.cached
+        if written is None or written.checkpoint_id != row.checkpoint_id:
+            written = _no_writes(row)
+        manifest = row.cached
     elif written is not None:
         written.keys.update(step.added)
         manifest = cache.manifest(thread_id, ns, written.checkpoint_id, None)
