@@ -10,7 +10,6 @@ from moves import move_in, move_out
 from stories import Log, line, says, squares, thread
 from typing_extensions import TypedDict
 
-from milepost.checkpoint.serde.registry import default_registry
 from milepost.integrations.langgraph._moving.addresses import our_saver, their_saver
 
 pytest.importorskip("langgraph.checkpoint.sqlite")
@@ -176,25 +175,34 @@ def test_a_failed_step_is_tried_again(files):
 # -- what may be read
 
 
-def test_a_type_that_is_not_allowed_is_named_and_its_thread_left_out(files, capsys):
+def test_a_type_that_is_not_allowed_is_named_and_its_thread_left_out(
+    files, capsys, tmp_path, monkeypatch
+):
     theirs, ours = files
-    unseen = importlib.import_module("unseen")  # here, so that this module does not show it
+    # A module of its own: what --types allows is allowed in this process from then on.
+    (tmp_path / "moved_types.py").write_text(
+        "from dataclasses import dataclass\n\n@dataclass\nclass Hidden:\n    n: int\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    moved_types = importlib.import_module("moved_types")
     with their_saver(theirs) as saver:
-        for name, value in (("plain", 1), ("typed", unseen.Hidden(1))):
+        for name, value in (("plain", 1), ("typed", moved_types.Hidden(1))):
             keep = ("keep", lambda state, value=value: {"log": [value]})
             line(LANGGRAPH, keep).compile(checkpointer=saver).invoke({"log": []}, thread(name))
-    default_registry._discovery.modules.pop("unseen", None)
     assert move_in(theirs, ours) == 1
     said = capsys.readouterr()
     assert "1 threads:" in said.out
-    assert "not copied: thread 'typed': the stored type unseen.Hidden is not registered" in said.err
-    assert "--types unseen:Hidden" in said.err
+    assert (
+        "not copied: thread 'typed': the stored type moved_types.Hidden is not registered"
+        in said.err
+    )
+    assert "--types moved_types:Hidden" in said.err
     with our_saver(ours) as saver:
         assert [info.thread_id for info in saver.list_threads()] == ["plain"]
-    assert move_in(theirs, ours, "--types", "unseen:Hidden") == 0
+    assert move_in(theirs, ours, "--types", "moved_types:Hidden") == 0
     with our_saver(ours) as saver:
         values = saver.get_tuple(thread("typed")).checkpoint["channel_values"]
-    assert values["log"] == [unseen.Hidden(1)]
+    assert values["log"] == [moved_types.Hidden(1)]
 
 
 def all_kinds() -> list[Any]:
