@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
+from milepost.checkpoint._contract.partial_reads import outline
 from milepost.checkpoint._contract.records import place_of
 from milepost.inspect._data import as_data, members, type_name
 from milepost.inspect._errors import told_plainly
-from milepost.inspect._reading import NO_VALUES, UNREADABLE, outline, state_of
+from milepost.inspect._reading import NO_VALUES, UNREADABLE, state_of
 from milepost.inspect._records import Change, Path
 from milepost.inspect._refs import resolve
 from milepost.inspect._stored import StoredObject

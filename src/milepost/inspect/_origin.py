@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from milepost.checkpoint._contract.partial_reads import outline
 from milepost.checkpoint._contract.records import place_of
 from milepost.constants import ROOT, START
 from milepost.inspect._data import as_data, members, part_of
@@ -17,7 +18,6 @@ from milepost.inspect._reading import (
     id_of,
     line_to,
     load,
-    outline,
     state_of,
 )
 from milepost.inspect._records import Blame, Path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from milepost.checkpoint._contract.partial_reads import outline
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
 from milepost.constants import BRANCH_TO, END, JOIN, ROOT
 from milepost.errors import BrokenChainError, MilepostError, SerdeError
@@ -12,9 +13,8 @@ from milepost.inspect._errors import DamagedError, told_plainly
 from milepost.inspect._stored import StoredObject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Iterator
 
-    from milepost.checkpoint._contract.records import Checkpoint
     from milepost.inspect._database import Database
 
 UNREADABLE: Final = (SerdeError, BrokenChainError)
@@ -38,12 +38,6 @@ def is_internal(channel: str) -> bool:
 
 NO_VALUES: Final = Channels(lambda _: False)
 INTERNAL: Final = Channels(is_internal)
-
-
-def outline(saved: CheckpointTuple, channels: Any) -> Checkpoint:
-    """A checkpoint with the values of some channels; with all, if its saver leaves none out."""
-    part: Callable[[Collection[str]], Checkpoint] | None = getattr(saved, "outline", None)
-    return saved.checkpoint if part is None else part(channels)
 
 
 def id_of(saved: CheckpointTuple) -> str:

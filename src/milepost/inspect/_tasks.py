@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost._engine.superstep.plan import path_text
 from milepost._internal.ids import digest_id
+from milepost.checkpoint._contract.partial_reads import outline
 from milepost.checkpoint._contract.records import CheckpointTuple, place_of
 from milepost.checkpoint.base import writes_leading_to
 from milepost.checkpoint.serde._types.exceptions import RemoteError
@@ -40,7 +41,6 @@ from milepost.inspect._reading import (
     id_of,
     is_internal,
     load,
-    outline,
     parent_of,
 )
 from milepost.inspect._records import Question, TaskRow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.delta_snapshots import rebuild_deltas
@@ -23,6 +23,7 @@ from milepost._engine.reading.snapshot import (
     with_null_writes,
 )
 from milepost._internal.dataclass_tools import record
+from milepost.checkpoint._contract.partial_reads import fetched_parent, has_values
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
 from milepost.errors import BrokenChainError, MissingNodeError, SerdeError
 from milepost.types import RunnableConfig, StateSnapshot
@@ -144,12 +145,9 @@ def _parent(
         if candidate is not None and candidate.config != before:
             candidate = candidate if place_of(candidate.config) == place_of(before) else None
         # Our own savers fetch the parent too, without the parts that are rarely read.
-        for parent in (candidate, getattr(saved, "parent", None)):
-            if parent is not None:
-                has: Callable[[Container[str]], bool] | None = getattr(parent, "has", None)
-                if has is None or has(view.program.planning_channels):
-                    found: CheckpointTuple = parent
-                    return found
+        for parent in (candidate, fetched_parent(saved)):
+            if parent is not None and has_values(parent, view.program.planning_channels):
+                return parent
         if saved.metadata.get("source") not in ("loop", "update"):
             return None
     except (BrokenChainError, SerdeError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from milepost._engine.superstep.older_formats import EDGES_HAVE_ONE_NAME
 from milepost._engine.superstep.pending_writes import NULL_PREFIX, null_writes, recall
 from milepost._engine.superstep.plan import Task, finished_writes, plan
 from milepost._internal.lazy_tuple import LazyTuple
+from milepost.checkpoint._contract.partial_reads import outline, pending_of
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
 from milepost.constants import RETURN, START
 from milepost.types import PregelTask, RunnableConfig, StateSnapshot, TaskError
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from milepost.checkpoint._contract.records import (
         Checkpoint,
         CheckpointMetadata,
-        PendingWrite,
     )
 
 
@@ -43,12 +43,9 @@ def tasks_after(
     return tasks
 
 
-def with_values_of(saved: CheckpointTuple, channels: Collection[str]) -> Checkpoint:
-    """A checkpoint with the values of these channels, or with all if the saver cannot select."""
-    outline: Callable[[Collection[str]], Checkpoint] | None = getattr(saved, "outline", None)
-    if outline is None:
-        return saved.checkpoint
-    found = outline(channels)
+def with_values_of(saved: CheckpointTuple, channels: Container[str]) -> Checkpoint:
+    """A checkpoint with the values of these channels, and perhaps others."""
+    found = outline(saved, channels)
     # In an older format the channels have other names.
     return found if found["v"] >= EDGES_HAVE_ONE_NAME else saved.checkpoint
 
@@ -66,8 +63,7 @@ def _outlined_tasks(
 
 def with_null_writes(channels: ChannelState, saved: CheckpointTuple, names: Container[str]) -> None:
     """Apply the writes of Commands that came while the thread was paused here."""
-    of_owners: Callable[[str], Sequence[PendingWrite]] | None = getattr(saved, "pending_of", None)
-    pending = saved.pending_writes if of_owners is None else of_owners(NULL_PREFIX)
+    pending = pending_of(saved, NULL_PREFIX)
     for name, value in chain.from_iterable(null_writes(pending)) if pending else ():
         if name in names:
             channels.channel(name).update([value])

@@ -13,6 +13,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, cast
 
 from milepost._internal.dataclass_tools import record
+from milepost.checkpoint._contract.partial_reads import fetched_parent, has_values, outline
 from milepost.constants import BRANCH_TO, JOIN
 from milepost.errors import GraphBuildError
 
@@ -124,19 +125,17 @@ class RenamedCheckpoint:
     @property
     def parent(self) -> Any:
         """The parent checkpoint, if the saver fetched it too."""
-        return self._renames.apply(getattr(self._saved, "parent", None))
+        return self._renames.apply(fetched_parent(self._saved))
 
     def has(self, channels: Container[str]) -> bool:
         """Whether the saver has fetched the values of these channels."""
-        has = getattr(self._saved, "has", None)
-        return has is None or bool(has(_AndOld(channels, self._renames)))
+        return has_values(self._saved, _AndOld(channels, self._renames))
 
     def outline(self, channels: Container[str]) -> Checkpoint:
-        """The checkpoint with the values of these channels, if the saver can leave others out."""
-        outline = getattr(self._saved, "outline", None)
-        if outline is None or self._checkpoint is not None:
-            return self.checkpoint
-        return self._renamed(outline(_AndOld(channels, self._renames)))
+        """The checkpoint with the values of these channels, and perhaps others."""
+        if self._checkpoint is not None:
+            return self._checkpoint
+        return self._renamed(outline(self._saved, _AndOld(channels, self._renames)))
 
     def _renamed(self, checkpoint: Checkpoint) -> Checkpoint:
         """A checkpoint under present names; if a channel is stored under both, the newer counts."""
