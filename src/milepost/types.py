@@ -166,17 +166,8 @@ ContextT = TypeVar("ContextT", default=Any)
 ResponseT = TypeVar("ResponseT")
 
 
-class RunOptions(TypedDict, Generic[ContextT], total=False):
-    """What `invoke`, `stream`, `batch` and their async forms take by keyword. All are optional.
-
-    A function that passes them on declares `**options: Unpack[RunOptions]`.
-
-    Examples:
-        >>> from typing_extensions import Unpack
-        >>> from milepost.types import RunOptions
-        >>> def carefully(graph, value, config, **options: Unpack[RunOptions]):
-        ...     return graph.invoke(value, config, durability="sync", **options)
-    """
+class UnversionedRunOptions(TypedDict, Generic[ContextT], total=False):
+    """`RunOptions` without the version, on which the type of a result depends."""
 
     context: ContextT | None
     """What nodes find in `runtime.context`."""
@@ -192,17 +183,31 @@ class RunOptions(TypedDict, Generic[ContextT], total=False):
     """What to do if another run is on the thread; what the graph was compiled with by default."""
     control: RunControl | None
     """Lets other code ask the run to stop."""
-    version: Literal["v1", "v2", "v3"] | None
-    """The form of events and results: with "v2" typed parts (`StreamPart`) and `GraphOutput`.
-
-    With "v3" parts too, and answers of chat models in content blocks: `stream_events` uses it.
-    """
     print_mode: StreamMode | Sequence[StreamMode]
     """Events of these modes are printed, for debugging; what is returned does not change."""
     debug: bool | None
     """Print updates and values; what the graph was compiled with by default."""
     checkpoint_during: bool | None
     """Deprecated: `durability` "async" or "exit"."""
+
+
+class RunOptions(UnversionedRunOptions[ContextT], Generic[ContextT], total=False):
+    """What `invoke`, `stream`, `batch` and their async forms take by keyword. All are optional.
+
+    A function that passes them on declares `**options: Unpack[RunOptions]`.
+
+    Examples:
+        >>> from typing_extensions import Unpack
+        >>> from milepost.types import RunOptions
+        >>> def carefully(graph, value, config, **options: Unpack[RunOptions]):
+        ...     return graph.invoke(value, config, durability="sync", **options)
+    """
+
+    version: Literal["v1", "v2", "v3"] | None
+    """The form of events and results: with "v2" typed parts (`StreamPart`) and `GraphOutput`.
+
+    With "v3" parts too, and answers of chat models in content blocks: `stream_events` uses it.
+    """
 
 
 class _Missing:

@@ -43,23 +43,26 @@ full: State = {"count": 1, "name": "x"}
 PROGRAMS = {
     "options": """
 graph.invoke(full, durability="sync", interrupt_before=["a"], interrupt_after="*")
-graph.invoke(full, durability="snyc")  #: "Literal['snyc']"; expected "Literal['sync', 'async', 'exit']
+graph.invoke(full, durability="snyc")  #: durability: Literal['sync', 'async', 'exit'] | None
 graph.invoke(full, on_conflict="reject", output_keys="count", control=None)
-graph.invoke(full, on_conflict="oldest")  #: Argument "on_conflict" to "invoke"
-graph.invoke(full, interupt_before=["a"])  #: Unexpected keyword argument "interupt_before"
+graph.invoke(full, on_conflict="oldest")  #: No overload variant of "invoke"
+graph.invoke(full, interupt_before=["a"])  #: did you mean "interrupt_before"
 graph.invoke(full, stream_mode="valeus")  #: Argument "stream_mode" to "invoke"
-graph.invoke(full, stream_mode="updates", version="v9")  #: Argument "version" to "invoke"
+graph.invoke(full, stream_mode="updates", version="v9")  #: No overload variant of "invoke"
 graph.stream(full, stream_mode=["updates", "custom"], subgraphs=True, durability="exit")
 graph.stream(full, stream_mode=["updates", "costum"])  #: List item 1 has incompatible type
-graph.stream(full, durability="snyc")  #: Argument "durability" to "stream"
+graph.stream(full, durability="snyc")  #: No overload variant of "stream"
+graph.stream(full, durability="snyc", version="v2")  #: No overload variant of "stream"
+graph.stream_events(full, durability="snyc", version="v3")  #: No overload variant
 graph.batch([full], durability="snyc")  #: Argument "durability" to "batch"
 graph.batch([full, None], stream_mode="updates", durability="sync", return_exceptions=True)
 
 async def on_a_loop() -> None:
-    await graph.ainvoke(full, durability="snyc")  #: Argument "durability" to "ainvoke"
+    await graph.ainvoke(full, durability="snyc")  #: No overload variant of "ainvoke"
     await graph.abatch([full], durability="snyc")  #: Argument "durability" to "abatch"
-    graph.astream(full, durability="snyc")  #: Argument "durability" to "astream"
+    graph.astream(full, durability="snyc")  #: No overload variant of "astream"
     graph.astream(full, durability="sync")
+    graph.astream_events(full, version="v3", durability="snyc")  #: No overload variant
 """,
     "options_that_are_passed_on": """
 from typing_extensions import Unpack
@@ -78,13 +81,13 @@ config: RunnableConfig = {"configurable": {"thread_id": "1"}}
 graph.invoke({"count": 1, "name": "x"}, config, context=User("u"))
 graph.invoke(None, config)
 graph.invoke(Command(resume=True), {"configurable": {"thread_id": "1"}})
-graph.invoke({"count": "1", "name": "x"})  #: expected "State | Command[Any] | None"
-graph.invoke({"count": 1, "nmae": "x"})  #: expected "State | Command[Any] | None"
-graph.invoke(full, {"configrable": {}})  #: expected "RunnableConfig | None"
-graph.invoke(full, context=3)  #: expected "User | None"
+graph.invoke({"count": "1", "name": "x"})  #: input: State | Command[Any] | None
+graph.invoke({"count": 1, "nmae": "x"})  #: input: State | Command[Any] | None
+graph.invoke(full, {"configrable": {}})  #: No overload variant of "invoke"
+graph.invoke(full, context=3)  #: context: User | None
 """,
-    # A result is not the output schema alone: it may have `__interrupt__`, be a list of events, or
-    # be the value that `output_keys` names.
+    # Without a version a result is not the output schema alone: it may have `__interrupt__`, be a
+    # list of events, or be the value that `output_keys` names.
     "results": """
 result: Part = graph.invoke(full)
 count: int = graph.invoke(full, output_keys="count")
@@ -102,6 +105,32 @@ async def on_a_loop() -> None:
     reveal_type((await graph.aget_state({})).next)  #: "tuple[str, ...]"
     async for event in graph.astream(full):
         reveal_type(event)  #: "Any"
+""",
+    "results_of_version_2": """
+from milepost.types import GraphOutput
+
+output: GraphOutput[Part] = graph.invoke(full, version="v2", durability="sync")
+wrong: GraphOutput[State] = graph.invoke(full, version="v2")  #: Incompatible types in assignment
+reveal_type(graph.invoke(full, version="v2").value["count"])  #: "int"
+graph.invoke(full, version="v2").value["name"]  #: TypedDict "Part" has no key "name"
+reveal_type(graph.invoke(full, version="v2", stream_mode="updates"))  #: "Any"
+for part in graph.stream(full, stream_mode=["values", "checkpoints"], version="v2"):
+    if part["type"] == "values":
+        reveal_type(part["data"]["count"])  #: "int"
+        part["data"]["name"]  #: TypedDict "Part" has no key "name"
+    elif part["type"] == "checkpoints":
+        reveal_type(part["data"]["values"]["name"])  #: "str"
+reveal_type(graph.stream_events(full, version="v3"))  #: "milepost.stream.run_stream.GraphRunStream"
+
+async def on_a_loop() -> None:
+    reveal_type((await graph.ainvoke(full, version="v2")).value["count"])  #: "int"
+    async for part in graph.astream(full, version="v2"):
+        if part["type"] == "values":
+            reveal_type(part["data"]["count"])  #: "int"
+    async for event in graph.astream_events(full):
+        reveal_type(event)  #: "Any"
+    run = await graph.astream_events(full, version="v3")
+    reveal_type(run)  #: "milepost.stream.run_stream.AsyncGraphRunStream"
 """,
     "type_parameters": """
 plain: CompiledStateGraph[State] = StateGraph(State).compile()
@@ -173,7 +202,7 @@ def program(text: str) -> int:
 
 length(3)  #: expected "str"
 slow(3)  #: expected "str"
-program.invoke("text", durability="snyc")  #: Argument "durability" to "invoke"
+program.invoke("text", durability="snyc")  #: No overload variant of "invoke"
 """,
 }
 UNTYPED = """
@@ -250,8 +279,12 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     for line in done.stdout.splitlines():
         match = re.fullmatch(r"(\w+)\.py:(\d+): (error|note): (.*)", line)
         assert match is not None, line
-        if match[3] == "error" or match[4].startswith("Revealed"):  # other notes explain an error
-            found[match[1]][1].setdefault(int(match[2]), []).append(match[4])
+        messages = found[match[1]][1].setdefault(int(match[2]), [])
+        is_new = match[3] == "error" or match[4].startswith("Revealed")
+        if is_new and not (messages and match[4].startswith("No overload variant")):
+            messages.append(match[4])
+        else:  # it explains the error before it
+            messages[-1] += f" {match[4]}"
     return found
 
 

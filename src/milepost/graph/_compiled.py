@@ -6,9 +6,9 @@ sync driver for `invoke`, the asyncio driver for `ainvoke`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, overload
 
 from milepost._engine.context.config import check_interrupt_nodes, merge_configs
 from milepost._engine.drivers.at_exit import end_at_exit
@@ -32,12 +32,14 @@ if TYPE_CHECKING:
 
     from milepost._engine.drivers.effects import EffectGenerator
     from milepost._engine.superstep.program import ExecutableGraph
+    from milepost._stream_parts import GraphOutput, StreamPart
     from milepost.cache.base import BaseCache
     from milepost.graph._drawing import Graph
     from milepost.graph._low_level import ChannelGraph
     from milepost.graph._typing import AnyGraph
     from milepost.store.base import BaseStore
     from milepost.stream._mux import TransformerFactory
+    from milepost.stream.run_stream import AsyncGraphRunStream, GraphRunStream
     from milepost.types import (
         All,
         Checkpointer,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
         RunOptions,
         StateSnapshot,
         StreamMode,
+        UnversionedRunOptions,
     )
 
 
@@ -196,6 +199,29 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
 
     # -- running
 
+    @overload
+    def invoke(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        stream_mode: Literal["values"] = "values",
+        subgraphs: bool = False,
+        version: Literal["v2"],
+        **options: Unpack[UnversionedRunOptions[ContextT]],
+    ) -> GraphOutput[OutputT]: ...
+
+    @overload
+    def invoke(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] = "values",
+        subgraphs: bool = False,
+        **options: Unpack[RunOptions[ContextT]],
+    ) -> Any: ...
+
     def invoke(
         self,
         input: InputT | Command[Any] | None,
@@ -241,6 +267,29 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         run.subtasks.driver = driver
         return driver.run(run.run(input))
 
+    @overload
+    async def ainvoke(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        stream_mode: Literal["values"] = "values",
+        subgraphs: bool = False,
+        version: Literal["v2"],
+        **options: Unpack[UnversionedRunOptions[ContextT]],
+    ) -> GraphOutput[OutputT]: ...
+
+    @overload
+    async def ainvoke(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] = "values",
+        subgraphs: bool = False,
+        **options: Unpack[RunOptions[ContextT]],
+    ) -> Any: ...
+
     async def ainvoke(
         self,
         input: InputT | Command[Any] | None,
@@ -264,6 +313,29 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         driver = async_driver(run.events.stream)
         run.subtasks.driver = driver
         return await driver.run(run.run(input))
+
+    @overload
+    def stream(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] | None = None,
+        subgraphs: bool = False,
+        version: Literal["v2"],
+        **options: Unpack[UnversionedRunOptions[ContextT]],
+    ) -> Iterator[StreamPart[StateT, OutputT]]: ...
+
+    @overload
+    def stream(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] | None = None,
+        subgraphs: bool = False,
+        **options: Unpack[RunOptions[ContextT]],
+    ) -> Iterator[Any]: ...
 
     def stream(
         self,
@@ -303,6 +375,29 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         run.subtasks.driver = driver
         return end_at_exit(driver.stream(run.run(input), show))
 
+    @overload
+    def astream(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] | None = None,
+        subgraphs: bool = False,
+        version: Literal["v2"],
+        **options: Unpack[UnversionedRunOptions[ContextT]],
+    ) -> AsyncGenerator[StreamPart[StateT, OutputT], None]: ...
+
+    @overload
+    def astream(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] | None = None,
+        subgraphs: bool = False,
+        **options: Unpack[RunOptions[ContextT]],
+    ) -> AsyncGenerator[Any, None]: ...
+
     def astream(
         self,
         input: InputT | Command[Any] | None,
@@ -323,6 +418,27 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             return run.run(input)
 
         return end_at_exit(driver.stream(begin, show), driver)
+
+    @overload
+    def stream_events(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        version: Literal["v3"],
+        transformers: Sequence[TransformerFactory] | None = None,
+        **options: Unpack[UnversionedRunOptions[ContextT]],
+    ) -> GraphRunStream: ...
+
+    @overload
+    def stream_events(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        version: Literal["v1", "v2"] = "v2",
+        **options: Any,
+    ) -> Iterator[Any]: ...
 
     def stream_events(
         self,
@@ -360,6 +476,27 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
 
             return run_stream(self, input, config, transformers, options, is_async=False)
         return super().stream_events(input, config, version=version, **options)
+
+    @overload
+    def astream_events(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        version: Literal["v3"],
+        transformers: Sequence[TransformerFactory] | None = None,
+        **options: Unpack[UnversionedRunOptions[ContextT]],
+    ) -> Awaitable[AsyncGraphRunStream]: ...
+
+    @overload
+    def astream_events(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        version: Literal["v1", "v2"] = "v2",
+        **options: Any,
+    ) -> AsyncIterator[Any]: ...
 
     def astream_events(
         self,
