@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
         print(address)
         if not (ip_address(host).is_loopback if is_address(host) else host == "localhost"):
             print(
-                f"milepost: {host} can be reached from other machines. Whoever has the token can "
+                f"milepost: {host} can be reached from other machines. All who have the token can "
                 "use this server, and nothing is encrypted on the way.",
                 file=sys.stderr,
             )

@@ -50,9 +50,9 @@ def test_another_process_is_refused_until_the_run_has_ended(saver, place, tmp_pa
     graph = line("x").compile(checkpointer=saver, on_conflict="reject")
     with holding(*place, "reject", durability, go) as child:
         before = list(saver.list(thread("t")))
-        with pytest.raises(ThreadConflict, match="at work on thread 't'"):
+        with pytest.raises(ThreadConflict, match="Another run has thread 't'"):
             graph.invoke({}, thread("t"))
-        with pytest.raises(ThreadConflict, match="at work on thread 't'"):
+        with pytest.raises(ThreadConflict, match="Another run has thread 't'"):
             graph.update_state(thread("t"), {"log": ["edit"]}, as_node="x")
         assert list(saver.list(thread("t"))) == before
         go.touch()

@@ -140,7 +140,7 @@ class Fence:
         if busy:
             log.info(log.THREADS, "Thread '%s': a run was refused; another has it.", thread_id)
             raise ThreadConflict(
-                f"Another run is at work on thread '{thread_id}', and this one was to be refused "
+                f"Another run has thread '{thread_id}', and this one was to be refused "
                 "in that case (on_conflict='reject'). Nothing was changed. Repeat the call when "
                 "the other run has ended, use another thread, or take this one over with "
                 "on_conflict='newest'. A run that was killed holds its thread for a minute."

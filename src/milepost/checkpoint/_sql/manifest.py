@@ -169,7 +169,7 @@ def unpack(data: Buffer) -> Unpacked:
             raise ValueError("it has another form")
         return format, time, updated, writes, versions, seen, inline
     except (ValueError, TypeError) as error:
-        raise DeserializationError(f"a stored frame does not decode: {error}") from error
+        raise DeserializationError(f"a stored manifest does not decode: {error}") from error
 
 
 def stamp(unpacked: Unpacked) -> tuple[Any, str, Any]:

@@ -41,7 +41,7 @@ def rotates(serde: Any) -> bool:
 
 
 NOT_ENCRYPTED = (
-    "Nothing is encrypted here, so there is nothing to encrypt anew. Use"
+    "Nothing is encrypted here, so there is nothing to encrypt again. Use"
     " serde=EncryptedSerializer(...); with allow_plaintext=True what is stored in the clear is"
     " sealed."
 )

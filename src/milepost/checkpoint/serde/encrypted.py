@@ -287,7 +287,7 @@ class EncryptedSerializer:
         if plain[:end] != len(where).to_bytes(4, "big") + where:
             raise DecryptionError(
                 "the sealed value belongs to another place: the row was moved or copied by hand;"
-                " copy threads with the saver, which seals them anew"
+                " copy threads with the saver, which seals them again"
             )
         return plain[end:]
 

@@ -214,7 +214,7 @@ class JsonPlusSerializer:
         if not self.pickle_fallback:
             raise DeserializationError(
                 "the stored value is pickle, which can run code when it is read; if you trust"
-                " whoever can write to this storage, use JsonPlusSerializer(pickle_fallback=True)"
+                " all who can write to this storage, use JsonPlusSerializer(pickle_fallback=True)"
             )
         import pickle
 
