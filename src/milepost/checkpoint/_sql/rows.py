@@ -34,9 +34,21 @@ class Compaction(NamedTuple):
     version: str
     kind: str
     delta: bytes
-    """The packed delta that makes the older version from the newer one."""
+    """The packed delta that makes the older version from the newer one; sealed once the step is
+    prepared."""
     channel: str | None = None
     """The channel of the older version, if it is not the newer version's channel."""
+
+
+class BlobCells(NamedTuple):
+    """What is stored of a version, beside its key."""
+
+    base_channel: str | None
+    base: str | None
+    level: int
+    kind: str | None
+    data: bytes
+    """Sealed: a delta from `base`, or the value."""
 
 
 @record(frozen=False)
@@ -59,6 +71,8 @@ class BlobRow:
     compactions: list[Compaction] = field(default_factory=list)
     delta_from_previous: Delta | None = None
     """The delta from the version before, even if the row is stored in another way."""
+    cells: BlobCells | None = None
+    """The row as planned. A delta is stored in full instead if its base may be gone by then."""
 
 
 class WriteRow(NamedTuple):
@@ -82,12 +96,10 @@ class EarlyCompaction(NamedTuple):
     """A write that is stored already, to be stored again as a part of a channel's version."""
 
     task_id: str
-    task_path: str
     position: int
-    channel: str
     base: str
-    kind: str
     delta: bytes
+    """Sealed."""
 
 
 @record(frozen=False)
@@ -134,7 +146,10 @@ class Prepared:
     @property
     def weight(self) -> int:
         """About how many bytes the step takes in memory, where values are whole."""
-        values = sum(blob.encoded.size for blob in self.blobs)
+        values = sum(
+            blob.encoded.size + (len(blob.cells.data) if blob.cells is not None else 0)
+            for blob in self.blobs
+        )
         rows = (row for task in self.writes for row in (*task.ordinary, *task.special))
         inline_writes = self.checkpoint.inline_writes if self.checkpoint is not None else None
         return values + sum(len(row.data) for row in rows) + len(inline_writes or b"")

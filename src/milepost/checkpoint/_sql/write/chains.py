@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Final
 
 from milepost.checkpoint._delta.diff import Delta, Parts, cost, difference, pack
 from milepost.checkpoint._sql.cache import CachedValue, Chain, OlderVersion
-from milepost.checkpoint._sql.rows import BlobRow, Compaction
+from milepost.checkpoint._sql.rows import BlobCells, BlobRow, Compaction, short_kind
 
 if TYPE_CHECKING:
     from milepost._db.dialect import Bounds
-    from milepost.checkpoint._delta.encode import Encoded
+    from milepost.checkpoint._delta.encode import Codec, Encoded
 
 _ROWS_BEFORE_FULL: Final = 32
 """Rows in the chain of a value that does not only grow, after which a full row may be due."""
@@ -73,6 +73,35 @@ def blob_row(
     row.base, row.delta = base, pack(delta)
     cached.chain = Chain.of_changes(chain.rows + 1, chain.spent + price)
     return row
+
+
+def seal_row(codec: Codec, thread_id: str, ns: str, row: BlobRow) -> None:
+    """Seal a version as it is planned to be stored, and the versions that are compacted into it."""
+    place = (thread_id, ns, row.channel, row.version)
+    if row.base is None or row.delta is None:
+        row.cells = full_cells(codec, place, row)
+    else:
+        is_root = row.cached is not None and row.cached.chain.is_root
+        base = row.base_version or row.base.version
+        row.cells = _sealed(codec, place, base, int(is_root), row.encoded.kind, row.delta)
+    for at, older in enumerate(row.compactions):
+        place = (thread_id, ns, older.channel or row.channel, older.version)
+        columns = (older.channel and row.channel, row.version, 0, short_kind(older.kind))
+        sealed = codec.seal(older.delta, ("blob", *place), columns)
+        row.compactions[at] = older._replace(delta=sealed)
+
+
+def full_cells(codec: Codec, place: tuple[str, ...], row: BlobRow) -> BlobCells:
+    """The cells of a version that is stored in full."""
+    level = row.cached.chain.compactions if row.cached is not None else 0
+    return _sealed(codec, place, None, level, row.encoded.kind, row.encoded.parts.join())
+
+
+def _sealed(
+    codec: Codec, place: tuple[str, ...], base: str | None, level: int, kind: str, data: bytes
+) -> BlobCells:
+    columns = (None, base, level, short_kind(kind))
+    return BlobCells(*columns, codec.seal(data, ("blob", *place), columns))
 
 
 def _append_row(

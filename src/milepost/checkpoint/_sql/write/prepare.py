@@ -15,7 +15,7 @@ from milepost.checkpoint._sql import metadata as metadata_cells
 from milepost.checkpoint._sql.cache import CachedManifest, CachedValue, ThreadCache
 from milepost.checkpoint._sql.manifest import EMPTIED, INHERITED, OWN_ROW, Inline, Manifest
 from milepost.checkpoint._sql.rows import BlobRow, CheckpointRow, Compaction, Prepared
-from milepost.checkpoint._sql.write.chains import blob_row, moved_delta
+from milepost.checkpoint._sql.write.chains import blob_row, moved_delta, seal_row
 from milepost.checkpoint._sql.write.writes import (
     add_early_write,
     compact_early_writes,
@@ -79,7 +79,7 @@ class Preparer:
             if new is None:
                 add_early_write(self._cache, step, encoded)
             elif prepared.blobs:
-                compact_early_writes(self._cache, prepared)
+                compact_early_writes(codec, self._cache, prepared)
         return prepared
 
     def checkpoint(self, place: Place, new: NewCheckpoint) -> Prepared:
@@ -121,6 +121,8 @@ class Preparer:
             self._log_stored_whole(prepared, base)
             if base is not None:
                 self._move_emptied(prepared, base, new.changed)
+        for blob in prepared.blobs:
+            seal_row(self._codec, thread_id, ns, blob)
         if base is not None:
             # Read before the manifest: a commit fills the manifest in, and then clears `partial`.
             partial = base.partial

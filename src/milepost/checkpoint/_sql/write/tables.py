@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from milepost._db.operations import Batch, ExecuteMany, Operation
 from milepost.checkpoint._sql import manifest as manifests
 from milepost.checkpoint._sql.cache import Chain
-from milepost.checkpoint._sql.rows import CheckpointRow, Prepared, short_kind
+from milepost.checkpoint._sql.rows import CheckpointRow, Prepared
+from milepost.checkpoint._sql.write.chains import full_cells
 from milepost.checkpoint._sql.write.counts import WriteCounts
 
 if TYPE_CHECKING:
@@ -105,33 +106,22 @@ class TransactionRows:
     def _add_blobs(self, step: Prepared, epoch: int) -> None:
         thread_id, ns, _ = step.place
         for blob in step.blobs:
-            base: str | None = None
-            cached = blob.cached
-            data = b""
-            if blob.base is not None and blob.delta is not None:
-                # If the base was stored in another way than planned, `base_version` may be gone.
-                as_planned = blob.base.chain is blob.chain
-                if as_planned and blob.base.supports(step.token, epoch):
-                    base = blob.base_version or blob.base.version
-                    data = blob.delta
-                elif cached is not None:
+            place = (thread_id, ns, blob.channel, blob.version)
+            cached, base, cells = blob.cached, blob.base, blob.cells
+            # A base that was stored in another way than planned does not lead to `base_version`.
+            if base is not None and not (
+                base.chain is blob.chain and base.supports(step.token, epoch)
+            ):
+                cells = None
+                if cached is not None:
                     cached.chain = Chain()
-            if base is None:
-                data = blob.encoded.parts.join()
-            level = 0
             if cached is not None:
                 cached.epoch = epoch
-                level = cached.chain.compactions if base is None else int(cached.chain.is_root)
-            place = (thread_id, ns, blob.channel, blob.version)
-            columns = (None, base, level, short_kind(blob.encoded.kind))
-            data = self._codec.seal(data, ("blob", *place), columns)
-            self.blobs.append((*place, *columns, data))
+            self.blobs.append((*place, *(cells or full_cells(self._codec, place, blob))))
             for compaction in blob.compactions:
-                place = (thread_id, ns, compaction.channel or blob.channel, compaction.version)
+                older = (thread_id, ns, compaction.channel or blob.channel, compaction.version)
                 into = (compaction.channel and blob.channel, blob.version)
-                beside = (*into, 0, short_kind(compaction.kind))
-                data = self._codec.seal(compaction.delta, ("blob", *place), beside)
-                self.compactions.append((*into, data, *place))
+                self.compactions.append((*into, compaction.delta, *older))
 
     def _add_writes(self, step: Prepared) -> None:
         for task in step.writes:
@@ -143,18 +133,9 @@ class TransactionRows:
                 self.special[*shared, position] = row
 
     def _add_early(self, step: Prepared) -> None:
-        thread_id, ns, id = step.place
         for compaction in step.early:
-            place = ("write", thread_id, ns, str(id), compaction.task_id, str(compaction.position))
-            columns = (
-                compaction.channel,
-                compaction.task_path,
-                compaction.base,
-                short_kind(compaction.kind),
-            )
-            sealed = self._codec.seal(compaction.delta, place, columns)
-            key = (thread_id, ns, id, compaction.task_id, compaction.position)
-            self.early.append((compaction.base, sealed, *key))
+            key = (*step.place, compaction.task_id, compaction.position)
+            self.early.append((compaction.base, compaction.delta, *key))
 
 
 def checkpoint_row(

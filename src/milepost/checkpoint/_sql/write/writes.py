@@ -154,7 +154,7 @@ def add_early_write(
                 cache.add_early_write(step.thread_id, step.checkpoint_ns, early)
 
 
-def compact_early_writes(cache: ThreadCache, prepared: Prepared) -> None:
+def compact_early_writes(codec: Codec, cache: ThreadCache, prepared: Prepared) -> None:
     """Replace large writes that were stored early by references into the values of the step."""
     thread_id, ns, id = prepared.place
     found = cache.take_early_writes(thread_id, ns, str(id), str(prepared.token))
@@ -164,17 +164,12 @@ def compact_early_writes(cache: ThreadCache, prepared: Prepared) -> None:
             continue
         delta = _delta_inside(row, early.encoded)
         if delta is not None:
-            prepared.early.append(
-                EarlyCompaction(
-                    early.task_id,
-                    early.task_path,
-                    early.position,
-                    early.channel,
-                    row.version,
-                    early.encoded.kind,
-                    delta,
-                )
-            )
+            place = ("write", thread_id, ns, str(id), early.task_id, str(early.position))
+            kind = short_kind(early.encoded.kind)
+            columns = (early.channel, early.task_path, row.version, kind)
+            sealed = codec.seal(delta, place, columns)
+            key = (early.task_id, early.position)
+            prepared.early.append(EarlyCompaction(*key, row.version, sealed))
 
 
 def _delta_inside(row: BlobRow, write: Encoded) -> bytes | None:
