@@ -354,7 +354,7 @@ class CheckpointWriter:
         if self.program.delta:
             counters = self.metadata.get("counters_since_delta_snapshot") or {}
             metadata["counters_since_delta_snapshot"] = self.deltas.count(
-                self.channels, counters, made_by
+                self.channels, counters, source, made_by
             )
         self.metadata, self._source = metadata, None  # type: ignore[assignment]
 

@@ -9,6 +9,7 @@ from milepost._engine.drivers.effects import EffectGenerator
 from milepost._engine.drivers.saver_effects import LoadDeltaHistory
 from milepost._engine.superstep.apply import writes_per_channel
 from milepost._engine.superstep.renames import as_renamed
+from milepost.checkpoint.base import SOURCES_WITHOUT_WRITES
 from milepost.types import MISSING, _DeltaSnapshot
 
 if TYPE_CHECKING:
@@ -24,18 +25,23 @@ Counters = Mapping[str, tuple[int, int]]
 class DeltaSnapshots:
     """The delta channels whose present version is stored as a whole value."""
 
-    __slots__ = ("keeps_whole", "names", "values")
+    __slots__ = ("names", "not_in_writes", "values")
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
         self.values: dict[str, _DeltaSnapshot] = {}
-        self.keeps_whole = False
-        """Whether changed delta channels are stored whole: stored writes could not rebuild them."""
+        self.not_in_writes: set[str] = set()
+        """Channels that stored writes cannot rebuild, until their value is stored whole."""
 
     def count(
-        self, channels: ChannelState, counters: Counters, writers: Sequence[Writer]
+        self, channels: ChannelState, counters: Counters, source: str, writers: Sequence[Writer]
     ) -> dict[str, tuple[int, int]]:
-        """Count writes and steps since the last whole values; take whole values that are due."""
+        """Count writes and steps since the last whole values; take whole values that are due.
+
+        `source` is that of the new checkpoint, and `writers` have made it.
+        """
+        if source in SOURCES_WITHOUT_WRITES:
+            self.not_in_writes.update(channels.dirty)
         written = writes_per_channel(writers)
         counted = {}
         for name in self.names:
@@ -46,10 +52,11 @@ class DeltaSnapshots:
             if name in channels.dirty:
                 self.values.pop(name, None)
                 channel: Any = channels.live[name]
-                if self.keeps_whole or updates >= channel.snapshot_frequency:
+                if name in self.not_in_writes or updates >= channel.snapshot_frequency:
                     self.values[name] = _DeltaSnapshot(channel.get())
                     updates = steps = 0
             counted[name] = (updates, steps)
+        self.not_in_writes.clear()
         return counted
 
     def take_all(self, channels: ChannelState) -> dict[str, _DeltaSnapshot]:

@@ -343,7 +343,7 @@ def restore(
         former = renamed.former_names.keys()
         channels.dirty |= former & checkpoints.program.channels.keys()
         channels.unsaved_seen |= renamed.changed_seen
-        checkpoints.deltas.keeps_whole = not former.isdisjoint(checkpoints.program.delta)
+        checkpoints.deltas.not_in_writes |= former  # the writes have the former names
     return previous
 
 

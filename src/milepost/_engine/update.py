@@ -154,19 +154,19 @@ def _write(run: GraphRun, updates: Sequence[StateUpdate], explicit: bool) -> Eff
 
     siblings = [] if explicit else _finished_siblings(run, {task.name for task in tasks})
     writers = [*in_path_order(siblings), *tasks]
+    # What came before, such as a Command to the paused thread, is not part of this update.
+    checkpoints.deltas.not_in_writes |= channels.dirty
     channels.changed = apply_writes(program, channels, writers, checkpoints.next_version)
     for task in tasks:
         seen = channels.seen.get(task.name, {})
         channels.mark_seen(task.name, {**seen, _UPDATED: channels.top})
     position.step += 1
-    # Delta channels are stored whole if stored writes may not rebuild them: writes of siblings are
-    # not marked as part of this update, there may be no parent to store writes at, and a saver of
-    # another kind stores checkpoint and writes one after the other.
+    # Writes of siblings are not marked as part of this update, there may be no parent to store
+    # writes at, and a saver of another kind stores checkpoint and writes one after the other.
     assert checkpoints.thread is not None
     parent = position.stored_id
-    checkpoints.deltas.keeps_whole = (
-        bool(siblings) or parent is None or checkpoints.thread.native is None
-    )
+    if siblings or parent is None or checkpoints.thread.native is None:
+        checkpoints.deltas.not_in_writes |= channels.dirty
     yield from checkpoints.save_checkpoint("update", (), writers, with_next=parent is not None)
     if parent is not None:
         yield from _store_with_writes(run, parent, tasks)
@@ -253,7 +253,7 @@ def _end(run: GraphRun, update: StateUpdate) -> EffectGenerator[None]:
         run.program, run.channels, writers, run.checkpoints.next_version
     )
     run.position.step += 1
-    run.checkpoints.deltas.keeps_whole = True
+    run.checkpoints.deltas.not_in_writes |= run.channels.dirty
     yield from run.checkpoints.save_checkpoint("update", (), writers)
 
 

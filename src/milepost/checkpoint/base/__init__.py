@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar
 
 from milepost._internal import log
 from milepost._internal.generators import GeneratorDriver
@@ -425,6 +425,10 @@ def _delta_walk(
     return found
 
 
+SOURCES_WITHOUT_WRITES: Final = ("fork", "input")
+"""Sources of checkpoints that no stored writes of their parent have made."""
+
+
 def writes_leading_to(
     child: CheckpointTuple, writes: Sequence[PendingWrite]
 ) -> Sequence[PendingWrite]:
@@ -437,7 +441,7 @@ def writes_leading_to(
     if source == "update":
         own = child.checkpoint["id"]
         return [write for write in writes if write[0].startswith(own)]
-    if source in ("fork", "input"):
+    if source in SOURCES_WITHOUT_WRITES:
         return ()
     return [write for write in writes if ":" not in write[0]]
 
