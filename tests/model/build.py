@@ -23,6 +23,13 @@ def tail(old: list[Any], new: list[Any]) -> list[Any]:
     return (old + new)[-WINDOW:]
 
 
+def tails(old: list[Any], writes: list[list[Any]]) -> list[Any]:
+    """`tail`, as the reducer of a delta channel."""
+    for new in writes:
+        old = tail(old, new)
+    return old
+
+
 def total(old: int, new: int) -> int:
     """Add, within bounds."""
     return operator.add(old, new) % 1009
@@ -53,8 +60,10 @@ def bare(ns: str) -> str:
 class Built:
     """A compiled graph, and what its nodes have done."""
 
-    def __init__(self, root: str, spec: Graph, *, coroutines: int | None) -> None:
+    def __init__(self, root: str, spec: Graph, *, coroutines: int | None, log: Any = tail) -> None:
         self.library = Library(root)
+        self.log = log
+        """The reducer or channel of the logs."""
         self.coroutines = coroutines
         """Every how many-th node is a coroutine function; None for no node at all."""
         self.trace: list[tuple[str, int, str]] = []
@@ -65,7 +74,7 @@ class Built:
         self.graph = self._compile(spec, self.saver)
 
     def _compile(self, spec: Graph, checkpointer: Any) -> Any:
-        builder = self.library.state_graph(_schema(spec))
+        builder = self.library.state_graph(_schema(spec, self.log))
         for number, node in enumerate(spec.nodes):
             builder.add_node(node.name, self._node(spec, node, number), defer=node.defer)
             for target in node.edges:
@@ -164,10 +173,10 @@ class Built:
         return coroutine if child is not None or number % self.coroutines == 0 else plain
 
 
-def _schema(spec: Graph) -> Any:
+def _schema(spec: Graph, log: Any) -> Any:
     """A log for this level and each below, a counter, and a plain key for each node."""
     keys: dict[str, Any] = {
-        f"log{level}": Annotated[list[Any], tail] for level in range(spec.level, 3)
+        f"log{level}": Annotated[list[Any], log] for level in range(spec.level, 3)
     }
     keys["count"] = Annotated[int, total]
     for node in spec.nodes:

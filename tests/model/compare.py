@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from copy import deepcopy
 from typing import Any
 
-from build import Boom, Built, bare
+from build import Boom, Built, bare, tail
 from on_purpose import ASKED, DIFFERENCES, NOT_COMPARED, open_questions
 from spec import Case, Op
 
@@ -29,14 +29,17 @@ SAME_REFUSAL = {"UnknownInterruptError": "RuntimeError"}
 class Run:
     """A case in progress on one library, in one colour, with one durability."""
 
-    def __init__(self, root: str, case: Case, colour: str, durability: str) -> None:
+    def __init__(
+        self, root: str, case: Case, colour: str, durability: str, log: Any = tail
+    ) -> None:
         self.case = case
         self.durability = durability
         self.peer = root == "langgraph"
         self.harness = AsyncHarness() if colour == "async" else SyncHarness()
         # The peer's nodes are all coroutines: on one event loop nothing of it depends on timing.
         every = 1 if self.peer else 2
-        self.built = Built(root, case.graph, coroutines=every if colour == "async" else None)
+        coroutines = every if colour == "async" else None
+        self.built = Built(root, case.graph, coroutines=coroutines, log=log)
         self.graph = self.built.graph
         self.remembering = {
             node.name

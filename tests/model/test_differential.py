@@ -14,16 +14,17 @@ from functools import cache
 from typing import Any
 
 import pytest
-from compare import Run, differs
+from build import tails
+from compare import CONFIG, Run, differs
 from hypothesis import HealthCheck, Phase, given, settings
-from spec import Case
+from spec import Case, Op
 from strategies import cases
 
 from milepost._engine import run as graph_run
 from milepost._engine import start
 from milepost._engine.reading import snapshot
 from milepost._engine.superstep import pending_writes, plan
-from milepost.channels import NamedBarrierValue
+from milepost.channels import DeltaChannel, NamedBarrierValue
 
 # Unknown keys and unknown targets are part of the examples; that they are warned of is not.
 pytestmark = pytest.mark.filterwarnings("ignore::milepost.warnings.MilepostWarning")
@@ -75,6 +76,26 @@ def test_milepost_does_what_langgraph_does(saved: str) -> None:
         for colour in COLOURS:
             for durability in DURABILITIES[saved]:
                 check(case, colour, durability, expected)
+
+    agree()
+
+
+class Commanding(Run):
+    """Goes on with a Command that changes the state of the paused thread."""
+
+    def _go_on(self, op: Op, seen: dict[str, Any]) -> None:
+        update = {"log0": [f"command {op.number}"]}
+        self._run(op, seen, self.built.library.command(update=update), CONFIG)
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_delta_channel_holds_what_a_plain_one_holds(durability: str) -> None:
+    @trying(EXAMPLES, Phase.generate, Phase.shrink, derandomize=not LONG)
+    @given(cases())
+    def agree(case: Case) -> None:
+        plain = Commanding("milepost", case, "sync", durability).observe()
+        delta = DeltaChannel(tails, snapshot_frequency=4)
+        assert Commanding("milepost", case, "sync", durability, delta).observe() == plain
 
     agree()
 
