@@ -136,8 +136,8 @@ NOTHING: EffectGenerator[None] = _EMPTY
 generator, and no object is made."""
 
 
-def nothing(*_told: Any) -> EffectGenerator[None]:
-    """NOTHING, whatever was told."""
+def nothing(*_event: Any) -> EffectGenerator[None]:
+    """NOTHING, whatever the event."""
     return NOTHING
 
 

@@ -41,8 +41,8 @@ class WatchedThreadWriter(ThreadWriter):
         for task in step.writes:
             writes += len(task.writes)
         weight = 0 if self.native is None else self.native.weight(prepared)
-        told = StoredStep(step.checkpoint_ns, new_id, writes, weight)
-        self._prepared[id(prepared)] = (prepared, observers, told)
+        stored = StoredStep(step.checkpoint_ns, new_id, writes, weight)
+        self._prepared[id(prepared)] = (prepared, observers, stored)
 
     def _entered_while_stored(self, steps: Sequence[Any]) -> AbstractContextManager[object]:
         """The context managers of the observers, to be entered while these steps are stored."""
@@ -50,10 +50,10 @@ class WatchedThreadWriter(ThreadWriter):
         known = [prepared[id(step)] for step in steps if id(step) in prepared]
         if not known:
             return _NO_OBSERVERS
-        told = [description for _, _, description in known]
+        stored = [description for _, _, description in known]
         entered: AbstractContextManager[object] = _NO_OBSERVERS
         for observer in known[-1][1]:
-            if (context := observer.commit(told)) is not None:
+            if (context := observer.commit(stored)) is not None:
                 entered = context if entered is _NO_OBSERVERS else _nested(entered, context)
         return entered
 

@@ -67,8 +67,10 @@ _kept: list[Any] = []
 
 
 def held_at_fork(lock: L) -> L:
-    """Take this lock before a fork, in the parent. Only for a lock that is never waited for by
-    a thread that holds another one of these."""
+    """Take this lock before a fork, in the parent.
+
+    A thread that waits for such a lock must hold no other lock of this kind.
+    """
     _held_at_fork.add(lock)
     return lock
 

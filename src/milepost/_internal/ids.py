@@ -89,10 +89,10 @@ def interrupt_id(task_ns: str, at: int) -> str:
 
 
 def interrupt_id_of_ns(ns: str) -> str:
-    """The id that LangGraph gives what a task asks: by it, answers find older questions.
+    """The id that LangGraph gives an interrupt of a task.
 
-    It is a digest of a kind that Python does not have. Where the package for it is not installed,
-    LangGraph is not either, and the id is one of ours.
+    Answers to threads that LangGraph has stored use it. Its digest needs a package that LangGraph
+    installs; without the package the id is one of ours.
     """
     try:
         from xxhash import xxh3_128_hexdigest
@@ -104,7 +104,7 @@ def interrupt_id_of_ns(ns: str) -> str:
 def random_uuid() -> str:
     """A UUID of version 4.
 
-    A program that has loaded the module for them gets them from there: its tests may replace it.
+    Taken from `uuid.uuid4` if the program has loaded `uuid`, since its tests may patch that.
     """
     if (uuid := sys.modules.get("uuid")) is not None:
         return str(uuid.uuid4())

@@ -48,7 +48,7 @@ def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
 
 
 class _Once:
-    """A finder that finds nothing itself; it is gone when the module has been looked for."""
+    """A finder on the meta path that removes itself once its module is found."""
 
     def __init__(self, name: str, action: Callable[[ModuleType], None]) -> None:
         self._name = name

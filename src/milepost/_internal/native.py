@@ -13,49 +13,50 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Buffer: TypeAlias = "bytes | memoryview"
-"""Bytes, or a view of some that were not worth copying."""
+"""Bytes, or a view of bytes that are too many to copy."""
 
 pack: Callable[[Any, int], bytes | None] | None = None
 """`pack(value, tuples)`: a plain value as msgpack; None if there is anything else in it.
 
-Plain are None, bool, int, float, str, bytes, list, dict and tuple, each of that very type; tuples
-nested at most so often. What it leaves alone may still be one that we write: ask the slow path.
+Plain are None, bool, int, float, str, bytes, list, dict and tuple, each of that very type, with
+tuples nested at most `tuples` deep. None does not mean that the value is refused: the encoder in
+Python decides.
 """
 
 Hooks: TypeAlias = "tuple[Callable[[int, bytes], Any], ...]"
 Decoders: TypeAlias = "dict[str, Callable[[Any], Any]]"
 
 unpack: Callable[[Buffer | tuple[Buffer, ...], Hooks, Decoders], Any] | None = None
-"""`unpack(data, hooks, known)`: the value in `data`, which ends with it; ValueError if it does not.
-`data` may be pieces of a list in a tuple, its head in the first of them: ValueError if an element
-is in two of them.
+"""`unpack(data, hooks, known)`: the value in `data`; ValueError if bytes are missing or left over.
+`data` may be a tuple with the pieces of a list, the first with its head: ValueError if an element
+is cut by the end of a piece.
 
-An object whose tag is `known` is decoded by what that names, a FieldsDecoder without calling it;
-`known` may be left out. `hooks[n]` is called for all other extensions inside n tuples and objects,
-and for those that are nested deeper than there are hooks.
+An object whose tag is in `known` is decoded by the callable there; a FieldsDecoder is read without
+a call. `known` may be left out. `hooks[n]` is called for all other extensions inside n tuples and
+objects, and the last hook for those that are nested deeper.
 """
 
 elements: (
     Callable[[Any, int, object, object, object], tuple[bytes, list[bytes], int] | None] | None
 ) = None
-"""`elements(value, tuples, base, models, copy)`: head and elements of a plain list or dict, and how
-many bytes they are together; None if there is anything in it that is not plain. A list may also
-have elements of the classes among `models`, pydantic models whose fields are plain
-(`TypeRegistry.models`).
+"""`elements(value, tuples, base, models, copy)`: head and elements of a plain list or dict, and
+their size in bytes; None if anything in it is not plain. A list may also have elements of the
+classes in `models`, pydantic models whose fields are plain (`TypeRegistry.models`).
 
-An element that a list `base` has at the same place is that object: versions share their bytes, and
-most of a comparison is one of objects. A list `copy` has copies of the elements of `base`, of all
-or of the first ones. What has the same texts and numbers as its copy, the same objects, is not
-packed. Afterwards the list has copies of the elements of `value`, or none, if there can be none.
+Where the list `base` has equal bytes at the same index, that object is returned: versions share
+their bytes, and most comparisons are of identity. The list `copy` has copies of the elements of
+`base`, of all or of the first ones. An element whose texts and numbers are the same objects as in
+its copy is not packed. The call replaces the content of `copy` by copies of the elements of
+`value`, or empties it if there can be none.
 """
 
 copies: Callable[[list[Any], object], list[Any] | None] | None = None
-"""`copies(elements, models)`: what reading the bytes of such elements would give, containers and
-models of its own; None if that cannot be made without reading them.
+"""`copies(elements, models)`: new containers and models, equal to those that decoding the bytes
+of the elements would give; None if only decoding can give them.
 """
 
 cut_up: Callable[[Buffer], tuple[bytes, list[bytes]] | None] | None = None
-"""`cut_up(data)`: head and elements of a list or dict as it is stored; None if it is none."""
+"""`cut_up(data)`: head and elements of a stored list or dict; None if `data` is neither."""
 
 try:
     if os.environ.get("MILEPOST_PURE") == "1":

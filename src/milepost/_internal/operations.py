@@ -2,7 +2,7 @@
 
 An operation is a generator, of effects or of transactions. A follower is asked when one begins,
 and answers with a context manager that is entered around it, in the thread or task that carries
-it out. As long as nothing follows, an operation is the generator that it was.
+it out. Without followers an operation is the bare generator.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FOLLOWERS: list[Follower] = []
 
 
 def followed(operation: Operation, work: Generator[Y, S, R]) -> Generator[Y, S, R]:
-    """An operation as those that follow see it."""
+    """The work of an operation, with its followers around it; without any, `work` itself."""
     return _followed(operation, work) if FOLLOWERS else work
 
 

@@ -1,8 +1,8 @@
 """How far a long operation has come: what it calls, and what people see of it.
 
-An operation takes `progress`, a function that is called with how much is done and how much there
-is. `shown` makes one that shows it on standard error: a bar on a terminal, drawn by rich if that
-is installed; otherwise, in a log or a pipe, a line now and then.
+An operation calls `progress(done, total)` as its work proceeds. `shown` makes a function that
+shows this on standard error: a bar on a terminal, drawn by rich if that is installed, or a line now
+and then in a log or a pipe.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 Progress: TypeAlias = Callable[[int, int | None], object]
-"""Called with what is done, and with how much there is; with None if that is not known."""
+"""Called with what is done, and with the total, or None if the total is not known."""
 
 LINES_EVERY: Final = 5.0
 """Seconds between lines in a log."""

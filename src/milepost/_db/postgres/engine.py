@@ -47,7 +47,7 @@ SETUP_PATIENCE: Final = 30
 """Seconds that a setup waits for another one."""
 
 Begin: TypeAlias = tuple[str, ...]
-"""What starts a transaction. Without it, each thing that an operation yields is one by itself."""
+"""What starts a transaction. Without it, each yielded statement is a transaction of its own."""
 
 _LOCK_TIMEOUT = "SELECT set_config('lock_timeout', %s, true)"
 """For the rest of the transaction."""
@@ -209,7 +209,7 @@ class Retries:
         self._start = time.monotonic()
 
     def pause(self, error: psycopg.Error, connection: Any) -> float:
-        """How long to wait before the next attempt. Raises what it means if there is none."""
+        """Seconds to wait before the next attempt. Raises the explained error if there is none."""
         self._attempts += 1
         if not self._may_repeat(error, connection):
             if self._attempts > 1:

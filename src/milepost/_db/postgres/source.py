@@ -72,7 +72,7 @@ class PostgresSource(ABC):
         return self._connection if self._pool is None else self._pool
 
     def open_connections(self) -> OpenConnections:
-        """What is open of it, unless that is another process's."""
+        """The open connections; none if a parent process owns them."""
         return open_connections_of(None if self._forked else self.source())
 
     def renew(self) -> None:

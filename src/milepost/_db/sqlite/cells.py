@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from milepost._db.operations import ReadCells
 
 _PAGES: Final = 32
-"""As many as stay in the cache while a cell is read, if so many can be let go."""
+"""Pages that SQLite may keep in its cache while it reads a cell."""
 
 
 def read_cells(cursor: sqlite3.Cursor, read: ReadCells, *, own: bool) -> list[bytes]:

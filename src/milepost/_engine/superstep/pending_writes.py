@@ -32,12 +32,16 @@ NULL_PREFIX = NULL_TASK_ID[:24]
 """The prefix of the task ids under which writes of no task are stored."""
 
 
+_INTERRUPT_ID_LENGTH = 32
+
+
 def is_id(key: object) -> bool:
     """Whether something looks like the id of an interrupt."""
-    return isinstance(key, str) and len(key) == _ID and not key.strip("0123456789abcdef")
-
-
-_ID = 32
+    return (
+        isinstance(key, str)
+        and len(key) == _INTERRUPT_ID_LENGTH
+        and not key.strip("0123456789abcdef")
+    )
 
 
 def recall(tasks: Iterable[Task], pending: Sequence[PendingWrite]) -> None:

@@ -66,11 +66,10 @@ class CopiedList:
 
 
 class Copies:
-    """The copies of lists, by what has their bytes. Those that were not used for long are dropped:
-    all together take at most `limit` bytes.
+    """Decoded lists by the object that owns their bytes; together they take at most `limit` bytes.
 
-    Of a list that is read for the first time, or only written, there are none. If it is read
-    again, copies are made when its next version is encoded, or when it is read once more.
+    The least recently used are dropped first. A list that was only written, or read once, has no
+    copy. After a second read, a copy is made when the next version is encoded or read.
     """
 
     def __init__(self, limit: int) -> None:

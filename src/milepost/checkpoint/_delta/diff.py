@@ -66,7 +66,7 @@ def difference(old: Parts, new: Parts, old_size: int | None = None) -> Delta:
     size = old.size if old_size is None else old_size
     first, last = _same(before, after)
     if first == len(before):
-        return _growth(old.head, new.head, size, b"".join(after[first:]))
+        return _append_delta(old.head, new.head, size, b"".join(after[first:]))
     writer = _Writer()
     at = len(old.head) + sum(map(len, before[:first]))
     if old.head == new.head:
@@ -81,8 +81,8 @@ def difference(old: Parts, new: Parts, old_size: int | None = None) -> Delta:
     return writer.finish()
 
 
-def _growth(old_head: bytes, new_head: bytes, size: int, added: bytes) -> Delta:
-    """The difference of most versions: after what there was, something was added."""
+def _append_delta(old_head: bytes, new_head: bytes, size: int, added: bytes) -> Delta:
+    """The difference of an append, the most common change."""
     at = 0 if old_head == new_head else len(old_head)
     delta: Delta
     if at == size:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _SUM = 4
 """Bytes of a checksum."""
 _LARGE = 65_536
-"""From this size on a view is cheaper than a copy, and what it leads to."""
+"""Bytes from which on a memoryview is cheaper than a copy."""
 
 
 Columns: TypeAlias = tuple[str | int | None, ...]
@@ -88,7 +88,7 @@ class Codec:
         self._null: Typed | None = self.whole(None) if self._elements else None
         seal = getattr(serde, "seal", None)
         self.seals = self.splices and getattr(seal, "__func__", seal) is not JsonPlusSerializer.seal
-        """Whether what is stored is not what was encoded."""
+        """Whether the serializer seals what it has encoded, mostly with a cipher."""
         self._pieces = getattr(serde, "decode_pieces", None) if self.splices else None
         self.reads_elements = self._pieces is not None
         """Whether the elements of a list can be decoded by themselves."""
@@ -264,11 +264,11 @@ def _row(place: tuple[str, ...]) -> str:
 _SCALARS = frozenset((int, str, bool, float))
 
 _NAMES = {
-    "frame": "frame of checkpoint",
+    "frame": "manifest of checkpoint",
     "metadata": "metadata of checkpoint",
     "blob": "stored value",
     "write": "stored write",
-    "led": "writes that led to checkpoint",
+    "led": "inline writes of checkpoint",
 }
 
 

@@ -152,20 +152,20 @@ def unpack(data: Buffer) -> Unpacked:
     """A manifest, or changes to one: format, time, updated channels, writes at the parent,
     versions, seen, inline."""
     try:
-        format, time, updated, grouped, seen, inline, *told = ormsgpack.unpackb(data)
-        if not told:
+        format, time, updated, grouped, seen, inline, *parent_writes = ormsgpack.unpackb(data)
+        if not parent_writes:
             writes = NO_WRITES
-        elif len(told) == 1 and told[0] is True:
+        elif len(parent_writes) == 1 and parent_writes[0] is True:
             writes = _INLINE_WRITES
         else:
-            writes = ParentWrites(*told)
+            writes = ParentWrites(*parent_writes)
         versions = {}
         for version, *names in grouped:
             for name in names:
                 versions[name] = version
         if type(seen) is not dict or type(inline) is not dict:
             raise ValueError("it has another form")
-        if told and (type(writes.inline) is not bool or type(writes.rows) is not int):
+        if parent_writes and (type(writes.inline) is not bool or type(writes.rows) is not int):
             raise ValueError("it has another form")
         return format, time, updated, writes, versions, seen, inline
     except (ValueError, TypeError) as error:

@@ -20,17 +20,17 @@ class Shallow:
 
     def commit(self, steps: Sequence[Prepared]) -> Outcome:
         outcome: Outcome = super().commit(steps)  # type: ignore[misc]
-        if threads := grown(steps):
+        if threads := threads_with_new_checkpoint(steps):
             self.prune(threads)
         return outcome
 
     async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
         outcome: Outcome = await super().acommit(steps)  # type: ignore[misc]
-        if threads := grown(steps):
+        if threads := threads_with_new_checkpoint(steps):
             await self.aprune(threads)
         return outcome
 
 
-def grown(steps: Sequence[Prepared]) -> list[str]:
+def threads_with_new_checkpoint(steps: Sequence[Prepared]) -> list[str]:
     """Threads that have a new checkpoint."""
     return list({step.place.thread_id: None for step in steps if step.checkpoint is not None})

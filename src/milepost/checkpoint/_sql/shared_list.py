@@ -153,24 +153,24 @@ class SharedList:
         """Decode the elements. Return them if they cannot be copied, for this first caller."""
         line = [self]
         while (origin := line[-1]._origin) is not None and not origin.is_all:
-            if origin.growth._elements is not None:
+            if origin.shared._elements is not None:
                 break  # it is decoded
-            line.append(origin.growth)
+            line.append(origin.shared)
         fresh = None
-        for growth in reversed(line):
-            origin = growth._origin
-            first = None if origin is None else origin.growth._first(origin, codec)
+        for shared in reversed(line):
+            origin = shared._origin
+            first = None if origin is None else origin.shared._first(origin, codec)
             size, count = (0, 0) if origin is None else (origin.size, origin.count)
             decoded = [] if first is None else first[:count]
             if first is None and count:
-                decoded = codec.decode_elements(count, growth.up_to(size))
-            rest = Rope(growth.rope.cut(size, growth.ends[-1] - size)).buffers()
-            elements = decoded + codec.decode_elements(growth.count - count, rest)
-            copy = growth._copy = copier(elements)
-            growth._cuts[size] = count
-            growth._elements = [] if copy is None else elements
-            if copy is not None and origin is not None and origin.growth._elements is None:
-                origin.growth._copy, origin.growth._elements = copy, decoded
+                decoded = codec.decode_elements(count, shared.up_to(size))
+            rest = Rope(shared.rope.cut(size, shared.ends[-1] - size)).buffers()
+            elements = decoded + codec.decode_elements(shared.count - count, rest)
+            copy = shared._copy = copier(elements)
+            shared._cuts[size] = count
+            shared._elements = [] if copy is None else elements
+            if copy is not None and origin is not None and origin.shared._elements is None:
+                origin.shared._copy, origin.shared._elements = copy, decoded
             fresh = elements if copy is None and first is None else None
         return fresh
 
@@ -198,10 +198,10 @@ class SharedList:
 class ListVersion:
     """One version: its head, and a prefix of a SharedList. Has the methods of a `Rope`."""
 
-    __slots__ = ("count", "growth", "head", "size")
+    __slots__ = ("count", "head", "shared", "size")
 
-    def __init__(self, growth: SharedList, head: bytes, count: int, size: int) -> None:
-        self.growth = growth
+    def __init__(self, shared: SharedList, head: bytes, count: int, size: int) -> None:
+        self.shared = shared
         self.head = head
         self.count = count
         """The number of elements."""
@@ -214,13 +214,13 @@ class ListVersion:
     @property
     def is_all(self) -> bool:
         """Whether this version has all elements of the SharedList."""
-        growth = self.growth
-        return self.size == growth.ends[-1] and self.count == growth.count
+        shared = self.shared
+        return self.size == shared.ends[-1] and self.count == shared.count
 
     @property
     def is_list(self) -> bool:
         """Whether the value is a list, not a dict."""
-        return self.growth.is_list
+        return self.shared.is_list
 
     def apply(self, delta: DeltaOps) -> ListVersion | Rope:
         """The value that `delta` makes of this one."""
@@ -248,9 +248,9 @@ class ListVersion:
 
     def branch(self) -> SharedList:
         """A new SharedList with the elements of this version, for additions."""
-        growth, size = self.growth, self.size
-        ends = [*growth.ends[: bisect_left(growth.ends, size)], size]
-        pieces, is_list = growth.up_to(size), growth.is_list
+        shared, size = self.shared, self.size
+        ends = [*shared.ends[: bisect_left(shared.ends, size)], size]
+        pieces, is_list = shared.up_to(size), shared.is_list
         return SharedList(pieces, ends, self.count, is_list=is_list, origin=self)
 
     def changed(self, delta: DeltaOps) -> ListVersion | Rope:
@@ -264,18 +264,18 @@ class ListVersion:
 
     def buffers(self) -> list[Buffer]:
         """The value's pieces, none of them copied."""
-        return [self.head, *self.growth.up_to(self.size)]
+        return [self.head, *self.shared.up_to(self.size)]
 
     def elements(self, codec: Codec) -> list[Any]:
         """The elements, for this caller alone; SerdeError if the bytes do not match the count."""
-        return self.growth.copies(self, codec)
+        return self.shared.copies(self, codec)
 
     def begins(self, later: Parts) -> bool:
         """Whether the elements of this version are a prefix of a later one's."""
         elements = later.elements
         if self._count_in(later.head) is None or self.count > len(elements):
             return False
-        stored, at = self.growth.rope, 0
+        stored, at = self.shared.rope, 0
         for first in range(0, self.count, _SOME):
             # In pieces, since one joined copy would take as much memory as the value.
             data = b"".join(elements[first : min(first + _SOME, self.count)])
@@ -293,12 +293,12 @@ class ListVersion:
 
     def _count_in(self, head: bytes) -> int | None:
         """The number of elements in a head; None if it is not the head of such a container."""
-        if len(head) == _USUAL_HEAD and head[0] == (_LIST if self.growth.is_list else _DICT):
+        if len(head) == _USUAL_HEAD and head[0] == (_LIST if self.shared.is_list else _DICT):
             return head[1] << 8 | head[2]
-        if len(head) == 1 and _SHORT_LIST <= head[0] < _SHORT_LIST + 16 and self.growth.is_list:
+        if len(head) == 1 and _SHORT_LIST <= head[0] < _SHORT_LIST + 16 and self.shared.is_list:
             return head[0] - _SHORT_LIST
         kind, count, body = skim.head(head + _PADDING, 0)
-        expected = skim.ARRAY if self.growth.is_list else skim.MAP
+        expected = skim.ARRAY if self.shared.is_list else skim.MAP
         return count if kind == expected and body == len(head) else None
 
     def _beginning(self, delta: DeltaOps) -> ListVersion | None:
@@ -314,12 +314,12 @@ class ListVersion:
         count = self._count_in(head)
         if count is None or start != len(self.head) or not 0 <= size <= self.size:
             return None
-        return None if count > self.count else ListVersion(self.growth, head, count, size)
+        return None if count > self.count else ListVersion(self.shared, head, count, size)
 
     def _cut(self, start: int, length: int) -> Sequence[Piece]:
         at = start - len(self.head)
         if at >= 0 and start + length <= len(self):
-            return self.growth.rope.cut(at, length)
+            return self.shared.rope.cut(at, length)
         return Rope.joining(self.buffers()).cut(start, length)
 
 
@@ -347,5 +347,5 @@ def whole(data: Buffer) -> ListVersion | Rope:
         return Rope.of(data)
     kind, count, body = skim.head(head, 0)
     rest = memoryview(data)[body:]
-    growth = SharedList([rest], [len(rest)], count, is_list=kind == skim.ARRAY)
-    return ListVersion(growth, head, count, len(rest))
+    shared = SharedList([rest], [len(rest)], count, is_list=kind == skim.ARRAY)
+    return ListVersion(shared, head, count, len(rest))

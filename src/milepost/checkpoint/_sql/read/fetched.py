@@ -175,14 +175,14 @@ class Manifests:
                 )
             line.append(self._rows[parent])
         for row in reversed(line):
-            (*_, changed, looked, held), length = self._open(row)
+            (*_, changed, changed_seen, held), length = self._open(row)
             if row.complete:
                 size = length
             else:
                 spent += length
             count += 1
             versions.update(changed)
-            seen.update(looked)
+            seen.update(changed_seen)
             inline.update(held)
             if row is line[0] or row.id in self._wanted:
                 manifest = Manifest(versions, seen, inline)
@@ -222,11 +222,11 @@ class Manifests:
         inline = ""
         for later in self.after(id):
             try:
-                told = self.parent_writes(later)
+                writes = self.parent_writes(later)
             except SerdeError:
                 continue  # reading that checkpoint raises the error
-            wanted = max(wanted, told.rows)
-            inline = later.id if told.inline else inline
+            wanted = max(wanted, writes.rows)
+            inline = later.id if writes.inline else inline
         kinds = [row.kind for row in rows]
         if inline and not any(row.kind == INLINE_WRITES and row.task_id == inline for row in rows):
             why = f"they were in the row of checkpoint '{inline}'"
@@ -262,7 +262,7 @@ class Manifests:
             opened = self._opened[id] = (manifests.unpack(data), len(data))
             return opened
         except SerdeError as error:
-            raise error.at(thread=self._place[0], channel="(the frame)") from None
+            raise error.at(thread=self._place[0], channel="(the manifest)") from None
 
 
 def without_inline_writes(codec: Codec, thread_id: str, ns: str, row: CheckpointRecord) -> bytes:

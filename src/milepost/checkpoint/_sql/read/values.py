@@ -151,8 +151,8 @@ class Resolver:
         if at is not None:
             before = self._cached[(channel, at)].chain
             return Chain.of_changes(len(line) + before.rows, spent + before.spent)
-        grown = self._growth(line, spent) if line[-1].base is None else None
-        return grown or Chain.of_changes(len(line), spent)
+        appended = self._append_chain(line, spent) if line[-1].base is None else None
+        return appended or Chain.of_changes(len(line), spent)
 
     def encoded(self, channel: str, version: str, like: Parts | None) -> Encoded:
         """The bytes of a version. They are cut into parts if that costs little, or if the elements
@@ -166,7 +166,7 @@ class Resolver:
                 return Encoded(kind, Parts(rope.head, like.elements[: rope.count]), len(rope))
         return Encoded(kind, Parts(b"", [rope.read()]), len(rope))
 
-    def _growth(self, line: Sequence[BlobRecord], spent: int) -> Chain | None:
+    def _append_chain(self, line: Sequence[BlobRecord], spent: int) -> Chain | None:
         """The chain, if each of its versions only added to the version before; None otherwise."""
         roots: list[OlderVersion] = []
         tail: list[OlderVersion] = []

@@ -83,13 +83,13 @@ class Move:
                 manifests.stamp(unpacked), Manifest(versions, seen, inline), writes
             )
         manifest = self._codec.seal(bytes(opened), ("frame", self._target, ns, id), columns)
-        told = self._metadata(metadata, kind, ns, id)
+        described = self._metadata(metadata, kind, ns, id)
         if inline_writes is not None:
             opened = self._codec.unseal(inline_writes, ("led", self._source, ns, id), (parent,))
             inline_writes = self._codec.seal(
                 bytes(opened), ("led", self._target, ns, id), (parent,)
             )
-        return (self._target, ns, id, parent, complete, run_id, manifest, *told, inline_writes)
+        return (self._target, ns, id, parent, complete, run_id, manifest, *described, inline_writes)
 
     def _metadata(
         self, data: bytes, kind: str | None, ns: str, id: str

@@ -252,8 +252,8 @@ class CheckedSteps:
         children = [CheckpointRecord(*row) for row in rows]
         found = yield from self._reader.manifests((thread_id, ns), children)
         for child in children:
-            told = found.parent_writes(child)
-            data = manifests.pack(found.stamp(child), found.of(child.id).manifest, told)
+            writes = found.parent_writes(child)
+            data = manifests.pack(found.stamp(child), found.of(child.id).manifest, writes)
             bound = ("frame", thread_id, ns, child.id)
             sealed = self._codec.seal(data, bound, (child.parent_id, 1))
             yield Execute(self._q.complete_checkpoint, (sealed, thread_id, ns, child.id))

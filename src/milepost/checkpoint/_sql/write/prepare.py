@@ -139,7 +139,7 @@ class Preparer:
         if changes is not None or not partial:
             packed = manifests.pack(stamp, changes or manifest)
         kind, data = metadata_cells.encoded(self._codec, metadata, thread_id, ns, id)
-        told = self._codec.seal(data, ("metadata", thread_id, ns, id), (kind,))
+        sealed = self._codec.seal(data, ("metadata", thread_id, ns, id), (kind,))
         run_id = metadata.get("run_id")
         cached = CachedManifest(token, base.epoch if base else None, id, manifest, 1, 0, 0, partial)
         prepared.checkpoint = row = CheckpointRow(
@@ -151,7 +151,7 @@ class Preparer:
             base,
             cached,
             kind,
-            told,
+            sealed,
             data,
         )
         # A foreign runtime's checkpoint is cached only after it is stored.
