@@ -21,6 +21,7 @@ from milepost._engine.drivers.effects import (
     Abandoned,
     Await,
     Call,
+    Decide,
     Effect,
     EffectGenerator,
     Flush,
@@ -407,6 +408,22 @@ class AsyncDriver:
                 raise_own_cancellation(error, context.task.name)
             raise
 
+    async def _decide(self, effect: Decide) -> Any:
+        """Call the function of a branch. A sync one is called on the event loop: most decide in
+        less time than a thread takes to start."""
+        callee, context = effect.callee, effect.context
+        if callee.sync is None or callee.aio is not None or is_deep(context.run.depth):
+            return await self._call(effect)
+        variables = context.entered()
+        arguments = callee.arguments(context) if callee.inject else {}
+        try:
+            answer = variables.run(callee.sync, effect.argument, **arguments)
+        except asyncio.CancelledError as error:
+            if not context.task.was_cancelled:
+                raise_own_cancellation(error, context.task.name)
+            raise
+        return await InContext(answer, variables) if type(answer) is CoroutineType else answer
+
 
 def _cancel(running: asyncio.Task[Any]) -> None:
     """Cancel a task, from any thread."""
@@ -426,6 +443,7 @@ _CARRY_OUT: dict[type, Callable[[AsyncDriver, Any], Coroutine[Any, Any, Any]]] =
     Save: AsyncDriver._save,
     Flush: AsyncDriver._flush,
     Call: AsyncDriver._call,
+    Decide: AsyncDriver._decide,
     Pause: AsyncDriver._pause,
     Tell: AsyncDriver._tell,
     ListCheckpoints: AsyncDriver._list,

@@ -11,6 +11,7 @@ carries out an effect in a table, by the class; what is not there is a call of a
     Save     a run    None; the step is durable, or queued
     Flush    a run    None; everything queued is durable
     Call     a task   what the callable returned
+    Decide   a task   what the function of a branch returned
     Pause    a task   None, after some seconds
     Tell     both     what the function of an observer returned
 """
@@ -92,12 +93,18 @@ class Flush(Effect[None]):
 
 @record
 class Call(Effect[Any]):
-    """Call a node, an error handler or an async branch in the context of a task."""
+    """Call a node or an error handler in the context of a task."""
 
     callee: Callee
     argument: Any
     context: TaskContext
     timeout: TimeoutPolicy | None = None
+
+
+class Decide(Call):
+    """Ask the function of a branch where to go, in the context of a task."""
+
+    __slots__ = ()
 
 
 @record

@@ -7,15 +7,14 @@ interrupts. It raises only what must end the run at once.
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import time
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from milepost._engine.context.node_callable import Callee, callee_of
+from milepost._engine.context.node_callable import callee_of
 from milepost._engine.context.task_context import TaskContext
-from milepost._engine.drivers.effects import Call, EffectGenerator, Pause, TaskGenerator, is_deep
+from milepost._engine.drivers.effects import Call, Decide, EffectGenerator, Pause, TaskGenerator
 from milepost._engine.observers import observed
 from milepost._engine.superstep.node_cache import keep_cached, recall_cached
 from milepost._internal import log
@@ -138,10 +137,12 @@ def _attempt(context: TaskContext) -> EffectGenerator[tuple[Any, list[Write]]]:
             state = branch.reader.read(run.channels, task.base[2], run.stop, values)
             if branch.sees_output and isinstance(output, dict):
                 state = {**output, **state} if isinstance(state, dict) else state
-            deciding = _decide(branch, state, context)
+            decide = Decide(branch.callee, state, context)
             if observers:
-                deciding = _observed_branch(deciding, branch, state, context)
-            writes += branch.route((yield from deciding))
+                answer = yield from _observed_branch(decide, branch, context)
+            else:
+                answer = yield decide
+            writes += branch.route(answer)
     return output, writes
 
 
@@ -158,34 +159,11 @@ def _observed_attempt(
     )
 
 
-def _decide(branch: Branch, state: Any, context: TaskContext) -> EffectGenerator[Any]:
-    """Ask a branch where to go. A sync function is called right here, also on an event loop."""
-    callee, depth = branch.callee, context.run.depth
-    if callee.sync is None or callee.aio is not None or (depth and is_deep(depth)):
-        return (yield Call(callee, state, context))
-    arguments = callee.arguments(context) if callee.inject else {}
-    try:
-        answer = context.entered().run(callee.sync, state, **arguments)
-    except BaseException as error:
-        if not context.task.was_cancelled:
-            raise_own_cancellation(error, context.task.name)
-        raise
-    if type(answer) is CoroutineType:
-        answer = yield Call(Callee(callee.name, None, _awaited), answer, context)
-    return answer
-
-
-async def _awaited(work: Awaitable[Any]) -> Any:
-    return await work
-
-
-def _observed_branch(
-    deciding: EffectGenerator[Any], branch: Branch, state: Any, context: TaskContext
-) -> EffectGenerator[Any]:
+def _observed_branch(decide: Decide, branch: Branch, context: TaskContext) -> EffectGenerator[Any]:
     return observed(
         context.run.events.observers,
-        deciding,
-        lambda o: o.branch_begins(context, branch, state),
+        iter(decide),
+        lambda o: o.branch_begins(context, branch, decide.argument),
         lambda o, answer, error: o.branch_ends(context, answer, error),
     )
 
