@@ -1,9 +1,12 @@
 """What the engine asks its driver to do.
 
 The engine's generators yield effects and are sent the results; an error is thrown in. They never
-wait, and never call a node or a saver themselves. Each effect is a class: effects of steps and
-tasks are here, effects of savers and caches in `saver_effects.py`. A driver finds the method that
-carries out an effect in a table, by the class; what is not there is a call of a saver or a cache.
+wait, and never call a node, a branch, a saver or a cache themselves, but for functions without I/O:
+reducers, the key function of a cache policy, a saver's `prepare` and `get_next_version`.
+
+Each effect is a class: effects of steps and tasks are here, effects of savers and caches in
+`saver_effects.py`. A driver finds the method that carries out an effect in a table, by the class;
+what is not there is a call of a saver or a cache.
 
     effect   of       result
     Start    a run    tasks that have ended, if any has; others are under way
