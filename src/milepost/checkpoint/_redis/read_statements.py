@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost._db.redis.commands import Program
+from milepost._db.redis.commands import RedisEffects
 from milepost.checkpoint._redis.rows import (
     BLOB,
     CHECKPOINT,
@@ -37,34 +37,34 @@ class ReadStatements:
 
     # -- reading
 
-    def checkpoint(self, id: str, ns: str, cp: str) -> Program[Rows]:
+    def checkpoint(self, id: str, ns: str, cp: str) -> RedisEffects[Rows]:
         rows = yield from self.view(id).rows([field_of(CHECKPOINT, ns, cp)])
         return [checkpoint_cells(field, row)[1:] for field, row in rows.items()]
 
-    def ancestry(self, ids: str, id: str, ns: str, *_: str) -> Program[Rows]:
+    def ancestry(self, ids: str, id: str, ns: str, *_: str) -> RedisEffects[Rows]:
         wanted = [field_of(CHECKPOINT, ns, cp) for cp in json.loads(ids)]
         found = yield from self.view(id).follow(wanted)
         return [checkpoint_cells(field, row)[1:] for field, row in found.items()]
 
-    def blobs(self, pairs: str, id: str, ns: str, *_: str) -> Program[Rows]:
+    def blobs(self, pairs: str, id: str, ns: str, *_: str) -> RedisEffects[Rows]:
         wanted = [field_of(BLOB, ns, *pair) for pair in json.loads(pairs)]
         found = yield from self.view(id).follow(wanted)
         return [columns_of(field, row)[1:] for field, row in found.items()]
 
-    def _writes_at(self, view: ThreadView, ns: str, ids: Sequence[str]) -> Program[Rows]:
+    def _writes_at(self, view: ThreadView, ns: str, ids: Sequence[str]) -> RedisEffects[Rows]:
         """The rows of writes at some checkpoints: id, task and place, then the row."""
         ranges = yield from view.ranges([writes_at(ns, id) for id in ids])
         rows = yield from view.rows(field for some in ranges for field in some)
         return [(*key_of(field)[1:], row) for field, row in rows.items()]
 
-    def _latest(self, view: ThreadView, ns: str) -> Program[str | None]:
+    def _latest(self, view: ThreadView, ns: str) -> RedisEffects[str | None]:
         """The latest checkpoint of a graph: of the root graph, the head."""
         head = (yield from view.head()) if ns == "" else None
         return head if head is not None else (yield from view.newest(ns))
 
     def _next(
         self, view: ThreadView, ns: str, ids: Sequence[str]
-    ) -> Program[dict[str, tuple[str, Checkpoint]]]:
+    ) -> RedisEffects[dict[str, tuple[str, Checkpoint]]]:
         """By checkpoint: the one after it in its graph, if that is its child."""
         fields = yield from view.ranges([after_one(ns, id) for id in ids])
         rows = yield from view.rows(field for some in fields for field in some)
@@ -77,7 +77,7 @@ class ReadStatements:
 
     def found(
         self, id: str, cp: str | None, ns: str, _id: str, _ns: str, *rest: Any
-    ) -> Program[Rows]:
+    ) -> RedisEffects[Rows]:
         depth = rest[2]
         view = self.view(id)
         entry = yield from view.load_one(ns, cp)
@@ -116,7 +116,7 @@ class ReadStatements:
             answer.append((2, head, newer, entry.epoch, *(None,) * 6))
         return answer
 
-    def rows_of(self, given: str, id: str, ns: str, *rest: Any) -> Program[Rows]:
+    def rows_of(self, given: str, id: str, ns: str, *rest: Any) -> RedisEffects[Rows]:
         pairs, channels = rest[4], None if rest[5] is None else json.loads(rest[5])
         view = self.view(id)
         ids = json.loads(given)
@@ -143,7 +143,7 @@ class ReadStatements:
             done.append((0, channel, version, base_channel, base, level, None, kind, blob))
         return done
 
-    def lineage(self, cp: str | None, id: str, ns: str, *_: Any) -> Program[Rows]:
+    def lineage(self, cp: str | None, id: str, ns: str, *_: Any) -> RedisEffects[Rows]:
         view = self.view(id)
         entry = yield from view.load()
         if cp is None:
@@ -155,11 +155,11 @@ class ReadStatements:
         epoch = entry.epoch if entry is not None else None
         return [(epoch, newer, *checkpoint_cells(field, row)[1:]) for field, row in found.items()]
 
-    def writers(self, id: str, ns: str, cp: str) -> Program[Rows]:
+    def writers(self, id: str, ns: str, cp: str) -> RedisEffects[Rows]:
         found = yield from self.view(id).range(writes_at(ns, cp))
         return [(task,) for task in dict.fromkeys(parts(field)[2] for field in found)]
 
-    def written(self, id: str, ns: str, cp: str) -> Program[Rows]:
+    def written(self, id: str, ns: str, cp: str) -> RedisEffects[Rows]:
         row = yield from self.view(id).row(field_of(CHECKPOINT, ns, cp))
         if row is None:
             return []
@@ -167,12 +167,12 @@ class ReadStatements:
         keys: Rows = [key_of(field)[2:] for field in found]
         return [(row.kind, row.metadata, *key) for key in keys or [(None, None)]]
 
-    def inline_writes(self, id: str, ns: str, cp: str) -> Program[Rows]:
+    def inline_writes(self, id: str, ns: str, cp: str) -> RedisEffects[Rows]:
         found = yield from self.view(id).range(Range(CHECKPOINT, (ns,), first=cp, limit=2))
         rows = yield from self.view(id).rows(found)
         return [(*checkpoint_cells(field, row)[1:], row.led) for field, row in rows.items()]
 
-    def children(self, id: str, ns: str, cp: str) -> Program[Rows]:
+    def children(self, id: str, ns: str, cp: str) -> RedisEffects[Rows]:
         fields = yield from self.view(id).range(Range(CHECKPOINT, (ns,)))
         rows = yield from self.view(id).rows(fields)
         return [
@@ -183,13 +183,13 @@ class ReadStatements:
 
     # -- listing
 
-    def inner_graph(self, id: str) -> Program[Rows]:
+    def inner_graph(self, id: str) -> RedisEffects[Rows]:
         found = yield from self.view(id).range(Range(CHECKPOINT, first="\1", limit=1))
         return [(parts(field)[0],) for field in found]
 
     def page_of_graph(
         self, id: str, ns: str, end: str, limit: int, run: str | None = None
-    ) -> Program[Rows]:
+    ) -> RedisEffects[Rows]:
         before, most = None if end == _NEVER else end, limit if run is None else None
         wanted = Range(CHECKPOINT, (ns,), before=before, limit=most, backwards=True)
         fields = yield from self.view(id).range(wanted)
@@ -197,12 +197,12 @@ class ReadStatements:
 
     def page_of_graph_and_run(
         self, run: str, id: str, ns: str, end: str, limit: int
-    ) -> Program[Rows]:
+    ) -> RedisEffects[Rows]:
         return self.page_of_graph(id, ns, end, limit, run)
 
     def page_of_thread(
         self, id: str, cp: str, _cp: str, ns: str, limit: int, run: str | None = None
-    ) -> Program[Rows]:
+    ) -> RedisEffects[Rows]:
         fields = yield from self.view(id).range(Range(CHECKPOINT))
         keys = sorted(((key[1], key[0]) for key in map(parts, fields)), reverse=True)
         wanted = [
@@ -213,17 +213,17 @@ class ReadStatements:
 
     def page_of_thread_and_run(
         self, run: str, id: str, cp: str, _cp: str, ns: str, limit: int
-    ) -> Program[Rows]:
+    ) -> RedisEffects[Rows]:
         return self.page_of_thread(id, cp, _cp, ns, limit, run)
 
-    def with_id(self, id: str, cp: str) -> Program[Rows]:
+    def with_id(self, id: str, cp: str) -> RedisEffects[Rows]:
         fields = yield from self.view(id).range(Range(CHECKPOINT))
         wanted = [field for field in reversed(fields) if parts(field)[1] == cp]
         return (yield from self._listed_rows(id, wanted))
 
     def _listed_rows(
         self, id: str, fields: Sequence[bytes], run: str | None = None
-    ) -> Program[Rows]:
+    ) -> RedisEffects[Rows]:
         rows = yield from self.view(id).rows(fields)
         return [
             checkpoint_cells(field, row)
@@ -233,23 +233,23 @@ class ReadStatements:
 
     # -- all rows of a thread
 
-    def checkpoint_keys(self, id: str) -> Program[Rows]:
+    def checkpoint_keys(self, id: str) -> RedisEffects[Rows]:
         fields = yield from self.view(id).range(Range(CHECKPOINT))
         return [key_of(field) for field in fields]
 
-    def checkpoints_of(self, id: str) -> Program[Rows]:
+    def checkpoints_of(self, id: str) -> RedisEffects[Rows]:
         rows = yield from self.view(id).all(CHECKPOINT)
         found = [(*checkpoint_cells(field, row), row.run_id) for field, row in rows.items()]
         return sorted(found, key=itemgetter(1))
 
-    def blob_keys(self, id: str) -> Program[Rows]:
+    def blob_keys(self, id: str) -> RedisEffects[Rows]:
         return [key_of(field) for field in (yield from self.view(id).all(BLOB))]
 
-    def blobs_of(self, id: str) -> Program[Rows]:
+    def blobs_of(self, id: str) -> RedisEffects[Rows]:
         rows = yield from self.view(id).all(BLOB)
         return [columns_of(field, row) for field, row in rows.items()]
 
-    def all_writes_of(self, id: str, _id: str) -> Program[Rows]:
+    def all_writes_of(self, id: str, _id: str) -> RedisEffects[Rows]:
         rows = yield from self.view(id).all(WRITE)
         found: Rows = [columns_of(field, row) for field, row in rows.items()]
         for field, row in (yield from self.view(id).all(CHECKPOINT)).items():
@@ -258,18 +258,18 @@ class ReadStatements:
                 found.append((ns, row.parent, cp, 0, "", "", None, INLINE_WRITES, row.led))
         return found
 
-    def _dumped(self, id: str, kind: bytes) -> Program[Rows]:
+    def _dumped(self, id: str, kind: bytes) -> RedisEffects[Rows]:
         """The rows of a table with all columns."""
         rows = yield from self.view(id).all(kind)
         return [(id, *columns_of(field, row)) for field, row in rows.items()]
 
-    def dump_checkpoints(self, id: str) -> Program[Rows]:
+    def dump_checkpoints(self, id: str) -> RedisEffects[Rows]:
         return sorted((yield from self._dumped(id, CHECKPOINT)), key=itemgetter(2))
 
-    def dump_blobs(self, id: str) -> Program[Rows]:
+    def dump_blobs(self, id: str) -> RedisEffects[Rows]:
         return self._dumped(id, BLOB)
 
-    def dump_writes(self, id: str) -> Program[Rows]:
+    def dump_writes(self, id: str) -> RedisEffects[Rows]:
         return self._dumped(id, WRITE)
 
 

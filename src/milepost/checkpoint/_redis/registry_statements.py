@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from milepost._db.redis.commands import Program, Scan, command
+from milepost._db.redis.commands import RedisEffects, Scan, command
 from milepost.checkpoint._redis.entry import Entry, entry_in
 from milepost.checkpoint._redis.rows import BLOB, CHECKPOINT, WRITE, Rows, parts
 from milepost.checkpoint._redis.thread_io import read_entries, unlist
@@ -24,23 +24,23 @@ class RegistryStatements:
         self._index = tables.settings.keys.threads
         self.view = tables.view
 
-    def _select(self, id: str, *names: str) -> Program[Rows]:
+    def _select(self, id: str, *names: str) -> RedisEffects[Rows]:
         """Cells of a thread's entry."""
         entry = yield from self.view(id).load()
         return [tuple(getattr(entry, name) for name in names)] if entry else []
 
-    def _current(self, id: str) -> Program[Entry | None]:
+    def _current(self, id: str) -> RedisEffects[Entry | None]:
         """A thread's entry with the latest checkpoint as its head."""
         entry = yield from self.view(id).load()
         return entry and entry._replace(head=(yield from self.view(id).head()))
 
-    def thread(self, id: str) -> Program[Rows]:
+    def thread(self, id: str) -> RedisEffects[Rows]:
         return self._select(id, "token")
 
-    def lock_thread(self, id: str) -> Program[Rows]:
+    def lock_thread(self, id: str) -> RedisEffects[Rows]:
         return self._select(id, "head", "token", "epoch", "status", "updated_at")
 
-    def new_thread(self, id: str, *cells: Any) -> Program[int]:
+    def new_thread(self, id: str, *cells: Any) -> RedisEffects[int]:
         view = self.view(id)
         if (yield from view.load()) is not None:
             return 0
@@ -49,12 +49,12 @@ class RegistryStatements:
 
     add_thread = new_described_thread = new_thread
 
-    def load_entry(self, id: str, head: Any, epoch: int, *rest: Any) -> Program[int]:
+    def load_entry(self, id: str, head: Any, epoch: int, *rest: Any) -> RedisEffects[int]:
         return self.new_thread(id, head, None, epoch, *rest)
 
     def _change(
         self, id: str, wanted: Callable[[Entry], bool] = lambda _: True, /, **values: Any
-    ) -> Program[int]:
+    ) -> RedisEffects[int]:
         """Change an entry that is as it should be."""
         view = self.view(id)
         entry = yield from view.load()
@@ -65,23 +65,23 @@ class RegistryStatements:
 
     def touch_thread(
         self, head: str | None, token: str | None, status: str, now: float, id: str
-    ) -> Program[int]:
+    ) -> RedisEffects[int]:
         return self._change(id, head=head, token=token, status=status, updated_at=now)
 
-    def new_epoch(self, head: str | None, epoch: int, id: str) -> Program[int]:
+    def new_epoch(self, head: str | None, epoch: int, id: str) -> RedisEffects[int]:
         return self._change(id, head=head, epoch=epoch)
 
-    def take_lease(self, token: str, now: float, id: str) -> Program[int]:
+    def take_lease(self, token: str, now: float, id: str) -> RedisEffects[int]:
         return self._change(id, token=token, status="running", updated_at=now)
 
-    def renew_lease(self, now: float, id: str) -> Program[int]:
+    def renew_lease(self, now: float, id: str) -> RedisEffects[int]:
         return self._change(id, lambda e: e.status == "running", updated_at=now)
 
-    def end_lease(self, status: str, id: str, token: str) -> Program[int]:
+    def end_lease(self, status: str, id: str, token: str) -> RedisEffects[int]:
         head = yield from self.view(id).head()
         return (yield from self._change(id, lambda e: e.token == token, head=head, status=status))
 
-    def drop_claim(self, id: str, token: str, created_at: float | None) -> Program[int]:
+    def drop_claim(self, id: str, token: str, created_at: float | None) -> RedisEffects[int]:
         view = self.view(id)
         entry = yield from view.load()
         if entry is None or entry[:2] != (None, token) or entry.created_at != created_at:
@@ -89,37 +89,37 @@ class RegistryStatements:
         view.entry = None
         return 1
 
-    def end_claim(self, id: str, token: str) -> Program[int]:
+    def end_claim(self, id: str, token: str) -> RedisEffects[int]:
         def is_claim(entry: Entry) -> bool:
             return entry.token == token and entry.head is None
 
         return self._change(id, is_claim, token=None, status="idle")
 
-    def create_claimed(self, now: float, id: str) -> Program[int]:
+    def create_claimed(self, now: float, id: str) -> RedisEffects[int]:
         def is_claimed(e: Entry) -> bool:
             return e.head is None and e.token is not None and e.status == "running"
 
         return self._change(id, is_claimed, created_at=now)
 
-    def describe_thread(self, owner: str | None, metadata: str, id: str) -> Program[int]:
+    def describe_thread(self, owner: str | None, metadata: str, id: str) -> RedisEffects[int]:
         return self._change(id, owner=owner, metadata=metadata)
 
-    def set_ttl(self, id: str, ttl: str) -> Program[int]:
+    def set_ttl(self, id: str, ttl: str) -> RedisEffects[int]:
         """How long a thread lives: a statement of this saver's own."""
         return self._change(id, ttl=ttl)
 
-    def ttl_of(self, id: str) -> Program[Rows]:
+    def ttl_of(self, id: str) -> RedisEffects[Rows]:
         """How long it lives, in seconds; -1 for ever, nothing if the saver decides."""
         return self._select(id, "ttl")
 
-    def thread_metadata(self, id: str) -> Program[Rows]:
+    def thread_metadata(self, id: str) -> RedisEffects[Rows]:
         return self._select(id, "metadata")
 
-    def thread_info(self, id: str) -> Program[Rows]:
+    def thread_info(self, id: str) -> RedisEffects[Rows]:
         entry = yield from self._current(id)
         return [info_row(id, entry)] if entry else []
 
-    def thread_size(self, id: str, *_: str) -> Program[Rows]:
+    def thread_size(self, id: str, *_: str) -> RedisEffects[Rows]:
         view = self.view(id)
         found = yield from view.all(CHECKPOINT)
         frames = [len(row.frame) + len(row.metadata) for row in found.values()]
@@ -129,32 +129,32 @@ class RegistryStatements:
         sizes = ((1, frames), (3, inline), (2, blobs), (3, writes))
         return [(table, len(some), sum(some)) for table, some in sizes]
 
-    def delete_thread(self, id: str) -> Program[int]:
+    def delete_thread(self, id: str) -> RedisEffects[int]:
         view = self.view(id)
         there = (yield from view.load()) is not None
         view.entry = None
         return int(there)
 
-    def head(self, id: str) -> Program[Rows]:
+    def head(self, id: str) -> RedisEffects[Rows]:
         entry = yield from self._current(id)
         return [(entry.head,)] if entry else []
 
-    def head_and_newer(self, id: str) -> Program[Rows]:
+    def head_and_newer(self, id: str) -> RedisEffects[Rows]:
         entry = yield from self._current(id)
         return [(entry.head, (yield from self.view(id).newer()))] if entry else []
 
-    def newest_of(self, id: str, ns: str) -> Program[Rows]:
+    def newest_of(self, id: str, ns: str) -> RedisEffects[Rows]:
         return [((yield from self.view(id).newest(ns)),)]
 
-    def thread_page(self, start: str, limit: int) -> Program[Rows]:
+    def thread_page(self, start: str, limit: int) -> RedisEffects[Rows]:
         low = b"[" + start.encode()
         found = yield command("ZRANGEBYLEX", self._index, low, b"+", b"LIMIT", 0, limit)
         return [(id.decode(),) for id in found]
 
-    def thread_page_of_run(self, _run: str, start: str, limit: int) -> Program[Rows]:
+    def thread_page_of_run(self, _run: str, start: str, limit: int) -> RedisEffects[Rows]:
         return self.thread_page(start, limit)
 
-    def entries(self, ids: Sequence[str]) -> Program[Rows]:
+    def entries(self, ids: Sequence[str]) -> RedisEffects[Rows]:
         """The rows of the registry for some threads; those that are gone are taken off the list."""
         found = yield from read_entries(self._settings, ids)
         rows: Rows = []
@@ -168,7 +168,7 @@ class RegistryStatements:
             rows.append(info_row(id, entry))
         return rows
 
-    def threads_of_run(self, run_id: str) -> Program[Rows]:
+    def threads_of_run(self, run_id: str) -> RedisEffects[Rows]:
         found: Rows = []
         page = yield from self.thread_page("", 200)
         while page:
@@ -180,7 +180,7 @@ class RegistryStatements:
             page = yield from self.thread_page(just_after(page[-1][0]), 200)
         return found
 
-    def unlisted(self) -> Program[Rows]:
+    def unlisted(self) -> RedisEffects[Rows]:
         keys = self._settings.keys
         ids = sorted({keys.thread_in(key) for key in (yield Scan(keys.pattern.encode()))})
         found = (yield from read_entries(self._settings, ids)) if ids else []
@@ -194,7 +194,7 @@ class RegistryStatements:
 
     def copy_entry(
         self, target: str, epoch: int, created: float, updated: float, source: str
-    ) -> Program[int]:
+    ) -> RedisEffects[int]:
         entry = yield from self._current(source)
         if entry is None:
             return 0
@@ -202,7 +202,7 @@ class RegistryStatements:
         cells = (entry.head, None, epoch, status, created, updated, entry.owner, entry.metadata)
         return (yield from self.new_thread(target, *cells))
 
-    def dump_entry(self, id: str) -> Program[Rows]:
+    def dump_entry(self, id: str) -> RedisEffects[Rows]:
         entry = yield from self._current(id)
         return [(id, entry.head, entry.status, *entry[4:8])] if entry else []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost._db.redis.commands import Program
+from milepost._db.redis.commands import RedisEffects
 from milepost.checkpoint._redis.rows import (
     BLOB,
     CHECKPOINT,
@@ -73,77 +73,77 @@ class RowStatements:
 
     # -- storing
 
-    def insert(self, name: str, id: str, *given: Any) -> Program[int]:
+    def insert(self, name: str, id: str, *given: Any) -> RedisEffects[int]:
         kind, how = INSERTS[name]
         field, row = row_given(kind, *given)
         if how == "N" and (yield from self.view(id).row(field)) is not None:
             return 0
         return (yield from self._put(id, field, row))
 
-    def update(self, name: str, *given: Any) -> Program[int]:
+    def update(self, name: str, *given: Any) -> RedisEffects[int]:
         id, field, cells = updated(name, given)
         row = yield from self.view(id).row(field)
         if row is None:
             return 0
         return (yield from self._put(id, field, row._replace(**cells)))
 
-    def _put(self, id: str, field: bytes, row: Row) -> Program[int]:
+    def _put(self, id: str, field: bytes, row: Row) -> RedisEffects[int]:
         yield from self.view(id).load()
         self.view(id).changed[field] = row
         return 1
 
     # -- removing
 
-    def _delete(self, id: str, field: bytes) -> Program[int]:
+    def _delete(self, id: str, field: bytes) -> RedisEffects[int]:
         if (yield from self.view(id).row(field)) is None:
             return 0
         self.view(id).changed[field] = None
         return 1
 
-    def delete_checkpoint(self, id: str, *key: str) -> Program[int]:
+    def delete_checkpoint(self, id: str, *key: str) -> RedisEffects[int]:
         return self._delete(id, field_of(CHECKPOINT, *key))
 
-    def delete_blob(self, id: str, *key: str) -> Program[int]:
+    def delete_blob(self, id: str, *key: str) -> RedisEffects[int]:
         return self._delete(id, field_of(BLOB, *key))
 
-    def delete_writes_at(self, id: str, *key: str) -> Program[int]:
+    def delete_writes_at(self, id: str, *key: str) -> RedisEffects[int]:
         found = yield from self.view(id).range(Range(WRITE, key))
         for field in found:
             self.view(id).changed[field] = None
         return len(found)
 
-    def delete_writes(self, id: str) -> Program[int]:
+    def delete_writes(self, id: str) -> RedisEffects[int]:
         [(_, _, writes)] = yield from self.view(id).fetch("C")
         return int(writes)
 
-    def delete_blobs(self, id: str) -> Program[int]:
+    def delete_blobs(self, id: str) -> RedisEffects[int]:
         [(rows, checkpoints, writes)] = yield from self.view(id).fetch("C")
         return int(rows) - int(checkpoints) - int(writes)
 
-    def delete_checkpoints(self, id: str) -> Program[int]:
+    def delete_checkpoints(self, id: str) -> RedisEffects[int]:
         [(rows, checkpoints, _)] = yield from self.view(id).fetch("C")
         self.view(id).is_wiped = bool(rows)
         return int(checkpoints)
 
     # -- copies
 
-    def _copy(self, kind: bytes, target: str, source: str) -> Program[int]:
+    def _copy(self, kind: bytes, target: str, source: str) -> RedisEffects[int]:
         rows = yield from self.view(source).all(kind)
         self.view(target).changed.update(rows)
         return len(rows)
 
-    def copy_checkpoints(self, target: str, source: str) -> Program[int]:
+    def copy_checkpoints(self, target: str, source: str) -> RedisEffects[int]:
         return self._copy(CHECKPOINT, target, source)
 
-    def copy_blobs(self, target: str, source: str) -> Program[int]:
+    def copy_blobs(self, target: str, source: str) -> RedisEffects[int]:
         return self._copy(BLOB, target, source)
 
-    def copy_writes(self, target: str, source: str) -> Program[int]:
+    def copy_writes(self, target: str, source: str) -> RedisEffects[int]:
         return self._copy(WRITE, target, source)
 
     # -- sealing rows again, a table at a time: see `_sql/admin/reencrypt.py`
 
-    def reseal_look(self, table: str, id: str, *after: Any) -> Program[Rows]:
+    def reseal_look(self, table: str, id: str, *after: Any) -> RedisEffects[Rows]:
         """Keys, sizes and cells, from a key on; all of a thread's rows at once."""
         rows = yield from self._of_table(table, id)
         return [
@@ -152,13 +152,15 @@ class RowStatements:
             if key > after
         ]
 
-    def reseal_between(self, table: str, id: str, *keys: Any) -> Program[Rows]:
+    def reseal_between(self, table: str, id: str, *keys: Any) -> RedisEffects[Rows]:
         """Keys, cells and what cells are bound to, from a key to another."""
         rows = yield from self._of_table(table, id)
         first, last = keys[: len(keys) // 2], keys[len(keys) // 2 :]
         return [(*key, *cells, *bound) for key, cells, bound in rows if first <= key <= last]
 
-    def _of_table(self, table: str, id: str) -> Program[list[tuple[tuple[Any, ...], Any, Any]]]:
+    def _of_table(
+        self, table: str, id: str
+    ) -> RedisEffects[list[tuple[tuple[Any, ...], Any, Any]]]:
         kind, names, beside = _SEALED[table]
         rows = yield from self.view(id).all(kind)
         found = []

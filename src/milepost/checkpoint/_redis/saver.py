@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from milepost._db.engine import Engine
     from milepost._db.group_commit import Outcome
     from milepost._db.operations import Operation, Work
-    from milepost._db.redis import commands
+    from milepost._db.redis.commands import RedisEffects
     from milepost.checkpoint._contract.thread_admin import Sweeping
     from milepost.checkpoint._contract.threads import ThreadFilter, ThreadInfo
     from milepost.checkpoint._sql.cache import ThreadCache
@@ -237,16 +237,14 @@ class RedisStorage:
     async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
         return await see_through(self.server.redis.arun(self._store(steps)))
 
-    def _store(self, steps: Sequence[Prepared]) -> commands.Program[Outcome]:
+    def _store(self, steps: Sequence[Prepared]) -> RedisEffects[Outcome]:
         """Thread by thread, and run by run: what is stored together is on one server."""
         outcome: Outcome = []
         for (_, token), some in groupby(steps, lambda step: (step.place.thread_id, step.token)):
             outcome += yield from self._store_some(list(some), token)
         return outcome
 
-    def _store_some(
-        self, steps: Sequence[Prepared], token: str | None
-    ) -> commands.Program[Outcome]:
+    def _store_some(self, steps: Sequence[Prepared], token: str | None) -> RedisEffects[Outcome]:
         work = partial(self._storer.steps, steps)
         outcome: Outcome
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 from milepost._db.calls import Pause
-from milepost._db.redis.commands import Everywhere, Program, command
+from milepost._db.redis.commands import Everywhere, RedisEffects, command
 from milepost._db.redis.errors import is_barred, translated
 from milepost._db.redis.server import info_value, refuse_eviction
 from milepost._internal import log
@@ -13,7 +13,7 @@ from milepost.checkpoint._redis.settings import UNSURE, Settings
 from milepost.errors import NotErasedError
 
 
-def check_server(settings: Settings) -> Program[None]:
+def check_server(settings: Settings) -> RedisEffects[None]:
     """Refuse a server that drops what it was given; find out what it promises."""
     asked = [command("INFO", "memory"), command("INFO", "persistence"), command("WAITAOF", 0, 0, 0)]
     can_wait = has_file = True
@@ -44,7 +44,7 @@ def check_server(settings: Settings) -> Program[None]:
     settings.is_ready = True
 
 
-def rewrite() -> Program[None]:
+def rewrite() -> RedisEffects[None]:
     """Have the append-only files written again, without what was removed."""
     for (reply,) in (yield Everywhere([command("BGREWRITEAOF")])):
         if isinstance(reply, Exception) and "in progress" not in str(reply):

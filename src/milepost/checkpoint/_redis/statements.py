@@ -30,7 +30,7 @@ from milepost.checkpoint._redis.view import ThreadView
 from milepost.checkpoint._sql.statements import Statements
 
 if TYPE_CHECKING:
-    from milepost._db.redis.commands import Program
+    from milepost._db.redis.commands import RedisEffects
     from milepost.checkpoint._redis.settings import Settings
 
 _NONE: Final = {"latest": "", "newest": ""}
@@ -60,7 +60,7 @@ class Tables:
             found = self.views[thread_id] = ThreadView(self.settings, thread_id, self.owner)
         return found
 
-    def carry_out(self, statement: Statement) -> Program[Any]:
+    def carry_out(self, statement: Statement) -> RedisEffects[Any]:
         """What a statement is answered with."""
         parts: Sequence[Statement]
         if isinstance(statement, (Query, Execute)):
@@ -79,17 +79,17 @@ class Tables:
             answers.append((yield from self.carry_out(part)))
         return answers
 
-    def _run(self, name: str, parameters: Sequence[Any]) -> Program[Any]:
+    def _run(self, name: str, parameters: Sequence[Any]) -> RedisEffects[Any]:
         """`name` is a statement's; that of a table may follow."""
         if name in INSERTS:
             return RowStatements(self).insert(name, *parameters)
         if name in UPDATES:
             return RowStatements(self).update(name, *parameters)
         name, *table = name.split(" ")
-        answered: Program[Any] = getattr(_OWNERS[name](self), name)(*table, *parameters)
+        answered: RedisEffects[Any] = getattr(_OWNERS[name](self), name)(*table, *parameters)
         return answered
 
-    def _guarded(self, statement: GuardedBatch | ConditionalInsert) -> Program[bool]:
+    def _guarded(self, statement: GuardedBatch | ConditionalInsert) -> RedisEffects[bool]:
         """A step on the conditions that its run knows, without reading anything."""
         settings = self.settings
         if not settings.scripts:

@@ -19,7 +19,7 @@ from milepost._db.redis.commands import (
     Decision,
     Pipeline,
     Plan,
-    Program,
+    RedisEffects,
     RunScript,
     Waited,
     command,
@@ -46,7 +46,7 @@ class Changed(Exception):
 # -- the index of threads
 
 
-def unlist(settings: Settings, thread_id: str) -> Program[None]:
+def unlist(settings: Settings, thread_id: str) -> RedisEffects[None]:
     """Take a thread off the list that is gone, unless it is back."""
     yield command("ZREM", settings.keys.threads, thread_id)
     [(cells, _)] = yield from read_entries(settings, [thread_id])
@@ -68,7 +68,9 @@ def _is_to_be_listed(settings: Settings, thread_id: str) -> bool:
 # -- reading
 
 
-def read_entries(settings: Settings, thread_ids: Sequence[str]) -> Program[list[tuple[Any, Any]]]:
+def read_entries(
+    settings: Settings, thread_ids: Sequence[str]
+) -> RedisEffects[list[tuple[Any, Any]]]:
     """Of each thread its entry and its latest root checkpoint, as for the request `E`."""
     commands: list[Command] = []
     for thread_id in thread_ids:
@@ -82,7 +84,9 @@ def _newest(index: bytes) -> Command:
     return command("ZREVRANGEBYLEX", index, b"(c\0\0\xff", b"[c\0\0", "LIMIT", 0, 1)
 
 
-def read(settings: Settings, thread_id: str, requests: Sequence[Argument]) -> Program[list[Any]]:
+def read(
+    settings: Settings, thread_id: str, requests: Sequence[Argument]
+) -> RedisEffects[list[Any]]:
     """The thread's rev, and one reply for each request, all as of one moment."""
     keys = settings.keys.of(thread_id)
     used = int(settings.refresh_on_read)
@@ -146,7 +150,7 @@ def store(
     *,
     is_new: bool,
     owner: str | None,
-) -> Program[bool]:
+) -> RedisEffects[bool]:
     """Change a thread, for the run with the token `owner`. A new thread is listed before and
     after: before, since a client may be killed; after, since one who has just removed such a
     thread may take it off the list."""
@@ -160,7 +164,7 @@ def store(
     return bool(done)
 
 
-def write(settings: Settings, thread_id: str, changes: Sequence[Argument]) -> Program[int]:
+def write(settings: Settings, thread_id: str, changes: Sequence[Argument]) -> RedisEffects[int]:
     """Conditions and changes: all of it, or nothing. Answers 0, or how many writes the thread has
     had."""
     keys = settings.keys.of(thread_id)

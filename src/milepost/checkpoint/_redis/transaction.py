@@ -23,7 +23,7 @@ from milepost.errors import DatabaseBusyError
 
 if TYPE_CHECKING:
     from milepost._db.operations import Work
-    from milepost._db.redis.commands import Program
+    from milepost._db.redis.commands import RedisEffects
     from milepost.checkpoint._redis.settings import Settings
 
 R = TypeVar("R")
@@ -36,7 +36,7 @@ _LONGEST_PAUSE: Final = 0.1
 
 def transaction(
     settings: Settings, work: Work[R], *, write: bool, owner: str | None = None
-) -> Program[R]:
+) -> RedisEffects[R]:
     """Carry out an operation; `owner` is the token of the run that it is for."""
     if not settings.is_ready:
         yield from check_server(settings)
@@ -53,7 +53,7 @@ def transaction(
     )
 
 
-def _attempt(tables: Tables, work: Work[R], *, write: bool) -> Program[R]:
+def _attempt(tables: Tables, work: Work[R], *, write: bool) -> RedisEffects[R]:
     operation = work()
     steps = GeneratorDriver(operation)
     for statement in steps:
@@ -69,7 +69,7 @@ def _attempt(tables: Tables, work: Work[R], *, write: bool) -> Program[R]:
     return steps.result
 
 
-def _commit(tables: Tables) -> Program[None]:
+def _commit(tables: Tables) -> RedisEffects[None]:
     """Store what a transaction has changed, thread by thread: more than one only in a copy, whose
     source must be as it was."""
     settings = tables.settings

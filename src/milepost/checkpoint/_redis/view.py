@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from milepost._db.redis.commands import Argument, Program
+from milepost._db.redis.commands import Argument, RedisEffects
 from milepost.checkpoint._redis.entry import Entry, entry_changes, entry_in
 from milepost.checkpoint._redis.rows import CHECKPOINT, WRITE, field_of, link, pack, parts, unpack
 from milepost.checkpoint._redis.thread_io import Changed, pairs, read
@@ -91,7 +91,7 @@ class ThreadView:
 
     # -- reading
 
-    def fetch(self, *requests: Argument) -> Program[list[Any]]:
+    def fetch(self, *requests: Argument) -> RedisEffects[list[Any]]:
         """The replies to requests, if nothing has changed since the first of them."""
         replies: list[Any]
         rev, *replies = yield from read(self._settings, self.thread_id, requests)
@@ -100,14 +100,14 @@ class ThreadView:
         self._rev, self._read = rev, True
         return replies
 
-    def load(self) -> Program[Entry | None]:
+    def load(self) -> RedisEffects[Entry | None]:
         """The thread's entry."""
         if not self._loaded:
             [(cells, newest)] = yield from self.fetch("E")
             self._learn(cells, newest)
         return self.entry
 
-    def load_one(self, ns: str, id: str | None) -> Program[Entry | None]:
+    def load_one(self, ns: str, id: str | None) -> RedisEffects[Entry | None]:
         """The thread's entry, together with all that a checkpoint, or the latest, is read from."""
         if self._read or not self._settings.scripts:
             return (yield from self.load())
@@ -140,7 +140,7 @@ class ThreadView:
         if head is not None:
             self._settings.acknowledged.head(self.thread_id, epoch, head)
 
-    def head(self) -> Program[str | None]:
+    def head(self) -> RedisEffects[str | None]:
         """The latest checkpoint: while a run goes on, the entry may lag behind."""
         entry = yield from self.load()
         if entry is None or entry.status != "running":
@@ -148,7 +148,7 @@ class ThreadView:
         newest = yield from self.newest("")
         return max(entry.head or "", newest or "") or None
 
-    def newer(self) -> Program[str | None]:
+    def newer(self) -> RedisEffects[str | None]:
         """A checkpoint that should not be after the head."""
         entry = yield from self.load()
         if entry is None or entry.status == "running":
@@ -156,19 +156,19 @@ class ThreadView:
         newest = yield from self.newest("")
         return newest if newest is not None and newest > (entry.head or "") else None
 
-    def newest(self, ns: str) -> Program[str | None]:
+    def newest(self, ns: str) -> RedisEffects[str | None]:
         """The latest checkpoint of a graph."""
         if ns == "" and self._loaded and not any(map(_is_of_root, self.changed)):
             return self._newest
         found = yield from self.range(Range(CHECKPOINT, (ns,), limit=1, backwards=True))
         return parts(found[0])[1] if found else None
 
-    def range(self, wanted: Range) -> Program[list[bytes]]:
+    def range(self, wanted: Range) -> RedisEffects[list[bytes]]:
         """The fields in one range."""
         [found] = yield from self.ranges([wanted])
         return found
 
-    def ranges(self, wanted: Sequence[Range]) -> Program[list[list[bytes]]]:
+    def ranges(self, wanted: Sequence[Range]) -> RedisEffects[list[list[bytes]]]:
         """Several ranges, in one round trip."""
         found: list[list[bytes]] = [[] for _ in wanted]
         if self._has_all_rows:
@@ -180,7 +180,7 @@ class ThreadView:
             found = yield from self.fetch(*requests)
         return [one.merged(some, self.changed) for one, some in zip(wanted, found, strict=True)]
 
-    def rows(self, fields: Iterable[bytes]) -> Program[dict[bytes, Any]]:
+    def rows(self, fields: Iterable[bytes]) -> RedisEffects[dict[bytes, Any]]:
         """Those of some rows that there are."""
         fields = list(fields)
         missing = [field for field in fields if not self._has(field)]
@@ -189,14 +189,14 @@ class ThreadView:
             self._keep(zip(missing, found, strict=True))
         return {field: row for field in fields if (row := self._get(field)) is not None}
 
-    def row(self, field: bytes) -> Program[Any]:
+    def row(self, field: bytes) -> RedisEffects[Any]:
         """One row, or None."""
         found = yield from self.rows([field])
         return found.get(field)
 
     def follow(
         self, fields: Iterable[bytes], *, parents: bool = False
-    ) -> Program[dict[bytes, Any]]:
+    ) -> RedisEffects[dict[bytes, Any]]:
         """Rows, and all that they are differences from; with `parents` all ancestors."""
         found: dict[bytes, Any] = {}
         pending = list(dict.fromkeys(fields))
@@ -223,7 +223,7 @@ class ThreadView:
             pending = list(onward)
         return found
 
-    def all(self, kind: bytes) -> Program[dict[bytes, Any]]:
+    def all(self, kind: bytes) -> RedisEffects[dict[bytes, Any]]:
         """Every row of a kind, by its field, in their order."""
         if not self._has_all_rows:
             [flat] = yield from self.fetch("A")
