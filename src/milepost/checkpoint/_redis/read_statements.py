@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Concatenate, Final
 
 from milepost._db.redis.commands import RedisEffects
+from milepost.checkpoint._redis.names import REDIS
 from milepost.checkpoint._redis.rows import (
     BLOB,
     CHECKPOINT,
@@ -25,12 +26,12 @@ from milepost.checkpoint._sql.inline_writes import INLINE_WRITES
 if TYPE_CHECKING:
     from milepost.checkpoint._redis.statements import Tables
 
-_NEVER: Final = "\U0010ffff"
-"""What sorts after every id, as listings say it."""
+_NO_END: Final = "\U0010ffff"
+"""In place of an id: a listing starts with the newest checkpoint."""
 
 
 class ReadStatements:
-    """Each method answers the statement of its name."""
+    """Answers the statements that read rows (`READS`), with the columns of the SQL."""
 
     def __init__(self, tables: Tables) -> None:
         self.view = tables.view
@@ -190,7 +191,7 @@ class ReadStatements:
     def page_of_graph(
         self, id: str, ns: str, end: str, limit: int, run: str | None = None
     ) -> RedisEffects[Rows]:
-        before, most = None if end == _NEVER else end, limit if run is None else None
+        before, most = None if end == _NO_END else end, limit if run is None else None
         wanted = Range(CHECKPOINT, (ns,), before=before, limit=most, backwards=True)
         fields = yield from self.view(id).range(wanted)
         return (yield from self._listed_rows(id, fields, run))[:limit]
@@ -233,10 +234,6 @@ class ReadStatements:
 
     # -- all rows of a thread
 
-    def checkpoint_keys(self, id: str) -> RedisEffects[Rows]:
-        fields = yield from self.view(id).range(Range(CHECKPOINT))
-        return [key_of(field) for field in fields]
-
     def checkpoints_of(self, id: str) -> RedisEffects[Rows]:
         rows = yield from self.view(id).all(CHECKPOINT)
         found = [(*checkpoint_cells(field, row), row.run_id) for field, row in rows.items()]
@@ -244,10 +241,6 @@ class ReadStatements:
 
     def blob_keys(self, id: str) -> RedisEffects[Rows]:
         return [key_of(field) for field in (yield from self.view(id).all(BLOB))]
-
-    def blobs_of(self, id: str) -> RedisEffects[Rows]:
-        rows = yield from self.view(id).all(BLOB)
-        return [columns_of(field, row) for field, row in rows.items()]
 
     def all_writes_of(self, id: str, _id: str) -> RedisEffects[Rows]:
         rows = yield from self.view(id).all(WRITE)
@@ -271,6 +264,33 @@ class ReadStatements:
 
     def dump_writes(self, id: str) -> RedisEffects[Rows]:
         return self._dumped(id, WRITE)
+
+
+READS: Final[dict[str, Callable[Concatenate[ReadStatements, ...], RedisEffects[Any]]]] = {
+    REDIS.checkpoint: ReadStatements.checkpoint,
+    REDIS.ancestry: ReadStatements.ancestry,
+    REDIS.blobs: ReadStatements.blobs,
+    REDIS.found: ReadStatements.found,
+    REDIS.rows_of: ReadStatements.rows_of,
+    REDIS.lineage: ReadStatements.lineage,
+    REDIS.writers: ReadStatements.writers,
+    REDIS.written: ReadStatements.written,
+    REDIS.inline_writes: ReadStatements.inline_writes,
+    REDIS.children: ReadStatements.children,
+    REDIS.inner_graph: ReadStatements.inner_graph,
+    REDIS.page_of_graph: ReadStatements.page_of_graph,
+    REDIS.page_of_graph_and_run: ReadStatements.page_of_graph_and_run,
+    REDIS.page_of_thread: ReadStatements.page_of_thread,
+    REDIS.page_of_thread_and_run: ReadStatements.page_of_thread_and_run,
+    REDIS.with_id: ReadStatements.with_id,
+    REDIS.checkpoints_of: ReadStatements.checkpoints_of,
+    REDIS.blob_keys: ReadStatements.blob_keys,
+    REDIS.all_writes_of: ReadStatements.all_writes_of,
+    REDIS.dump_checkpoints: ReadStatements.dump_checkpoints,
+    REDIS.dump_blobs: ReadStatements.dump_blobs,
+    REDIS.dump_writes: ReadStatements.dump_writes,
+}
+"""Statement → method."""
 
 
 def checkpoint_cells(field: bytes, row: Checkpoint) -> tuple[Any, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, Final
 
 from milepost._db.redis.commands import RedisEffects, Scan, command
 from milepost.checkpoint._redis.entry import Entry, entry_in
+from milepost.checkpoint._redis.names import ENTRIES, REDIS, SET_TTL
 from milepost.checkpoint._redis.rows import BLOB, CHECKPOINT, WRITE, Rows, parts
 from milepost.checkpoint._redis.thread_io import read_entries, unlist
 from milepost.checkpoint._sql.statements import just_after
@@ -15,8 +16,12 @@ if TYPE_CHECKING:
     from milepost.checkpoint._redis.statements import Tables
 
 
+THREADS_PER_PAGE: Final = 200
+"""Threads that a listing reads in one round trip."""
+
+
 class RegistryStatements:
-    """Each method answers the statement of its name."""
+    """Answers the statements about the registry (`REGISTRY`), with the columns of the SQL."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -47,18 +52,16 @@ class RegistryStatements:
         view.entry = Entry(*cells)
         return 1
 
-    add_thread = new_described_thread = new_thread
-
     def load_entry(self, id: str, head: Any, epoch: int, *rest: Any) -> RedisEffects[int]:
         return self.new_thread(id, head, None, epoch, *rest)
 
     def _change(
-        self, id: str, wanted: Callable[[Entry], bool] = lambda _: True, /, **values: Any
+        self, id: str, condition: Callable[[Entry], bool] = lambda _: True, /, **values: Any
     ) -> RedisEffects[int]:
-        """Change an entry that is as it should be."""
+        """Change an entry, if it exists and meets a condition."""
         view = self.view(id)
         entry = yield from view.load()
-        if entry is None or not wanted(entry):
+        if entry is None or not condition(entry):
             return 0
         view.entry = entry._replace(**values)
         return 1
@@ -105,12 +108,8 @@ class RegistryStatements:
         return self._change(id, owner=owner, metadata=metadata)
 
     def set_ttl(self, id: str, ttl: str) -> RedisEffects[int]:
-        """How long a thread lives: a statement of this saver's own."""
+        """Decide how long a thread lives (`Entry.ttl`)."""
         return self._change(id, ttl=ttl)
-
-    def ttl_of(self, id: str) -> RedisEffects[Rows]:
-        """How long it lives, in seconds; -1 for ever, nothing if the saver decides."""
-        return self._select(id, "ttl")
 
     def thread_metadata(self, id: str) -> RedisEffects[Rows]:
         return self._select(id, "metadata")
@@ -131,9 +130,9 @@ class RegistryStatements:
 
     def delete_thread(self, id: str) -> RedisEffects[int]:
         view = self.view(id)
-        there = (yield from view.load()) is not None
+        existed = (yield from view.load()) is not None
         view.entry = None
-        return int(there)
+        return int(existed)
 
     def head(self, id: str) -> RedisEffects[Rows]:
         entry = yield from self._current(id)
@@ -155,7 +154,7 @@ class RegistryStatements:
         return self.thread_page(start, limit)
 
     def entries(self, ids: Sequence[str]) -> RedisEffects[Rows]:
-        """The rows of the registry for some threads; those that are gone are taken off the list."""
+        """The entries of some threads. Threads that do not exist any more leave the index."""
         found = yield from read_entries(self._settings, ids)
         rows: Rows = []
         for id, (cells, newest) in zip(ids, found, strict=True):
@@ -170,14 +169,14 @@ class RegistryStatements:
 
     def threads_of_run(self, run_id: str) -> RedisEffects[Rows]:
         found: Rows = []
-        page = yield from self.thread_page("", 200)
+        page = yield from self.thread_page("", THREADS_PER_PAGE)
         while page:
             for (id,) in page:
                 rows = yield from self.view(id).all(CHECKPOINT)
                 if any(row.run_id == run_id for row in rows.values()):
                     found.append((id,))
                 del self._tables.views[id]
-            page = yield from self.thread_page(just_after(page[-1][0]), 200)
+            page = yield from self.thread_page(just_after(page[-1][0]), THREADS_PER_PAGE)
         return found
 
     def unlisted(self) -> RedisEffects[Rows]:
@@ -205,6 +204,41 @@ class RegistryStatements:
     def dump_entry(self, id: str) -> RedisEffects[Rows]:
         entry = yield from self._current(id)
         return [(id, entry.head, entry.status, *entry[4:8])] if entry else []
+
+
+REGISTRY: Final[dict[str, Callable[Concatenate[RegistryStatements, ...], RedisEffects[Any]]]] = {
+    REDIS.thread: RegistryStatements.thread,
+    REDIS.lock_thread: RegistryStatements.lock_thread,
+    REDIS.new_thread: RegistryStatements.new_thread,
+    REDIS.add_thread: RegistryStatements.new_thread,
+    REDIS.new_described_thread: RegistryStatements.new_thread,
+    REDIS.load_entry: RegistryStatements.load_entry,
+    REDIS.touch_thread: RegistryStatements.touch_thread,
+    REDIS.new_epoch: RegistryStatements.new_epoch,
+    REDIS.take_lease: RegistryStatements.take_lease,
+    REDIS.renew_lease: RegistryStatements.renew_lease,
+    REDIS.end_lease: RegistryStatements.end_lease,
+    REDIS.drop_claim: RegistryStatements.drop_claim,
+    REDIS.end_claim: RegistryStatements.end_claim,
+    REDIS.create_claimed: RegistryStatements.create_claimed,
+    REDIS.describe_thread: RegistryStatements.describe_thread,
+    REDIS.thread_metadata: RegistryStatements.thread_metadata,
+    REDIS.thread_info: RegistryStatements.thread_info,
+    REDIS.thread_size: RegistryStatements.thread_size,
+    REDIS.delete_thread: RegistryStatements.delete_thread,
+    REDIS.head: RegistryStatements.head,
+    REDIS.head_and_newer: RegistryStatements.head_and_newer,
+    REDIS.newest_of: RegistryStatements.newest_of,
+    REDIS.thread_page: RegistryStatements.thread_page,
+    REDIS.thread_page_of_run: RegistryStatements.thread_page_of_run,
+    REDIS.threads_of_run: RegistryStatements.threads_of_run,
+    REDIS.unlisted: RegistryStatements.unlisted,
+    REDIS.copy_entry: RegistryStatements.copy_entry,
+    REDIS.dump_entry: RegistryStatements.dump_entry,
+    ENTRIES: RegistryStatements.entries,
+    SET_TTL: RegistryStatements.set_ttl,
+}
+"""Statement → method."""
 
 
 def info_row(id: str, entry: Entry) -> tuple[Any, ...]:
