@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final
 
 from milepost._db.redis.commands import RedisEffects
 from milepost.checkpoint._redis.names import REDIS
+from milepost.checkpoint._redis.ranges import Range, after_one, writes_at
 from milepost.checkpoint._redis.rows import (
     BLOB,
     CHECKPOINT,
@@ -20,7 +21,7 @@ from milepost.checkpoint._redis.rows import (
     key_of,
     parts,
 )
-from milepost.checkpoint._redis.view import Range, ThreadView, after_one, writes_at
+from milepost.checkpoint._redis.view import ThreadView
 from milepost.checkpoint._sql.inline_writes import INLINE_WRITES
 
 if TYPE_CHECKING:
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 
 _NO_END: Final = "\U0010ffff"
 """In place of an id: a listing starts with the newest checkpoint."""
+
+# -- the first column in the answers to `found` and `rows_of`; checkpoints have 0, -1, -2, …
+
+_VALUE: Final = 0
+_WRITES: Final = 1
+_ENTRY: Final = 2
 
 
 class ReadStatements:
@@ -59,7 +66,7 @@ class ReadStatements:
         return [(*key_of(field)[1:], row) for field, row in rows.items()]
 
     def _latest(self, view: ThreadView, ns: str) -> RedisEffects[str | None]:
-        """The latest checkpoint of a graph: of the root graph, the head."""
+        """The latest checkpoint of a graph. For the root graph that is the head of the thread."""
         head = (yield from view.head()) if ns == "" else None
         return head if head is not None else (yield from view.newest(ns))
 
@@ -79,52 +86,67 @@ class ReadStatements:
     def found(
         self, id: str, cp: str | None, ns: str, _id: str, _ns: str, *rest: Any
     ) -> RedisEffects[Rows]:
-        depth = rest[2]
+        _, _, depth, *_ = rest
         view = self.view(id)
         entry = yield from view.load_one(ns, cp)
         answer: Rows = []
-        cells: tuple[Any, ...]
         if cp is None:
             cp = yield from self._latest(view, ns)
         if cp is not None:
-            first = field_of(CHECKPOINT, ns, cp)
-            row = (yield from view.follow([first])).get(first)
-            line: list[tuple[str, Checkpoint]] = [] if row is None else [(cp, row)]
-            while row is not None and row.parent is not None and len(line) <= depth:
-                if row.complete and len(line) > 1:
-                    break
-                parent = field_of(CHECKPOINT, ns, row.parent)
-                row = (yield from view.follow([parent])).get(parent)
-                if row is not None:
-                    line.append((parts(parent)[1], row))
+            line = yield from self._line(view, ns, cp, depth)
             for at, (one, row) in enumerate(line):
-                kind, metadata = row.kind, row.metadata
-                cells = (row.parent, row.complete, kind, row.frame, metadata, None, None, None)
-                answer.append((-at, one, *cells))
+                cells = (row.parent, row.complete, row.kind, row.frame, row.metadata)
+                answer.append((-at, one, *cells, None, None, None))
             near = [one for one, _ in line[:2]] or [cp]
-            for one, task, place, write in (yield from self._writes_at(view, ns, near)):
-                cells = (write.kind, write.blob, None, write.channel, write.path, write.base)
-                answer.append((1, one, task, place, *cells))
-            following = yield from self._next(view, ns, near)
-            for at, one in enumerate(near):
-                if one in following:
-                    child, row = following[one]
-                    frame = row.frame if at == 0 else None
-                    cells = (row.complete, INLINE_WRITES, row.led, frame, "", "", None)
-                    answer.append((1, one, child, *cells))
+            answer += yield from self._writes_near(view, ns, near)
         if entry is not None:
             head, newer = (yield from view.head()), (yield from view.newer())
-            answer.append((2, head, newer, entry.epoch, *(None,) * 6))
+            answer.append((_ENTRY, head, newer, entry.epoch, *(None,) * 6))
+        return answer
+
+    def _line(
+        self, view: ThreadView, ns: str, cp: str, depth: int
+    ) -> RedisEffects[list[tuple[str, Checkpoint]]]:
+        """A checkpoint, its parent, and up to `depth` ancestors that the parent is a difference
+        from."""
+        field = field_of(CHECKPOINT, ns, cp)
+        row = (yield from view.follow([field])).get(field)
+        line: list[tuple[str, Checkpoint]] = [] if row is None else [(cp, row)]
+        while row is not None and row.parent is not None and len(line) <= depth:
+            if row.complete and len(line) > 1:
+                break
+            parent = field_of(CHECKPOINT, ns, row.parent)
+            row = (yield from view.follow([parent])).get(parent)
+            if row is not None:
+                line.append((parts(parent)[1], row))
+        return line
+
+    def _writes_near(self, view: ThreadView, ns: str, near: Sequence[str]) -> RedisEffects[Rows]:
+        """The writes at a checkpoint and its parent: rows of their own, and inline writes."""
+        answer: Rows = []
+        for one, task, place, write in (yield from self._writes_at(view, ns, near)):
+            cells = (write.kind, write.blob, None, write.channel, write.path, write.base)
+            answer.append((_WRITES, one, task, place, *cells))
+        following = yield from self._next(view, ns, near)
+        for at, one in enumerate(near):
+            if one in following:
+                child, row = following[one]
+                frame = row.frame if at == 0 else None
+                inline = (row.complete, INLINE_WRITES, row.led, frame, "", "", None)
+                answer.append((_WRITES, one, child, *inline))
         return answer
 
     def rows_of(self, given: str, id: str, ns: str, *rest: Any) -> RedisEffects[Rows]:
-        pairs, channels = rest[4], None if rest[5] is None else json.loads(rest[5])
+        _, _, _, _, pairs, some, *_ = rest
+        channels = None if some is None else json.loads(some)
         view = self.view(id)
         ids = json.loads(given)
         done: Rows = []
         wanted = [field_of(BLOB, ns, *pair) for pair in json.loads(pairs)]
         for one, task, place, row in (yield from self._writes_at(view, ns, [i for i, _ in ids])):
-            done.append((1, one, task, row.channel, row.base, place, row.path, row.kind, row.blob))
+            done.append(
+                (_WRITES, one, task, row.channel, row.base, place, row.path, row.kind, row.blob)
+            )
             if row.base is not None and (channels is None or row.channel in channels):
                 wanted.append(field_of(BLOB, ns, row.channel, row.base))
         children = [field_of(CHECKPOINT, ns, child) for _, child in ids if child]
@@ -137,11 +159,11 @@ class ReadStatements:
                     after[one] = (child, row)
             if one in after and after[one][1].led is not None:
                 led = after[one][1].led
-                done.append((1, one, after[one][0], "", None, 0, "", INLINE_WRITES, led))
+                done.append((_WRITES, one, after[one][0], "", None, 0, "", INLINE_WRITES, led))
         found = yield from view.follow(wanted)
         for field, row in found.items():
             _, channel, version, base_channel, base, level, kind, blob = columns_of(field, row)
-            done.append((0, channel, version, base_channel, base, level, None, kind, blob))
+            done.append((_VALUE, channel, version, base_channel, base, level, None, kind, blob))
         return done
 
     def lineage(self, cp: str | None, id: str, ns: str, *_: Any) -> RedisEffects[Rows]:
@@ -294,5 +316,5 @@ READS: Final[dict[str, Callable[Concatenate[ReadStatements, ...], RedisEffects[A
 
 
 def checkpoint_cells(field: bytes, row: Checkpoint) -> tuple[Any, ...]:
-    """A checkpoint as queries return it; most leave out the namespace, which comes first."""
+    """The columns of a checkpoint. Most queries leave out the first, the namespace."""
     return (*parts(field), row.parent, row.complete, row.frame, row.kind, row.metadata)

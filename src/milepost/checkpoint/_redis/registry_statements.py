@@ -20,6 +20,10 @@ THREADS_PER_PAGE: Final = 200
 """Threads that a listing reads in one round trip."""
 
 
+_CHECKPOINTS, _BLOBS, _WRITES = 1, 2, 3
+"""The first column in the answer to `thread_size`: what is counted."""
+
+
 class RegistryStatements:
     """Answers the statements about the registry (`REGISTRY`), with the columns of the SQL."""
 
@@ -30,12 +34,12 @@ class RegistryStatements:
         self.view = tables.view
 
     def _select(self, id: str, *names: str) -> RedisEffects[Rows]:
-        """Cells of a thread's entry."""
+        """Some values of a thread's entry."""
         entry = yield from self.view(id).load()
         return [tuple(getattr(entry, name) for name in names)] if entry else []
 
     def _current(self, id: str) -> RedisEffects[Entry | None]:
-        """A thread's entry with the latest checkpoint as its head."""
+        """A thread's entry, with the latest checkpoint as the head."""
         entry = yield from self.view(id).load()
         return entry and entry._replace(head=(yield from self.view(id).head()))
 
@@ -87,7 +91,9 @@ class RegistryStatements:
     def drop_claim(self, id: str, token: str, created_at: float | None) -> RedisEffects[int]:
         view = self.view(id)
         entry = yield from view.load()
-        if entry is None or entry[:2] != (None, token) or entry.created_at != created_at:
+        if entry is None or entry.head is not None or entry.token != token:
+            return 0
+        if entry.created_at != created_at:
             return 0
         view.entry = None
         return 1
@@ -125,7 +131,7 @@ class RegistryStatements:
         inline = [len(row.led) for row in found.values() if row.led is not None]
         blobs = [len(row.blob) for row in (yield from view.all(BLOB)).values()]
         writes = [len(row.blob) for row in (yield from view.all(WRITE)).values()]
-        sizes = ((1, frames), (3, inline), (2, blobs), (3, writes))
+        sizes = ((_CHECKPOINTS, frames), (_WRITES, inline), (_BLOBS, blobs), (_WRITES, writes))
         return [(table, len(some), sum(some)) for table, some in sizes]
 
     def delete_thread(self, id: str) -> RedisEffects[int]:
@@ -203,7 +209,10 @@ class RegistryStatements:
 
     def dump_entry(self, id: str) -> RedisEffects[Rows]:
         entry = yield from self._current(id)
-        return [(id, entry.head, entry.status, *entry[4:8])] if entry else []
+        if entry is None:
+            return []
+        times = entry.created_at, entry.updated_at
+        return [(id, entry.head, entry.status, *times, entry.owner, entry.metadata)]
 
 
 REGISTRY: Final[dict[str, Callable[Concatenate[RegistryStatements, ...], RedisEffects[Any]]]] = {

@@ -13,6 +13,7 @@ from milepost.checkpoint._redis.names import (
     RESEAL_STORE,
 )
 from milepost.checkpoint._redis.opcodes import Change, Request
+from milepost.checkpoint._redis.ranges import Range
 from milepost.checkpoint._redis.rows import (
     BLOB,
     CHECKPOINT,
@@ -23,7 +24,6 @@ from milepost.checkpoint._redis.rows import (
     key_of,
     row_given,
 )
-from milepost.checkpoint._redis.view import Range
 
 if TYPE_CHECKING:
     from milepost.checkpoint._redis.statements import Tables

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from milepost._db.redis.commands import Argument, RedisEffects
 from milepost.checkpoint._redis.entry import Entry, entry_changes, entry_in
 from milepost.checkpoint._redis.opcodes import Change, Condition, Request
+from milepost.checkpoint._redis.ranges import Range, after_one, writes_at
 from milepost.checkpoint._redis.rows import (
-    AFTER_ALL,
     CHECKPOINT,
     REV,
     ROOT_CHECKPOINTS,
     SEQ,
-    WRITE,
-    field_of,
     link,
     pack,
     parts,
@@ -26,60 +24,6 @@ from milepost.checkpoint._redis.thread_io import Changed, pairs, read
 if TYPE_CHECKING:
     from milepost.checkpoint._redis.rows import Row
     from milepost.checkpoint._redis.settings import Settings
-
-_NO_LIMIT: Final = 1 << 40
-
-
-class Range(NamedTuple):
-    """Fields of the index that begin with a kind and names. The next name is at least `first`, and
-    less than `before`, if these are given."""
-
-    kind: bytes
-    names: tuple[str, ...] = ()
-    first: str | None = None
-    before: str | None = None
-    limit: int | None = None
-    backwards: bool = False
-
-    def ends(self) -> tuple[bytes, bytes]:
-        """The least field that the range may have, and a field that sorts after all of them."""
-        start = field_of(self.kind, *self.names) + b"\0"
-        end = AFTER_ALL if self.before is None else self.before.encode()
-        return start + (self.first or "").encode(), start + end
-
-    def bounds(self) -> tuple[bytes, bytes]:
-        """The ends as commands have them: the first is part of the range, the last is not."""
-        low, high = self.ends()
-        return b"[" + low, b"(" + high
-
-    def request(self, more: int) -> tuple[Argument, ...]:
-        """The request for this range. `more` fields above the limit make up for those that the
-        transaction has removed."""
-        limit = _NO_LIMIT if self.limit is None else self.limit + more
-        opcode = Request.RANGE_BACKWARDS if self.backwards else Request.RANGE
-        return opcode, *self.bounds(), limit
-
-    def among(self, fields: Iterable[bytes]) -> list[bytes]:
-        """Those of some fields that are in the range, in its order."""
-        low, high = self.ends()
-        return sorted((one for one in fields if low <= one < high), reverse=self.backwards)
-
-    def merged(self, found: list[bytes], changed: Mapping[bytes, Row | None]) -> list[bytes]:
-        """Fields that were read, with those that the transaction has added, less the removed."""
-        if changed:
-            gone = {field for field, row in changed.items() if row is None}
-            added = [field for field, row in changed.items() if row is not None]
-            found = self.among(({*found} - gone).union(added))
-        return found[: self.limit]
-
-
-def writes_at(ns: str, id: str) -> Range:
-    return Range(WRITE, (ns, id))
-
-
-def after_one(ns: str, id: str) -> Range:
-    """The checkpoint after another one in the same graph."""
-    return Range(CHECKPOINT, (ns,), first=id + "\1", limit=1)
 
 
 class ThreadView:
@@ -224,28 +168,37 @@ class ThreadView:
         found: dict[bytes, Any] = {}
         pending = list(dict.fromkeys(fields))
         while pending:
-            missing = [field for field in pending if not self._has(field)]
-            if missing and self._settings.scripts:
-                request = (Request.CHAINS, int(parents), len(missing))
-                [flat] = yield from self.fetch(*request, *missing)
-                self._keep(pairs(flat))
-                self._keep((field, None) for field in missing)
-            elif missing:
-                yield from self.rows(missing)
-            onward: dict[bytes, None] = {}
-            for field in pending:
-                row = self._get(field)
-                while row is not None and field not in found:
-                    found[field] = row
-                    following = link(field, row, to_parent=parents)
-                    if following is None or following in found:
-                        break
-                    if not self._has(following):
-                        onward[following] = None
-                        break
-                    field, row = following, self._get(following)
-            pending = list(onward)
+            yield from self._read_chains(pending, parents=parents)
+            ends = [self._add_chain(field, found, parents=parents) for field in pending]
+            pending = list(dict.fromkeys(field for field in ends if field is not None))
         return found
+
+    def _read_chains(self, fields: Sequence[bytes], *, parents: bool) -> RedisEffects[None]:
+        """Read rows, and where a script can do it, all rows that they are differences from."""
+        missing = [field for field in fields if not self._has(field)]
+        if not missing:
+            return
+        if not self._settings.scripts:
+            yield from self.rows(missing)
+            return
+        request = (Request.CHAINS, int(parents), len(missing))
+        [flat] = yield from self.fetch(*request, *missing)
+        self._keep(pairs(flat))
+        self._keep((field, None) for field in missing)
+
+    def _add_chain(self, field: bytes, found: dict[bytes, Row], *, parents: bool) -> bytes | None:
+        """Add a row and the rows that it is a difference from, as far as they were read. Returns
+        the field of the first row that was not read."""
+        row = self._get(field)
+        while row is not None and field not in found:
+            found[field] = row
+            following = link(field, row, to_parent=parents)
+            if following is None:
+                return None
+            if not self._has(following):
+                return following
+            field, row = following, self._get(following)
+        return None
 
     def all(self, kind: bytes) -> RedisEffects[dict[bytes, Any]]:
         """All rows of a kind, sorted by field."""
