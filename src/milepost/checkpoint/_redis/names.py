@@ -18,6 +18,12 @@ ENTRIES: Final = "entries"
 """The registry's entries of several threads."""
 SET_TTL: Final = "set_ttl"
 """Decide how long a thread lives."""
+TTL_OF: Final = "ttl_of"
+"""The time to live of a thread, if it has one of its own."""
+CHECKPOINT_KEYS: Final = "checkpoint_keys"
+"""The namespaces and ids of all checkpoints of a thread."""
+BLOBS_OF: Final = "blobs_of"
+"""All values of a thread."""
 
 # -- statements for sealing again; the name of a table follows (`_sql/admin/reencrypt.py`)
 

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Concatenate, Final
 
 from milepost._db.redis.commands import RedisEffects
-from milepost.checkpoint._redis.names import REDIS
+from milepost.checkpoint._redis.names import BLOBS_OF, CHECKPOINT_KEYS, REDIS
 from milepost.checkpoint._redis.ranges import Range, after_one, writes_at
 from milepost.checkpoint._redis.rows import (
     BLOB,
@@ -256,6 +256,10 @@ class ReadStatements:
 
     # -- all rows of a thread
 
+    def checkpoint_keys(self, id: str) -> RedisEffects[Rows]:
+        fields = yield from self.view(id).range(Range(CHECKPOINT))
+        return [key_of(field) for field in fields]
+
     def checkpoints_of(self, id: str) -> RedisEffects[Rows]:
         rows = yield from self.view(id).all(CHECKPOINT)
         found = [(*checkpoint_cells(field, row), row.run_id) for field, row in rows.items()]
@@ -263,6 +267,10 @@ class ReadStatements:
 
     def blob_keys(self, id: str) -> RedisEffects[Rows]:
         return [key_of(field) for field in (yield from self.view(id).all(BLOB))]
+
+    def blobs_of(self, id: str) -> RedisEffects[Rows]:
+        rows = yield from self.view(id).all(BLOB)
+        return [columns_of(field, row) for field, row in rows.items()]
 
     def all_writes_of(self, id: str, _id: str) -> RedisEffects[Rows]:
         rows = yield from self.view(id).all(WRITE)
@@ -305,8 +313,10 @@ READS: Final[dict[str, Callable[Concatenate[ReadStatements, ...], RedisEffects[A
     REDIS.page_of_thread: ReadStatements.page_of_thread,
     REDIS.page_of_thread_and_run: ReadStatements.page_of_thread_and_run,
     REDIS.with_id: ReadStatements.with_id,
+    CHECKPOINT_KEYS: ReadStatements.checkpoint_keys,
     REDIS.checkpoints_of: ReadStatements.checkpoints_of,
     REDIS.blob_keys: ReadStatements.blob_keys,
+    BLOBS_OF: ReadStatements.blobs_of,
     REDIS.all_writes_of: ReadStatements.all_writes_of,
     REDIS.dump_checkpoints: ReadStatements.dump_checkpoints,
     REDIS.dump_blobs: ReadStatements.dump_blobs,

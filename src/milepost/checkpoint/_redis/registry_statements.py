@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final
 
 from milepost._db.redis.commands import RedisEffects, Scan, command
 from milepost.checkpoint._redis.entry import Entry, entry_in
-from milepost.checkpoint._redis.names import ENTRIES, REDIS, SET_TTL
+from milepost.checkpoint._redis.names import ENTRIES, REDIS, SET_TTL, TTL_OF
 from milepost.checkpoint._redis.rows import BLOB, CHECKPOINT, WRITE, Rows, parts
 from milepost.checkpoint._redis.thread_io import read_entries, unlist
 from milepost.checkpoint._sql.statements import just_after
@@ -116,6 +116,9 @@ class RegistryStatements:
     def set_ttl(self, id: str, ttl: str) -> RedisEffects[int]:
         """Decide how long a thread lives (`Entry.ttl`)."""
         return self._change(id, ttl=ttl)
+
+    def ttl_of(self, id: str) -> RedisEffects[Rows]:
+        return self._select(id, "ttl")
 
     def thread_metadata(self, id: str) -> RedisEffects[Rows]:
         return self._select(id, "metadata")
@@ -246,6 +249,7 @@ REGISTRY: Final[dict[str, Callable[Concatenate[RegistryStatements, ...], RedisEf
     REDIS.dump_entry: RegistryStatements.dump_entry,
     ENTRIES: RegistryStatements.entries,
     SET_TTL: RegistryStatements.set_ttl,
+    TTL_OF: RegistryStatements.ttl_of,
 }
 """Statement → method."""
 
