@@ -57,6 +57,15 @@ class Rescore(NamedTuple):
     """From an item's name and its vectors; None if the search does not find the item."""
 
 
+class _Hit(NamedTuple):
+    """An item that a search may return."""
+
+    place: Place
+    head: Head
+    row: Row
+    score: float | None
+
+
 class ItemReader:
     """Carries out the operations that read."""
 
@@ -193,32 +202,40 @@ class ItemReader:
             left = search.offset - skipped + search.limit - len(found)
             some = candidates[at : at + (_BODIES_PER_READ if search.conditions else left)]
             at += len(some)
-            pairs: dict[Place, tuple[bytes | None, bytes | None]] = {}
-            scores: dict[Place, float | None] = {}
-            for part in self._parts([one.place for one in some]):
-                if rescore is not None:
-                    scores |= yield from self._scores(part, snapshot, rescore, pairs)
-                    continue
-                read = yield from self._heads_and_bodies(part, snapshot)
-                pairs.update(zip(part, read, strict=True))
-            for one in some:
-                stored, body = pairs[one.place]
-                head = parsed(one.place, stored)
-                score = scores.get(one.place, one.score)
-                if head is None or head.is_expired(snapshot.now):
-                    continue
-                if rescore is not None and score is None:
-                    continue
-                row = to_row(one.place, head, body)
-                if not meets(row):
+            for hit in (yield from self._alive(some, snapshot, rescore)):
+                if not meets(hit.row):
                     continue
                 if skipped < search.offset:
                     skipped += 1
                 elif len(found) < search.limit:
-                    found.append((score, row))
-                    if search.refresh and head.ttl is not None:
-                        renewed.append((one.place, head))
+                    found.append((hit.score, hit.row))
+                    if search.refresh and hit.head.ttl is not None:
+                        renewed.append((hit.place, hit.head))
         return found, renewed
+
+    def _alive(
+        self, candidates: Sequence[Candidate], snapshot: Snapshot, rescore: Rescore | None
+    ) -> RedisEffects[list[_Hit]]:
+        """The items of candidates that exist, have not expired, and still have a score."""
+        pairs: dict[Place, tuple[bytes | None, bytes | None]] = {}
+        scores: dict[Place, float | None] = {}
+        for part in self._parts([one.place for one in candidates]):
+            if rescore is not None:
+                scores |= yield from self._scores(part, snapshot, rescore, pairs)
+            else:
+                read = yield from self._heads_and_bodies(part, snapshot)
+                pairs.update(zip(part, read, strict=True))
+        found = []
+        for place, _, score in candidates:
+            stored, body = pairs[place]
+            head = parsed(place, stored)
+            score = scores.get(place, score)
+            if head is None or head.is_expired(snapshot.now):
+                continue
+            if rescore is not None and score is None:
+                continue
+            found.append(_Hit(place, head, to_row(place, head, body), score))
+        return found
 
     def _filter(self, search: Search) -> Callable[[Row], bool]:
         if not search.conditions:
