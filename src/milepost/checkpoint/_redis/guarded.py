@@ -48,8 +48,7 @@ class GuardedStep:
 
     def _holds_thread(self, thread_id: str, token: str, epoch: int) -> None:
         self.thread_id, self.epoch = thread_id, epoch
-        self._expect("token", token)
-        self._expect("epoch", epoch)
+        self.conditions += [Condition.EQUALS, "token", token, Condition.EQUALS, "epoch", epoch]
 
     def _hold_thread(
         self,
@@ -76,8 +75,7 @@ class GuardedStep:
         epoch: int,
     ) -> None:
         self.thread_id, self.epoch = thread_id, epoch
-        self._expect("head", found)
-        self._expect("epoch", epoch)
+        self.conditions += [Condition.EQUALS, "head", found, Condition.EQUALS, "epoch", epoch]
         self.conditions += [Condition.DIFFERS, "status", "running"]
         self._set("token", token)
         self._touch(head, status, now)
@@ -103,9 +101,6 @@ class GuardedStep:
         if owner is not None:
             self._set("owner", owner)
         self._touch(head, status, now)
-
-    def _expect(self, key: str, value: Argument) -> None:
-        self.conditions += [Condition.EQUALS, key, value]
 
     def _set(self, key: str, value: Argument) -> None:
         self.changes += [Change.SET_VALUE, key, value]

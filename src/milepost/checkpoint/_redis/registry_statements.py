@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 THREADS_PER_PAGE: Final = 200
 """Threads that a listing reads in one round trip."""
-
-
 _CHECKPOINTS, _BLOBS, _WRITES = 1, 2, 3
 """The first column in the answer to `thread_size`: what is counted."""
 
@@ -33,10 +31,10 @@ class RegistryStatements:
         self._index = tables.settings.keys.threads
         self.view = tables.view
 
-    def _select(self, id: str, *names: str) -> RedisEffects[Rows]:
+    def _select(self, id: str, columns: Callable[[Entry], tuple[Any, ...]]) -> RedisEffects[Rows]:
         """Some values of a thread's entry."""
         entry = yield from self.view(id).load()
-        return [tuple(getattr(entry, name) for name in names)] if entry else []
+        return [columns(entry)] if entry else []
 
     def _current(self, id: str) -> RedisEffects[Entry | None]:
         """A thread's entry, with the latest checkpoint as the head."""
@@ -44,10 +42,10 @@ class RegistryStatements:
         return entry and entry._replace(head=(yield from self.view(id).head()))
 
     def thread(self, id: str) -> RedisEffects[Rows]:
-        return self._select(id, "token")
+        return self._select(id, lambda e: (e.token,))
 
     def lock_thread(self, id: str) -> RedisEffects[Rows]:
-        return self._select(id, "head", "token", "epoch", "status", "updated_at")
+        return self._select(id, lambda e: (e.head, e.token, e.epoch, e.status, e.updated_at))
 
     def new_thread(self, id: str, *cells: Any) -> RedisEffects[int]:
         view = self.view(id)
@@ -118,10 +116,10 @@ class RegistryStatements:
         return self._change(id, ttl=ttl)
 
     def ttl_of(self, id: str) -> RedisEffects[Rows]:
-        return self._select(id, "ttl")
+        return self._select(id, lambda e: (e.ttl,))
 
     def thread_metadata(self, id: str) -> RedisEffects[Rows]:
-        return self._select(id, "metadata")
+        return self._select(id, lambda e: (e.metadata,))
 
     def thread_info(self, id: str) -> RedisEffects[Rows]:
         entry = yield from self._current(id)

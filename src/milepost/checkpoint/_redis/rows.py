@@ -135,7 +135,11 @@ class Keys(NamedTuple):
 
     def of(self, thread_id: str) -> ThreadKeys:
         tag = f"{{{self.prefix}:{thread_id}}}"
-        return ThreadKeys(*[f"{tag}:{name}".encode() for name in ("thread", "rows", "index")])
+        return ThreadKeys(
+            thread=f"{tag}:thread".encode(),
+            rows=f"{tag}:rows".encode(),
+            order=f"{tag}:index".encode(),
+        )
 
     @property
     def threads(self) -> bytes:
