@@ -23,7 +23,7 @@ from milepost._db.redis.commands import (
     command,
 )
 from milepost._db.redis.engine import RedisEngine
-from milepost._db.redis.guarded import Counter, Guard, guarded, number, reading
+from milepost._db.redis.guarded import Counter, Guard, guarded, reading, value_of
 from milepost.errors import (
     ColourError,
     ConnectionUnusableError,
@@ -176,7 +176,7 @@ class TestALostConnection:
             opened.close()
 
     def test_that_cannot_be_replaced_is_reported_with_advice(self, server, colour, monkeypatch):
-        monkeypatch.setattr("milepost._db.redis.sending.PATIENCE", 0.05)
+        monkeypatch.setattr("milepost._db.redis.sending.RETRY_SECONDS", 0.05)
         opened = Engine(server.url, colour)
         server.kill()
         with pytest.raises(ConnectionUnusableError, match="See that the server runs"):
@@ -243,7 +243,7 @@ class TestGuardedCommands:
 
     def test_are_done_if_what_was_read_still_holds(self, guarding):
         guards = [Guard(("HGET", b"h", "f"), None), Guard(("HLEN", b"h"), b"0")]
-        puts = [command("HSET", b"h", "f", b"v"), command("SET", b"at", number(0))]
+        puts = [command("HSET", b"h", "f", b"v"), command("SET", b"at", value_of(0))]
         counter = [Counter(b"h", "seq")]
         assert guarding(guarded([b"h", b"at"], guards, puts, counter))[0] == 1
         assert guarding(guarded([b"h", b"at"], guards, puts, counter)) == [0, 1]

@@ -446,7 +446,7 @@ def test_it_is_made_in_the_ways_that_programs_know(redis_url, monkeypatch):
 
 
 def test_a_copy_of_vectors_does_not_keep_what_was_deleted_for_ever(redis_url, monkeypatch):
-    monkeypatch.setattr("milepost.store._redis.vectors._GONE", 0)
+    monkeypatch.setattr("milepost.store._redis.vectors._MAX_DELETED_ITEMS", 0)
     with RedisStore.from_conn_string(redis_url, index=INDEX) as store:
         store.batch([PutOp(NS, str(n), {"text": "ab"[n % 2]}) for n in range(10)])
         assert len(store.search(NS, query="a", limit=20)) == 10

@@ -24,7 +24,7 @@ def stores(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[RedisStore, RedisStore]]:
     """Two, of which reads never begin again."""
-    monkeypatch.setattr(core, "_STRICT", 0)
+    monkeypatch.setattr(core, "_STRICT_ATTEMPTS", 0)
     with (
         RedisStore.from_conn_string(redis_url, index=INDEX) as one,
         RedisStore.from_conn_string(redis_url, index=INDEX) as other,
@@ -80,7 +80,7 @@ def test_a_copy_that_another_thread_has_replaced_meanwhile_is_not_searched(
     strict, stores, monkeypatch
 ):
     """As when it knows of another generation already, in which all vectors are still to be made."""
-    monkeypatch.setattr(core, "_STRICT", strict)
+    monkeypatch.setattr(core, "_STRICT_ATTEMPTS", strict)
     one, _ = stores
     one.put(NS, "x", {"text": "a"})
     copies: Any = one._core._ranker._copies

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
-from milepost._db.redis.commands import Command, Pipeline, Program, Scan, command, literally
+from milepost._db.redis.commands import Command, Pipeline, RedisEffects, Scan, command, literally
 from milepost._db.redis.engine import RedisEngine
 from milepost._db.redis.errors import named
 from milepost._internal import log
@@ -17,24 +17,30 @@ from milepost.errors import ColourError, SaverError
 
 __all__ = ["RedisCache"]
 
-_PASSING = ("ConnectionError", "TimeoutError", "OutOfMemoryError", "ReadOnlyError", "ClusterError")
-"""Errors of a server that cannot be reached, is full, or was demoted."""
-_PAGE = 500
-"""Keys that are removed in one go."""
+_UNUSABLE_NAMES: Final = (
+    "ConnectionError",
+    "TimeoutError",
+    "OutOfMemoryError",
+    "ReadOnlyError",
+    "ClusterError",
+)
+"""Errors of a client whose server cannot be reached, is full, or has become a replica."""
+_KEYS_PER_UNLINK: Final = 500
+"""Keys that are removed in one round trip."""
 R = TypeVar("R")
 
 
 class RedisCache(StoredCache[ValueT]):
-    """Keeps values in Redis, in their stored form; the server drops what has expired.
+    """Keeps values in Redis, in their stored form. The server removes what has expired.
 
-    While the server cannot be reached, or is full, nothing is found or kept, and a warning is
-    logged.
+    While the server cannot be reached or is full, the cache finds and keeps nothing, and logs a
+    warning.
 
     Args:
-        redis: A client of redis-py or valkey-py (`pip install redis`), sync or async, also one of a
-            cluster: a sync one serves both kinds of methods, an async one the async methods.
+        redis: A client of redis-py or valkey-py (`pip install redis`), also of a cluster. A sync
+            client serves all methods, an async client the async methods.
         serde: Turns values into bytes and back.
-        prefix: What the names of its keys begin with.
+        prefix: The prefix of its keys in Redis.
 
     Examples:
         >>> import os
@@ -57,8 +63,8 @@ class RedisCache(StoredCache[ValueT]):
         super().__init__(serde=serde)
         self.redis = redis
         self.prefix = prefix
-        # A node must not wait for its cache.
-        self._engine = RedisEngine(redis, owner="RedisCache", patience=0)
+        # A node must not wait until its cache is back.
+        self._engine = RedisEngine(redis, owner="RedisCache", retry_seconds=0)
 
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
         return self._run("get", self._getting(keys)) or {}
@@ -78,28 +84,28 @@ class RedisCache(StoredCache[ValueT]):
     async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
         await self._arun("aclear", self._clearing(namespaces))
 
-    def _run(self, method: str, program: Program[R]) -> R | None:
+    def _run(self, method: str, effects: RedisEffects[R]) -> R | None:
         if self._engine.is_async:
-            program.close()
+            effects.close()
             raise ColourError(
                 f"RedisCache.{method}() was called on an async client: call a{method}(), or give "
                 "the cache a sync client, which serves both."
             )
         try:
-            return self._engine.run(program)
+            return self._engine.run(effects)
         except SaverError as error:
             _go_without(method, error)
             return None
 
-    async def _arun(self, method: str, program: Program[R]) -> R | None:
+    async def _arun(self, method: str, effects: RedisEffects[R]) -> R | None:
         try:
-            return await self._engine.arun(program)
+            return await self._engine.arun(effects)
         except SaverError as error:
             _go_without(method, error)
             return None
 
     def _key(self, namespace: Namespace, key: str) -> str:
-        """Parts are escaped, so that no two names have the same key."""
+        """The key in Redis. Parts are escaped, so that no two names have the same key."""
         return f"{self.prefix}{':'.join(map(_escaped, namespace))}/{_escaped(key)}"
 
     def _patterns(self, namespaces: Sequence[Namespace] | None) -> list[str]:
@@ -108,7 +114,7 @@ class RedisCache(StoredCache[ValueT]):
             return [f"{prefix}*"]
         return [f"{prefix}{literally(':'.join(map(_escaped, ns)))}/*" for ns in namespaces]
 
-    def _getting(self, keys: Sequence[FullKey]) -> Program[dict[FullKey, ValueT]]:
+    def _getting(self, keys: Sequence[FullKey]) -> RedisEffects[dict[FullKey, ValueT]]:
         if not keys:
             return {}
         names = [self._key(*name) for name in keys]
@@ -123,7 +129,7 @@ class RedisCache(StoredCache[ValueT]):
                 rows.append(((tuple(namespace), key), (kind.decode("utf-8", "replace"), data)))
         return self.decoded(rows)
 
-    def _setting(self, mapping: Mapping[FullKey, tuple[Any, int | None]]) -> Program[None]:
+    def _setting(self, mapping: Mapping[FullKey, tuple[Any, int | None]]) -> RedisEffects[None]:
         commands: list[Command] = []
         for name, (value, ttl) in mapping.items():
             kind, data = self.serde.dumps_typed(value)
@@ -132,21 +138,23 @@ class RedisCache(StoredCache[ValueT]):
                 commands.append(command("SET", key, stored))
             elif ttl > 0:
                 commands.append(command("SET", key, stored, "PX", max(1, int(1000 * ttl))))
-            else:  # what has expired when it is set is not there, and neither is what was before
+            else:  # an entry that expires at once also replaces the one before
                 commands.append(command("UNLINK", key))
         if commands:
             yield Pipeline(commands)
 
-    def _clearing(self, namespaces: Sequence[Namespace] | None) -> Program[None]:
+    def _clearing(self, namespaces: Sequence[Namespace] | None) -> RedisEffects[None]:
         for pattern in self._patterns(namespaces):
             names: list[bytes] = yield Scan(pattern.encode())
-            for at in range(0, len(names), _PAGE):
-                yield Pipeline([command("UNLINK", name) for name in names[at : at + _PAGE]])
+            for at in range(0, len(names), _KEYS_PER_UNLINK):
+                yield Pipeline(
+                    [command("UNLINK", name) for name in names[at : at + _KEYS_PER_UNLINK]]
+                )
 
 
 def _go_without(method: str, error: SaverError) -> None:
     """Turn an unreachable server into a miss, with a line in the log; raise anything else."""
-    if not isinstance(error.__cause__, named(*_PASSING)):
+    if not isinstance(error.__cause__, named(*_UNUSABLE_NAMES)):
         raise error
     message = "RedisCache.%s() could not use its server (%s); it goes on without the cache."
     log.warning(log.STORAGE, message, method, error.__cause__)

@@ -1,4 +1,4 @@
-"""What is read of threads on Redis, where a statement is a name and not SQL."""
+"""Threads of a saver on Redis, where a statement is a name and not SQL."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._db.operations import rows_of
 from milepost.checkpoint._contract.threads import ThreadFilter
+from milepost.checkpoint._redis.names import BLOBS_OF, CHECKPOINT_KEYS, REDIS, TTL_OF
 from milepost.inspect._sources import PlainSource, registered, stats_of
 
 if TYPE_CHECKING:
@@ -22,14 +23,14 @@ class RedisSource(PlainSource):
         return registered(self._saver, thread_id)
 
     def namespaces(self, thread_id: str) -> list[str]:
-        return sorted({ns for ns, _ in self._rows("checkpoint_keys", thread_id)})
+        return sorted({ns for ns, _ in self._rows(CHECKPOINT_KEYS, thread_id)})
 
     def _ids(self, thread_id: str, ns: str) -> list[str]:
-        found = (id for graph, id in self._rows("checkpoint_keys", thread_id) if graph == ns)
+        found = (id for graph, id in self._rows(CHECKPOINT_KEYS, thread_id) if graph == ns)
         return sorted(found, reverse=True)
 
     def line(self, thread_id: str, ns: str) -> list[tuple[str, str | None]]:
-        rows = self._rows("checkpoints_of", thread_id)
+        rows = self._rows(REDIS.checkpoints_of, thread_id)
         return sorted((id, parent) for graph, id, parent, *_ in rows if graph == ns)
 
     def stats(self, thread_id: str | None) -> Stats:
@@ -43,19 +44,19 @@ class RedisSource(PlainSource):
             if thread_id not in (None, id):
                 continue
             # Of checkpoints, values, and writes within and beside checkpoints.
-            (_, count, own), inline, values, beside = self._rows("thread_size", id, id, id, id)
+            (_, count, own), inline, values, beside = self._rows(REDIS.thread_size, id, id, id, id)
             by_thread[id] = [count, own + inline[2] + values[2] + beside[2]]
             statuses[row.status] = statuses.get(row.status, 0) + 1
             kinds["checkpoints"] += own + inline[2]
             kinds["values"] += values[2]
             kinds["writes"] += beside[2]
             writes += beside[1]
-            for _, channel, *_, blob in self._rows("blobs_of", id):
+            for _, channel, *_, blob in self._rows(BLOBS_OF, id):
                 channels[channel] = channels.get(channel, 0) + len(blob)
         return stats_of(by_thread, writes, kinds, channels, statuses)
 
     def ttl(self, thread_id: str) -> float | None:
-        [(own,)] = self._rows("ttl_of", thread_id) or [(None,)]
+        [(own,)] = self._rows(TTL_OF, thread_id) or [(None,)]
         seconds = self._saver.settings.ttl if own is None else float(own)
         return None if seconds is None or seconds < 0 else seconds / 60
 

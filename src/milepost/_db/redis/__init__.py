@@ -1,1 +1,1 @@
-"""What a saver and a store on Redis or Valkey share: clients, commands, scripts, errors."""
+"""What savers, stores and caches on Redis or Valkey share: clients, commands, scripts, errors."""

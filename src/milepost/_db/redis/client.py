@@ -1,4 +1,4 @@
-"""Clients of Redis and Valkey: how they are made from an address, and what kind one is."""
+"""Clients of Redis and Valkey: made from an address, checked, classified."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from milepost.errors import ConnectionUnusableError, MissingDependencyError
 
-_CLUSTER: Final = ("redis+cluster", "rediss+cluster", "valkey+cluster", "valkeys+cluster")
-_SAME: Final = {"valkey": "redis", "valkeys": "rediss"}
+_CLUSTER_SCHEMES: Final = ("redis+cluster", "rediss+cluster", "valkey+cluster", "valkeys+cluster")
+_SCHEME_OF_REDIS_PY: Final = {"valkey": "redis", "valkeys": "rediss"}
+_HEALTH_CHECK_SECONDS: Final = 30
+"""redis-py pings a connection before use that was idle for so long."""
 
 
 def make_client(url: str, *, is_async: bool, cluster: bool | None = None, **options: Any) -> Any:
     """A client for an address: `redis://`, `rediss://` (TLS), `unix://`; `valkey` in their place.
 
-    `cluster` makes a cluster client; so does `redis+cluster://`, or `?cluster=true`. The client
-    itself repeats nothing: `RedisEngine` knows what may be repeated.
+    The client is that of a cluster with `cluster`, `redis+cluster://` or `?cluster=true`. It never
+    repeats a command: only `RedisEngine` knows what may be repeated.
     """
     address, in_url = _split(url)
     package = "redis.asyncio" if is_async else "redis"
@@ -35,12 +37,12 @@ def make_client(url: str, *, is_async: bool, cluster: bool | None = None, **opti
 
     retry = import_module(f"{package}.retry").Retry(NoBackoff(), 0)
     return module.Redis.from_url(
-        address, **{"retry": retry, "health_check_interval": 30, **options}
+        address, **{"retry": retry, "health_check_interval": _HEALTH_CHECK_SECONDS, **options}
     )
 
 
 def without_parameters(url: str, names: Collection[str]) -> tuple[str, dict[str, str]]:
-    """An address without some parameters of its query, and these."""
+    """An address without some parameters of its query, and the values of those parameters."""
     parts = urlsplit(url)
     query = parse_qsl(parts.query, keep_blank_values=True)
     found = {name: value for name, value in query if name in names}
@@ -51,28 +53,28 @@ def without_parameters(url: str, names: Collection[str]) -> tuple[str, dict[str,
 
 
 def _split(url: str) -> tuple[str, bool]:
-    """The address as redis-py knows it, and whether it is that of a cluster."""
+    """The address in the form of redis-py, and whether it names a cluster."""
     url, found = without_parameters(url, ("cluster",))
     scheme, _, rest = url.partition(":")
-    cluster = scheme in _CLUSTER
+    cluster = scheme in _CLUSTER_SCHEMES
     if "cluster" in found:
         cluster = found["cluster"].lower() in ("1", "true", "yes")
     scheme = scheme.removesuffix("+cluster")
-    return f"{_SAME.get(scheme, scheme)}:{rest}", cluster
+    return f"{_SCHEME_OF_REDIS_PY.get(scheme, scheme)}:{rest}", cluster
 
 
 def is_async_client(client: Any) -> bool:
-    """Whether the methods of a client are awaited."""
+    """Whether the methods of a client must be awaited."""
     return inspect.iscoroutinefunction(type(client).execute_command)
 
 
 def is_cluster_client(client: Any) -> bool:
-    """Whether a client speaks to a cluster."""
+    """Whether a client is a cluster client."""
     return hasattr(type(client), "get_node_from_key")
 
 
 def check_client(client: Any, owner: str) -> None:
-    """Refuse what is no client, and a client that decodes: stored values are bytes."""
+    """Refuse what is not a client, and a client that decodes replies: stored values are bytes."""
     if isinstance(client, (str, bytes)) or not hasattr(type(client), "execute_command"):
         raise TypeError(
             f"{owner} takes a client of redis-py or valkey-py, not {type(client).__name__}; for an "
@@ -86,7 +88,8 @@ def check_client(client: Any, owner: str) -> None:
 
 
 def _connection_kwargs(client: Any) -> dict[str, Any]:
-    """What a client makes connections with: its pool, a cluster's nodes or the client has that."""
+    """The arguments of a client's connections: its pool, its manager of nodes or the client itself
+    has them, depending on the kind of client."""
     owners = (getattr(client, name, None) for name in ("connection_pool", "nodes_manager"))
     for owner in (*owners, client):
         if isinstance(found := getattr(owner, "connection_kwargs", None), dict):

@@ -1,28 +1,29 @@
-"""What a program on Redis yields, and what it is sent back.
+"""The effects of Redis: what a generator yields, and what it is sent back.
 
-A program is a generator. It never waits and knows no client: `RedisEngine` runs it with a sync or
-an async one.
+The generator never waits and knows no client. `RedisEngine` carries out its effects with a sync or
+an async client.
 
     yielded      sent back
     Command      its reply
     Pipeline     a list of replies; the commands went out in one round trip
-    RunScript    the script's reply, or what its `plan` answered where scripts are barred
+    RunScript    the script's reply, or the answer of its `plan` where scripts are barred
     Waited       a `Confirmed`: the reply, and how many disks and replicas have confirmed it
     Everywhere   for each primary a list of replies, in which errors are values
-    Scan         the names of all keys that match, in no order; of every primary of a cluster
-    Pause        None, after so many seconds
+    Scan         the names of all keys that match, unsorted; of every primary of a cluster
+    Pause        None, after a number of seconds
 
-An error is thrown in as one of ours (`errors.py`). A connection that was lost is replaced and the
-effect is repeated, unless it says `once`: then OutcomeUnknownError is thrown in, and the program
-decides whether to yield the effect again. What `writes` may be repeated; OutcomeUnknownError is
-thrown in if the server does not come back.
+An error is thrown into the generator as one of ours (`errors.py`). When a connection is lost, the
+effect is repeated on a new one, except for a script with `once`: it may have run already, so
+OutcomeUnknownError is thrown in, and the generator decides whether to yield the effect again. A
+script with `writes` is repeated; if the server does not come back, the error is OutcomeUnknownError
+too.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from milepost._db.calls import Pause
 
@@ -41,15 +42,16 @@ def command(*args: Argument) -> Command:
 
 
 class Pipeline(NamedTuple):
-    """Commands that do not depend on each other. The first that fails makes all of it fail."""
+    """Commands that do not depend on each other. The first error is thrown in, in place of all
+    replies."""
 
     commands: Sequence[Command]
     atomic: bool = False
-    """Whether no other client's command comes between: then all keys are in one slot."""
+    """Whether no command of another client runs in between. All keys must be in one slot then."""
 
 
 class Script:
-    """A script, known to servers by the digest of its text."""
+    """A script. Servers know it by the SHA-1 of its source."""
 
     __slots__ = ("name", "sha", "source")
 
@@ -60,44 +62,51 @@ class Script:
 
 
 class Decision(NamedTuple):
-    """How a plan ends: with commands that are done as a whole, and with what is answered."""
+    """The end of a plan: commands for one transaction, and the answer in place of the script's."""
 
     commands: Sequence[Command]
     answer: Any = None
     with_replies: bool = False
-    """Whether the replies of the commands follow what is answered, in one list."""
+    """Whether the answer is a list that the replies of the commands are appended to."""
 
 
 Plan: TypeAlias = Generator[Command, Any, Decision]
-"""The same as a script, where scripts are barred: it reads with commands, one at a time, and then
-decides what to write. It runs again from its start if a key of the script has changed meanwhile."""
+"""Does what a script does, where scripts are barred. A plan reads with one command at a time, and
+then decides what to write. It starts again if another client changes a key of the script meanwhile.
+"""
 
 
 class RunScript(NamedTuple):
-    """Carry out a script, which is atomic. In a cluster all its keys are in one slot."""
+    """Run a script, which is atomic. In a cluster all its keys must be in one slot."""
 
     script: Script
     keys: Sequence[bytes]
     args: Sequence[Argument] = ()
     plan: Callable[[], Plan] | None = None
-    """None for a script without which nothing works."""
+    """None if nothing can replace the script: it fails where scripts are barred."""
     once: bool = False
     """Whether the script must not run twice."""
     watch: bool = True
-    """Whether the plan depends on its keys: one that only reads all at once does not."""
+    """Whether the plan fails if a key changes meanwhile. A plan that reads everything in its one
+    transaction does not need that."""
     writes: bool = False
+    """Whether the script changes something, and may run twice."""
 
 
 class Waited(NamedTuple):
-    """Carry out a script or a command, then wait until what it wrote is safe, on the same
-    connection: with `WAITAOF local replicas`, or `WAIT replicas` where no disk is asked for."""
+    """Run a script or a command, then wait on the same connection until its write is safe: with
+    `WAITAOF local replicas`, or with `WAIT replicas` if the disk does not matter."""
 
     run: RunScript | Command
     local: int
     """1 to wait for the primary's own disk, else 0."""
     replicas: int
-    timeout: int
-    """Milliseconds; 0 waits for ever."""
+    timeout_ms: int
+    """0 waits for ever."""
+
+
+UNCONFIRMED: Final = -1
+"""A number of disks or replicas that is not known."""
 
 
 class Confirmed(NamedTuple):
@@ -105,32 +114,40 @@ class Confirmed(NamedTuple):
 
     reply: Any
     local: int
-    """-1 if the server cannot tell."""
+    """1 if the primary's own disk has the write, else 0; `UNCONFIRMED` if the server cannot tell.
+    """
     replicas: int
+    """How many replicas have it, or `UNCONFIRMED`."""
 
     @property
     def is_known(self) -> bool:
-        """Whether the server was asked, and could tell."""
-        return self.local >= 0
+        """Whether the server has said which disks and replicas have the write."""
+        return self.local != UNCONFIRMED
+
+
+def unconfirmed(reply: Any) -> Confirmed:
+    """A write of which it is not known whether it is safe."""
+    return Confirmed(reply, UNCONFIRMED, UNCONFIRMED)
 
 
 class Everywhere(NamedTuple):
-    """Commands for each primary of a cluster, or for the one server."""
+    """Send commands to each primary of a cluster, or to the only server."""
 
     commands: Sequence[Command]
 
 
 class Scan(NamedTuple):
-    """Look for keys. Only for upkeep: it walks through the whole database."""
+    """Find keys by a pattern. Only for upkeep: the server goes through all its keys."""
 
     match: bytes
 
 
 def literally(text: str) -> str:
-    """A text that a pattern of keys matches as it is."""
+    """A pattern of keys that matches this text only."""
     return "".join(f"\\{c}" if c in "*?[]\\^" else c for c in text)
 
 
 Effect: TypeAlias = Command | Pipeline | RunScript | Waited | Everywhere | Scan | Pause
 R = TypeVar("R")
-Program: TypeAlias = Generator[Effect, Any, R]
+RedisEffects: TypeAlias = Generator[Effect, Any, R]
+"""Yields effects, is sent their results, and returns an R."""

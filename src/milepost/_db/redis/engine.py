@@ -1,4 +1,4 @@
-"""Runs programs on a client of Redis or Valkey, in sync code and on an event loop."""
+"""Carries out Redis effects on a client, in sync code and on an event loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from milepost._db.calls import amake_calls, make_calls
 from milepost._db.loops import from_outside, on_another_loop, running_loop
-from milepost._db.redis.commands import Program
+from milepost._db.redis.commands import RedisEffects
 from milepost._db.redis.sending import Sender
 from milepost._internal import fork_guard
 from milepost._internal.asyncio_tools import in_thread
@@ -20,29 +20,30 @@ R = TypeVar("R")
 
 
 class RedisEngine(Sender):
-    """Runs programs on one client, sync or async."""
+    """Carries out the effects of generators on one client, sync or async."""
 
     def __init__(self, client: Any, **settings: Any) -> None:
         super().__init__(client, **settings)
         self._loop = running_loop() if self.is_async else None
         self._pid = os.getpid()
 
-    def run(self, program: Program[R]) -> R:
-        """Carry out a program in sync code; on an async client from outside of its loop."""
+    def run(self, effects: RedisEffects[R]) -> R:
+        """Drive a generator in sync code. An async client is called on its loop, from a thread
+        other than the loop's."""
         if self.is_async:
-            call = partial(self.arun, program)
+            call = partial(self.arun, effects)
             return from_outside(self._loop, call, owner=self.owner, instead="a sync client")
-        return drive(program, lambda effect: make_calls(self.send(effect)))
+        return drive(effects, lambda effect: make_calls(self.send(effect)))
 
-    async def arun(self, program: Program[R]) -> R:
+    async def arun(self, effects: RedisEffects[R]) -> R:
         """`run`, for use on an event loop. A sync client works in a thread."""
         if not self.is_async:
-            return await in_thread(self.run, program)
+            return await in_thread(self.run, effects)
         self._bind()
-        return await adrive(program, lambda effect: amake_calls(self.send(effect)))
+        return await adrive(effects, lambda effect: amake_calls(self.send(effect)))
 
     def _bind(self) -> None:
-        """Stay with the loop of the first call: connections cannot be used on another one."""
+        """Bind the client to the running loop: connections cannot be used on another loop."""
         loop = asyncio.get_running_loop()
         if self._pid != os.getpid():
             self._leave_parents_connections()
@@ -53,12 +54,13 @@ class RedisEngine(Sender):
                 raise on_another_loop(self.owner)
             self.nodes.clear()
             if not self.is_cluster:
-                self.client.connection_pool.reset()  # its connections were those of the other loop
+                self.client.connection_pool.reset()  # its connections belong to the ended loop
         self._loop, self._pid = loop, os.getpid()
 
     def _leave_parents_connections(self) -> None:
-        """In a forked child: open other connections, and never finalize those of the parent. They
-        would be taken off the parent's loop, whose waiting for sockets both processes share."""
+        """In a forked child: open other connections, and never finalize those of the parent. A
+        finalizer would remove their sockets from the parent's loop, since both processes share its
+        epoll object."""
         if self.is_cluster:
             raise ForkedProcessError(
                 f"This process was forked after the {self.owner} was made, and its cluster client "
@@ -84,7 +86,7 @@ class RedisEngine(Sender):
         await self.client.aclose()
 
     async def close_nodes(self) -> None:
-        """Close what was opened besides the client."""
+        """Close the clients of single nodes of a cluster."""
         for node in self.nodes.values():
             await node.aclose()
         self.nodes.clear()

@@ -1,4 +1,4 @@
-"""What clients of Redis raise, as errors of ours."""
+"""Errors of Redis clients: classified, and translated into ours."""
 
 from __future__ import annotations
 
@@ -16,50 +16,55 @@ from milepost.errors import (
     StorageFullError,
 )
 
-_LOST: Final = ("ConnectionError", "TimeoutError")
-_ALL: Final = ("RedisError", "ValkeyError", "RedisClusterException", "ValkeyClusterException")
+_LOST_NAMES: Final = ("ConnectionError", "TimeoutError")
+_BASE_NAMES: Final = (
+    "RedisError",
+    "ValkeyError",
+    "RedisClusterException",
+    "ValkeyClusterException",
+)
 
 
 def named(*names: str) -> tuple[type[BaseException], ...]:
-    """The classes with these names, of the clients that are loaded: redis-py and valkey-py."""
+    """The error classes with these names, of redis-py and valkey-py if these are imported."""
     loaded = (sys.modules.get(f"{client}.exceptions") for client in ("redis", "valkey"))
     found = [getattr(module, name, None) for module in loaded if module for name in names]
     return tuple(one for one in found if one is not None)
 
 
 def client_errors() -> tuple[type[BaseException], ...]:
-    """Everything that a client raises by itself; OSError while it connects."""
-    return (*named(*_ALL), OSError)
+    """The base classes of all errors that a client raises. OSError comes from connecting."""
+    return (*named(*_BASE_NAMES), OSError)
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether the connection was lost, or could not be made: another attempt may help."""
+    """Whether the connection was lost or refused, so that another attempt may succeed."""
     if isinstance(error, named("AuthenticationError", "AuthorizationError", "MaxConnectionsError")):
         return False
-    if isinstance(error, named(*_LOST)):
+    if isinstance(error, named(*_LOST_NAMES)):
         return True
     return isinstance(error, (OSError, EOFError)) or is_passing(error)
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether the server, or its cluster, is about to be ready: nothing was carried out."""
+    """Whether the server or its cluster is not ready yet. The command was not carried out."""
     if isinstance(error, named("BusyLoadingError", "TryAgainError", "ClusterDownError")):
         return True
     return str(error).startswith(("LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN"))
 
 
 def is_moved(error: BaseException) -> bool:
-    """Whether a cluster has the key elsewhere by now: nothing was carried out."""
+    """Whether a cluster has moved the key to another node. The command was not carried out."""
     return isinstance(error, named("MovedError", "AskError", "SlotNotCoveredError"))
 
 
 def is_barred(error: BaseException) -> bool:
-    """Whether this user may not use a command."""
+    """Whether the server forbids this user a command."""
     return isinstance(error, named("NoPermissionError")) or str(error).startswith("NOPERM")
 
 
 def bars_scripts(error: BaseException) -> bool:
-    """Whether the server, or a proxy, lets this user run no scripts."""
+    """Whether the server, or a proxy before it, forbids this user to run scripts."""
     text = str(error).lower()
     if is_barred(error):
         return "eval" in text or "script" in text or "command" in text
@@ -67,7 +72,7 @@ def bars_scripts(error: BaseException) -> bool:
 
 
 def translated(error: BaseException, owner: str) -> SaverError:
-    """The error of ours for what a client raised."""
+    """Our error for a client's error."""
     text = str(error)
     if isinstance(error, named("OutOfMemoryError")) or text.startswith("OOM"):
         return StorageFullError(
@@ -116,7 +121,7 @@ def translated(error: BaseException, owner: str) -> SaverError:
 
 
 def outcome_unknown(error: BaseException, owner: str) -> OutcomeUnknownError:
-    """The error for a change whose answer did not arrive."""
+    """The error for a change whose reply was lost."""
     return OutcomeUnknownError(
         f"{owner}: the connection was lost while a change was on its way ({error}), so that it is "
         "unknown whether it was stored. Read what is there now, and decide."

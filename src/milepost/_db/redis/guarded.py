@@ -1,45 +1,69 @@
-"""Commands that are done as a whole if what was read before still holds: one script for all uses.
+"""A script that runs commands only if what was read before still holds: one script for all uses.
 
-The decision what to write is made in Python, from what was read. The script makes sure of it: each
-guard is a command whose reply must be the expected one. So nothing of the logic is in Lua, and
-where scripts are barred a transaction does the same.
+Python decides what to write, from what it has read. The script then makes sure that the decision
+still holds: each guard is a command whose reply must be the expected one. So no logic is written in
+Lua, and where scripts are barred, a transaction does the same.
 
-The answer is a list: `[1, reply, ...]`, or `[0, number]` with the number of the guard, from 1,
-that did not hold; then nothing was done.
+The answer is a list: `[DONE, reply, ...]`; or `[REFUSED, number]` with the number of the first
+guard, from 1, that does not hold. Then no command has run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from milepost._db.redis.commands import Argument, Command, Decision, Plan, RunScript, Script
 
-ARGUMENTS: Final = 1000
+MAX_ARGUMENTS: Final = 1000
 """Arguments that one command of a script may have: Lua has a stack of 8,000."""
+
+DONE: Final = 1
+"""Begins an answer: all guards hold, and the replies of the commands follow."""
+REFUSED: Final = 0
+"""Begins an answer: the guard with the number that follows does not hold."""
+
+# -- what arguments of the script begin with; the same characters are in its Lua source
+
+_NIL: Final = b"-"
+"""As the expected reply of a guard: nil."""
+_REPLY: Final = b"="
+"""Before the expected reply of a guard: a text, or a number as text."""
+_VALUE: Final = b"\0#"
+"""Before the place of a counter: the script replaces the argument with the counter's new value."""
+_NEGATIVE: Final = b"\0-"
+"""Before the place of a counter: the script replaces the argument with minus the new value."""
 
 
 class Guard(NamedTuple):
-    """A command that reads, and the reply that is expected: a text, a number as text, or none."""
+    """A command that reads, and the expected reply: a text, a number as text, or None for nil."""
 
     args: tuple[Argument, ...]
     expected: bytes | None
 
 
 class Counter(NamedTuple):
-    """A field of a hash that is raised by one; its new value takes the place of `number(...)`."""
+    """A field of a hash that the script increments; `value_of` is replaced with its new value."""
 
     key: bytes
     field: str
 
 
-def number(at: int, sign: str = "") -> bytes:
-    """An argument that the script replaces with the value of the counter at this place; with the
-    sign `-` its negative."""
-    return b"\0%s%d" % (b"-" if sign else b"#", at)
+def value_of(counter: int, *, negative: bool = False) -> bytes:
+    """An argument that the script replaces with the new value of a counter, or minus that value.
+
+    `counter` is its place among the counters of the script, from 0.
+    """
+    return b"%s%d" % (_NEGATIVE if negative else _VALUE, counter)
 
 
+def is_done(answer: Sequence[Any]) -> bool:
+    """Whether all guards have held, so that the commands have run."""
+    return bool(answer[0] == DONE)
+
+
+# `-` and `=` before replies, `\000#` and `\000-` before places are _NIL, _REPLY, _VALUE, _NEGATIVE.
 _SCRIPT: Final = Script(
     "guarded",
     """
@@ -96,13 +120,13 @@ def guarded(
     *,
     once: bool = False,
 ) -> RunScript:
-    """Commands under guards. `keys` are all keys that any of it touches."""
+    """Commands that run if all guards hold. `keys` are all keys that guards and commands use."""
     args: list[Argument] = [len(counters)]
     for counter in counters:
         args += counter
     args.append(len(guards))
     for guard in guards:
-        expected = b"-" if guard.expected is None else b"=" + guard.expected
+        expected = _NIL if guard.expected is None else _REPLY + guard.expected
         args += (len(guard.args), *guard.args, expected)
     args.append(len(commands))
     for one in commands:
@@ -112,7 +136,7 @@ def guarded(
 
 
 def reading(keys: Sequence[bytes], commands: Sequence[Command]) -> RunScript:
-    """Commands that read, all at one moment; the answer begins with 1."""
+    """Commands that read, all at one moment; the answer begins with `DONE`."""
     return guarded(keys, (), commands)
 
 
@@ -123,13 +147,13 @@ def _plan(
         reply = yield Command(guard.args)
         found = str(reply).encode() if isinstance(reply, int) else reply
         if found != guard.expected:
-            return Decision((), [0, at])
-    numbers: dict[Argument, bytes] = {}
+            return Decision((), [REFUSED, at])
+    values: dict[Argument, bytes] = {}
     raised = []
     for at, counter in enumerate(counters):
         value = int((yield Command(("HGET", *counter))) or 0) + 1
-        numbers[number(at)], numbers[number(at, "-")] = b"%d" % value, b"-%d" % value
+        values[value_of(at)], values[value_of(at, negative=True)] = b"%d" % value, b"-%d" % value
         raised.append(Command(("HSET", *counter, value)))
-    ready = [Command(tuple([numbers.get(arg, arg) for arg in one.args])) for one in commands]
-    # The counters are written last: the replies of the commands come first.
-    return Decision([*ready, *raised], [1], with_replies=True)
+    ready = [Command(tuple([values.get(arg, arg) for arg in one.args])) for one in commands]
+    # The counters are written last, since an answer begins with the replies of the commands.
+    return Decision([*ready, *raised], [DONE], with_replies=True)

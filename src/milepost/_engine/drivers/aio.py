@@ -194,7 +194,7 @@ class AsyncDriver:
     # -- savers and caches
 
     async def _call_method(self, effect: MethodCall[R]) -> R:
-        if is_sync_only(effect.saver):
+        if is_sync_only(effect.target):
             return await in_thread(effect.call)
         return await effect.acall()
 

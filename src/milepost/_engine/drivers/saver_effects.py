@@ -37,8 +37,8 @@ class MethodCall(Effect[R]):
     """A method that has a sync and an async form."""
 
     __slots__ = ()
-    saver: Any
-    """Whose method it is: a saver, or a cache."""
+    target: Any
+    """The saver or the cache that has the method."""
 
     @abstractmethod
     def call(self) -> R:
@@ -53,166 +53,166 @@ class MethodCall(Effect[R]):
 class LoadCheckpoint(MethodCall["CheckpointTuple | None"]):
     """The checkpoint that a config names, or the latest of its thread."""
 
-    saver: Saver
+    target: Saver
     config: RunnableConfig
 
     def call(self) -> CheckpointTuple | None:
-        return self.saver.get_tuple(self.config)
+        return self.target.get_tuple(self.config)
 
     def acall(self) -> Awaitable[CheckpointTuple | None]:
-        return self.saver.aget_tuple(self.config)
+        return self.target.aget_tuple(self.config)
 
 
 @record
 class LoadHead(MethodCall["str | None"]):
     """The id of a thread's latest checkpoint."""
 
-    saver: StepSaver[Any]
+    target: StepSaver[Any]
     thread_id: str
 
     def call(self) -> str | None:
-        return self.saver.head(self.thread_id)
+        return self.target.head(self.thread_id)
 
     def acall(self) -> Awaitable[str | None]:
-        return self.saver.ahead(self.thread_id)
+        return self.target.ahead(self.thread_id)
 
 
 @record
 class LoadDeltaHistory(MethodCall["Mapping[str, DeltaChannelHistory]"]):
     """What delta channels of a checkpoint are rebuilt from."""
 
-    saver: Saver
+    target: Saver
     config: RunnableConfig
     channels: Sequence[str]
 
     def call(self) -> Mapping[str, DeltaChannelHistory]:
-        return self.saver.get_delta_channel_history(config=self.config, channels=self.channels)
+        return self.target.get_delta_channel_history(config=self.config, channels=self.channels)
 
     def acall(self) -> Awaitable[Mapping[str, DeltaChannelHistory]]:
-        return self.saver.aget_delta_channel_history(config=self.config, channels=self.channels)
+        return self.target.aget_delta_channel_history(config=self.config, channels=self.channels)
 
 
 @record
 class PutCheckpoint(MethodCall["RunnableConfig"]):
     """Store a checkpoint in a saver that has only the methods of the contract."""
 
-    saver: Saver
+    target: Saver
     config: RunnableConfig
     checkpoint: Checkpoint
     metadata: CheckpointMetadata
     versions: dict[str, Any]
 
     def call(self) -> RunnableConfig:
-        return self.saver.put(self.config, self.checkpoint, self.metadata, self.versions)
+        return self.target.put(self.config, self.checkpoint, self.metadata, self.versions)
 
     def acall(self) -> Awaitable[RunnableConfig]:
-        return self.saver.aput(self.config, self.checkpoint, self.metadata, self.versions)
+        return self.target.aput(self.config, self.checkpoint, self.metadata, self.versions)
 
 
 @record
 class PutWrites(MethodCall[None]):
     """Store what a task wrote in a saver that has only the methods of the contract."""
 
-    saver: Saver
+    target: Saver
     config: RunnableConfig
     writes: Sequence[tuple[str, Any]]
     task_id: str
     task_path: str
 
     def call(self) -> None:
-        path = (self.task_path,) if takes_task_path(self.saver.put_writes) else ()
-        self.saver.put_writes(self.config, self.writes, self.task_id, *path)
+        path = (self.task_path,) if takes_task_path(self.target.put_writes) else ()
+        self.target.put_writes(self.config, self.writes, self.task_id, *path)
 
     def acall(self) -> Awaitable[None]:
-        path = (self.task_path,) if takes_task_path(self.saver.aput_writes) else ()
-        return self.saver.aput_writes(self.config, self.writes, self.task_id, *path)
+        path = (self.task_path,) if takes_task_path(self.target.aput_writes) else ()
+        return self.target.aput_writes(self.config, self.writes, self.task_id, *path)
 
 
 @record
 class DeleteThread(MethodCall[None]):
     """Remove everything that is saved of a thread."""
 
-    saver: Saver
+    target: Saver
     thread_id: str
 
     def call(self) -> None:
-        self.saver.delete_thread(self.thread_id)
+        self.target.delete_thread(self.thread_id)
 
     def acall(self) -> Awaitable[None]:
-        return self.saver.adelete_thread(self.thread_id)
+        return self.target.adelete_thread(self.thread_id)
 
 
 @record
 class HoldThread(MethodCall[None]):
     """Claim a thread for a run; raises ThreadConflict if another run has it."""
 
-    saver: StepSaver[Any]
+    target: StepSaver[Any]
     thread_id: str
     fence: Fence
 
     def call(self) -> None:
-        self.saver.hold(self.thread_id, self.fence)
+        self.target.hold(self.thread_id, self.fence)
 
     def acall(self) -> Awaitable[None]:
-        return self.saver.ahold(self.thread_id, self.fence)
+        return self.target.ahold(self.thread_id, self.fence)
 
 
 @record
 class ReleaseThread(MethodCall[None]):
     """Store the status of an ended run in the registry, if its last commit did not."""
 
-    saver: StepSaver[Any]
+    target: StepSaver[Any]
     thread_id: str
     fence: Fence
     status: str
 
     def call(self) -> None:
-        self.saver.release(self.thread_id, self.fence, self.status)
+        self.target.release(self.thread_id, self.fence, self.status)
 
     def acall(self) -> Awaitable[None]:
-        return self.saver.arelease(self.thread_id, self.fence, self.status)
+        return self.target.arelease(self.thread_id, self.fence, self.status)
 
 
 @record
 class GetCached(MethodCall["dict[FullKey, Any]"]):
     """What the node cache has under some keys."""
 
-    saver: BaseCache[Any]
+    target: BaseCache[Any]
     keys: Sequence[FullKey]
 
     def call(self) -> dict[FullKey, Any]:
-        return self.saver.get(self.keys)
+        return self.target.get(self.keys)
 
     def acall(self) -> Awaitable[dict[FullKey, Any]]:
-        return self.saver.aget(self.keys)
+        return self.target.aget(self.keys)
 
 
 @record
 class SetCached(MethodCall[None]):
     """Give the node cache results of tasks."""
 
-    saver: BaseCache[Any]
+    target: BaseCache[Any]
     entries: Mapping[FullKey, tuple[Any, int | None]]
 
     def call(self) -> None:
-        self.saver.set(self.entries)
+        self.target.set(self.entries)
 
     def acall(self) -> Awaitable[None]:
-        return self.saver.aset(self.entries)
+        return self.target.aset(self.entries)
 
 
 @record
 class ClearCache(MethodCall[None]):
     """Forget what the node cache has under some namespaces."""
 
-    saver: BaseCache[Any]
+    target: BaseCache[Any]
     namespaces: Sequence[tuple[str, ...]]
 
     def call(self) -> None:
-        self.saver.clear(self.namespaces)
+        self.target.clear(self.namespaces)
 
     def acall(self) -> Awaitable[None]:
-        return self.saver.aclear(self.namespaces)
+        return self.target.aclear(self.namespaces)
 
 
 @record

@@ -157,9 +157,9 @@ class SyncDriver:
     # -- savers and caches
 
     def _call_method(self, effect: MethodCall[R]) -> R:
-        if not is_async_only(effect.saver):
+        if not is_async_only(effect.target):
             return effect.call()
-        result: R = self._await(effect.acall(), f"{type(effect.saver).__name__} is async only")
+        result: R = self._await(effect.acall(), f"{type(effect.target).__name__} is async only")
         return result
 
     def _list(self, effect: ListCheckpoints) -> Cursor:

@@ -1,6 +1,6 @@
-"""What a server has acknowledged, so that a saver notices if the server loses that.
+"""What a server has acknowledged, so that a saver notices if the server loses it.
 
-After a fail-over a replica may have become the primary that had not heard of the last commits.
+After a fail-over the new primary may be a replica that had not yet received the last commits.
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ from milepost.errors import BrokenChainError
 
 V = TypeVar("V")
 
-_MOST: Final = 10_000
-"""Threads, and runs, of which something is known."""
+_MAX_REMEMBERED: Final = 10_000
+"""Threads, and as many runs; the oldest are forgotten."""
 
 
 class Expected(NamedTuple):
-    """What the server had acknowledged before a transaction began: it must still have that."""
+    """What the server had acknowledged before a transaction began, and must still have."""
 
     head: tuple[int, str] | None
     """The thread's epoch, and its latest checkpoint."""
     writes: int
-    """How many writes the thread has had, if the run that is about to write still has it."""
+    """How many writes the thread had had when the run last wrote; 0 if that is not known. It counts
+    only as long as the run owns the thread."""
 
     def check(
         self, thread_id: str, epoch: int, head: str | None, writes: int | None
     ) -> BrokenChainError | None:
-        """What to raise if the server knows only an older state; `writes` if that run has it."""
+        """The error to raise if the server has an older state; `writes` is None if the run does not
+        own the thread."""
         if self.head is not None and self.head[0] == epoch and (head or "") < self.head[1]:
             what = f"its latest checkpoint was '{self.head[1]}', and is '{head}'"
         elif writes is not None and writes < self.writes:
@@ -45,7 +47,7 @@ class Expected(NamedTuple):
 
 
 class Acknowledged:
-    """The heads of threads, and the number of writes that runs have seen."""
+    """The heads of threads, and for each run the number of writes of its thread."""
 
     def __init__(self) -> None:
         self._lock = fork_guard.fresh_in_child(threading.Lock())
@@ -54,24 +56,24 @@ class Acknowledged:
         """By the token of a run."""
 
     def expected(self, thread_id: str, owner: str | None) -> Expected:
-        """What a transaction is to find, whatever others do meanwhile."""
+        """What a transaction must find, whatever others do meanwhile."""
         writes = self._writes.get(owner, 0) if owner is not None else 0
         return Expected(self._heads.get(thread_id), writes)
 
     def head(self, thread_id: str, epoch: int, head: str) -> None:
-        """A thread's latest checkpoint is at least this one, as long as its epoch is this one."""
+        """Remember a thread's latest checkpoint, which only a new epoch may set back."""
         with self._lock:
             before = self._heads.get(thread_id)
             if before is None or before[0] != epoch or before[1] < head:
                 _keep(self._heads, thread_id, (epoch, head))
 
     def wrote(self, owner: str, writes: int) -> None:
-        """A write of a run was acknowledged; its thread has had so many."""
+        """Remember the number of writes of a thread, after a write of a run was acknowledged."""
         with self._lock:
             _keep(self._writes, owner, max(writes, self._writes.get(owner, 0)))
 
     def forget(self, thread_id: str) -> None:
-        """The thread is gone, or its loss was reported."""
+        """Forget a thread that does not exist any more, or whose loss was reported."""
         with self._lock:
             self._heads.pop(thread_id, None)
 
@@ -79,5 +81,5 @@ class Acknowledged:
 def _keep(known: OrderedDict[str, V], key: str, value: V) -> None:
     known[key] = value
     known.move_to_end(key)
-    if len(known) > _MOST:
+    if len(known) > _MAX_REMEMBERED:
         known.popitem(last=False)

@@ -1,4 +1,4 @@
-"""The registry's entry of a thread, as a hash in Redis."""
+"""The entry of a thread in the registry, as a hash in Redis."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from milepost._db.redis.commands import Argument
+from milepost.checkpoint._redis.opcodes import Change
 from milepost.checkpoint._redis.thread_io import pairs
 from milepost.errors import DamagedRowError
 
 
 class Entry(NamedTuple):
-    """What the registry says of a thread."""
+    """What the registry knows of a thread. The hash has the same names."""
 
     head: str | None
     token: str | None
@@ -22,11 +23,11 @@ class Entry(NamedTuple):
     owner: str | None = None
     metadata: str | None = "{}"
     ttl: str | None = None
-    """Seconds; -1 for ever. None if the saver's default holds."""
+    """Seconds, or `FOR_EVER`. None if the saver's default applies."""
 
 
 def entry_in(thread_id: str, cells: Sequence[bytes]) -> tuple[dict[str, str], Entry | None]:
-    """The entry that a hash holds, and all of that hash; None if there is no such thread."""
+    """All values of a thread's hash, and the entry in it; None if the thread does not exist."""
     given = {key.decode(): value.decode() for key, value in pairs(cells)}
     if "epoch" not in given:
         return given, None
@@ -50,14 +51,15 @@ def entry_in(thread_id: str, cells: Sequence[bytes]) -> tuple[dict[str, str], En
 
 
 def entry_changes(before: Entry | None, after: Entry) -> list[Argument]:
-    """What makes one entry of another."""
+    """The changes that turn one entry into another."""
     found: list[Argument] = []
     for key, value in after._asdict().items():
         if before is not None and value == getattr(before, key):
             continue
         if value is None:
             if before is not None:
-                found += ["X", key]
+                found += [Change.REMOVE_VALUE, key]
         else:
-            found += ["E", key, repr(value) if isinstance(value, float) else str(value)]
+            text = repr(value) if isinstance(value, float) else str(value)
+            found += [Change.SET_VALUE, key, text]
     return found

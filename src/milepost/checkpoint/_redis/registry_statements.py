@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, Final
 
-from milepost._db.redis.commands import Program, Scan, command
+from milepost._db.redis.commands import RedisEffects, Scan, command
 from milepost.checkpoint._redis.entry import Entry, entry_in
+from milepost.checkpoint._redis.names import ENTRIES, REDIS, SET_TTL, TTL_OF
 from milepost.checkpoint._redis.rows import BLOB, CHECKPOINT, WRITE, Rows, parts
 from milepost.checkpoint._redis.thread_io import read_entries, unlist
 from milepost.checkpoint._sql.statements import just_after
@@ -15,8 +16,14 @@ if TYPE_CHECKING:
     from milepost.checkpoint._redis.statements import Tables
 
 
+THREADS_PER_PAGE: Final = 200
+"""Threads that a listing reads in one round trip."""
+_CHECKPOINTS, _BLOBS, _WRITES = 1, 2, 3
+"""The first column in the answer to `thread_size`: what is counted."""
+
+
 class RegistryStatements:
-    """Each method answers the statement of its name."""
+    """Answers the statements about the registry (`REGISTRY`), with the columns of the SQL."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -24,138 +31,137 @@ class RegistryStatements:
         self._index = tables.settings.keys.threads
         self.view = tables.view
 
-    def _select(self, id: str, *names: str) -> Program[Rows]:
-        """Cells of a thread's entry."""
+    def _select(self, id: str, columns: Callable[[Entry], tuple[Any, ...]]) -> RedisEffects[Rows]:
+        """Some values of a thread's entry."""
         entry = yield from self.view(id).load()
-        return [tuple(getattr(entry, name) for name in names)] if entry else []
+        return [columns(entry)] if entry else []
 
-    def _current(self, id: str) -> Program[Entry | None]:
-        """A thread's entry with the latest checkpoint as its head."""
+    def _current(self, id: str) -> RedisEffects[Entry | None]:
+        """A thread's entry, with the latest checkpoint as the head."""
         entry = yield from self.view(id).load()
         return entry and entry._replace(head=(yield from self.view(id).head()))
 
-    def thread(self, id: str) -> Program[Rows]:
-        return self._select(id, "token")
+    def thread(self, id: str) -> RedisEffects[Rows]:
+        return self._select(id, lambda e: (e.token,))
 
-    def lock_thread(self, id: str) -> Program[Rows]:
-        return self._select(id, "head", "token", "epoch", "status", "updated_at")
+    def lock_thread(self, id: str) -> RedisEffects[Rows]:
+        return self._select(id, lambda e: (e.head, e.token, e.epoch, e.status, e.updated_at))
 
-    def new_thread(self, id: str, *cells: Any) -> Program[int]:
+    def new_thread(self, id: str, *cells: Any) -> RedisEffects[int]:
         view = self.view(id)
         if (yield from view.load()) is not None:
             return 0
         view.entry = Entry(*cells)
         return 1
 
-    add_thread = new_described_thread = new_thread
-
-    def load_entry(self, id: str, head: Any, epoch: int, *rest: Any) -> Program[int]:
+    def load_entry(self, id: str, head: Any, epoch: int, *rest: Any) -> RedisEffects[int]:
         return self.new_thread(id, head, None, epoch, *rest)
 
     def _change(
-        self, id: str, wanted: Callable[[Entry], bool] = lambda _: True, /, **values: Any
-    ) -> Program[int]:
-        """Change an entry that is as it should be."""
+        self, id: str, condition: Callable[[Entry], bool] = lambda _: True, /, **values: Any
+    ) -> RedisEffects[int]:
+        """Change an entry, if it exists and meets a condition."""
         view = self.view(id)
         entry = yield from view.load()
-        if entry is None or not wanted(entry):
+        if entry is None or not condition(entry):
             return 0
         view.entry = entry._replace(**values)
         return 1
 
     def touch_thread(
         self, head: str | None, token: str | None, status: str, now: float, id: str
-    ) -> Program[int]:
+    ) -> RedisEffects[int]:
         return self._change(id, head=head, token=token, status=status, updated_at=now)
 
-    def new_epoch(self, head: str | None, epoch: int, id: str) -> Program[int]:
+    def new_epoch(self, head: str | None, epoch: int, id: str) -> RedisEffects[int]:
         return self._change(id, head=head, epoch=epoch)
 
-    def take_lease(self, token: str, now: float, id: str) -> Program[int]:
+    def take_lease(self, token: str, now: float, id: str) -> RedisEffects[int]:
         return self._change(id, token=token, status="running", updated_at=now)
 
-    def renew_lease(self, now: float, id: str) -> Program[int]:
+    def renew_lease(self, now: float, id: str) -> RedisEffects[int]:
         return self._change(id, lambda e: e.status == "running", updated_at=now)
 
-    def end_lease(self, status: str, id: str, token: str) -> Program[int]:
+    def end_lease(self, status: str, id: str, token: str) -> RedisEffects[int]:
         head = yield from self.view(id).head()
         return (yield from self._change(id, lambda e: e.token == token, head=head, status=status))
 
-    def drop_claim(self, id: str, token: str, created_at: float | None) -> Program[int]:
+    def drop_claim(self, id: str, token: str, created_at: float | None) -> RedisEffects[int]:
         view = self.view(id)
         entry = yield from view.load()
-        if entry is None or entry[:2] != (None, token) or entry.created_at != created_at:
+        if entry is None or entry.head is not None or entry.token != token:
+            return 0
+        if entry.created_at != created_at:
             return 0
         view.entry = None
         return 1
 
-    def end_claim(self, id: str, token: str) -> Program[int]:
+    def end_claim(self, id: str, token: str) -> RedisEffects[int]:
         def is_claim(entry: Entry) -> bool:
             return entry.token == token and entry.head is None
 
         return self._change(id, is_claim, token=None, status="idle")
 
-    def create_claimed(self, now: float, id: str) -> Program[int]:
+    def create_claimed(self, now: float, id: str) -> RedisEffects[int]:
         def is_claimed(e: Entry) -> bool:
             return e.head is None and e.token is not None and e.status == "running"
 
         return self._change(id, is_claimed, created_at=now)
 
-    def describe_thread(self, owner: str | None, metadata: str, id: str) -> Program[int]:
+    def describe_thread(self, owner: str | None, metadata: str, id: str) -> RedisEffects[int]:
         return self._change(id, owner=owner, metadata=metadata)
 
-    def set_ttl(self, id: str, ttl: str) -> Program[int]:
-        """How long a thread lives: a statement of this saver's own."""
+    def set_ttl(self, id: str, ttl: str) -> RedisEffects[int]:
+        """Decide how long a thread lives (`Entry.ttl`)."""
         return self._change(id, ttl=ttl)
 
-    def ttl_of(self, id: str) -> Program[Rows]:
-        """How long it lives, in seconds; -1 for ever, nothing if the saver decides."""
-        return self._select(id, "ttl")
+    def ttl_of(self, id: str) -> RedisEffects[Rows]:
+        return self._select(id, lambda e: (e.ttl,))
 
-    def thread_metadata(self, id: str) -> Program[Rows]:
-        return self._select(id, "metadata")
+    def thread_metadata(self, id: str) -> RedisEffects[Rows]:
+        return self._select(id, lambda e: (e.metadata,))
 
-    def thread_info(self, id: str) -> Program[Rows]:
+    def thread_info(self, id: str) -> RedisEffects[Rows]:
         entry = yield from self._current(id)
         return [info_row(id, entry)] if entry else []
 
-    def thread_size(self, id: str, *_: str) -> Program[Rows]:
+    def thread_size(self, id: str, *_: str) -> RedisEffects[Rows]:
         view = self.view(id)
         found = yield from view.all(CHECKPOINT)
         frames = [len(row.frame) + len(row.metadata) for row in found.values()]
         inline = [len(row.led) for row in found.values() if row.led is not None]
         blobs = [len(row.blob) for row in (yield from view.all(BLOB)).values()]
         writes = [len(row.blob) for row in (yield from view.all(WRITE)).values()]
-        sizes = ((1, frames), (3, inline), (2, blobs), (3, writes))
+        sizes = ((_CHECKPOINTS, frames), (_WRITES, inline), (_BLOBS, blobs), (_WRITES, writes))
         return [(table, len(some), sum(some)) for table, some in sizes]
 
-    def delete_thread(self, id: str) -> Program[int]:
+    def delete_thread(self, id: str) -> RedisEffects[int]:
         view = self.view(id)
-        there = (yield from view.load()) is not None
+        existed = (yield from view.load()) is not None
         view.entry = None
-        return int(there)
+        return int(existed)
 
-    def head(self, id: str) -> Program[Rows]:
+    def head(self, id: str) -> RedisEffects[Rows]:
         entry = yield from self._current(id)
         return [(entry.head,)] if entry else []
 
-    def head_and_newer(self, id: str) -> Program[Rows]:
+    def head_and_newer(self, id: str) -> RedisEffects[Rows]:
         entry = yield from self._current(id)
         return [(entry.head, (yield from self.view(id).newer()))] if entry else []
 
-    def newest_of(self, id: str, ns: str) -> Program[Rows]:
+    def newest_of(self, id: str, ns: str) -> RedisEffects[Rows]:
         return [((yield from self.view(id).newest(ns)),)]
 
-    def thread_page(self, start: str, limit: int) -> Program[Rows]:
+    def thread_page(self, start: str, limit: int) -> RedisEffects[Rows]:
         low = b"[" + start.encode()
         found = yield command("ZRANGEBYLEX", self._index, low, b"+", b"LIMIT", 0, limit)
         return [(id.decode(),) for id in found]
 
-    def thread_page_of_run(self, _run: str, start: str, limit: int) -> Program[Rows]:
+    def thread_page_of_run(self, _run: str, start: str, limit: int) -> RedisEffects[Rows]:
         return self.thread_page(start, limit)
 
-    def entries(self, ids: Sequence[str]) -> Program[Rows]:
-        """The rows of the registry for some threads; those that are gone are taken off the list."""
+    def entries(self, ids: Sequence[str]) -> RedisEffects[Rows]:
+        """The entries of some threads. Threads that do not exist any more leave the index."""
         found = yield from read_entries(self._settings, ids)
         rows: Rows = []
         for id, (cells, newest) in zip(ids, found, strict=True):
@@ -168,19 +174,19 @@ class RegistryStatements:
             rows.append(info_row(id, entry))
         return rows
 
-    def threads_of_run(self, run_id: str) -> Program[Rows]:
+    def threads_of_run(self, run_id: str) -> RedisEffects[Rows]:
         found: Rows = []
-        page = yield from self.thread_page("", 200)
+        page = yield from self.thread_page("", THREADS_PER_PAGE)
         while page:
             for (id,) in page:
                 rows = yield from self.view(id).all(CHECKPOINT)
                 if any(row.run_id == run_id for row in rows.values()):
                     found.append((id,))
                 del self._tables.views[id]
-            page = yield from self.thread_page(just_after(page[-1][0]), 200)
+            page = yield from self.thread_page(just_after(page[-1][0]), THREADS_PER_PAGE)
         return found
 
-    def unlisted(self) -> Program[Rows]:
+    def unlisted(self) -> RedisEffects[Rows]:
         keys = self._settings.keys
         ids = sorted({keys.thread_in(key) for key in (yield Scan(keys.pattern.encode()))})
         found = (yield from read_entries(self._settings, ids)) if ids else []
@@ -194,7 +200,7 @@ class RegistryStatements:
 
     def copy_entry(
         self, target: str, epoch: int, created: float, updated: float, source: str
-    ) -> Program[int]:
+    ) -> RedisEffects[int]:
         entry = yield from self._current(source)
         if entry is None:
             return 0
@@ -202,9 +208,48 @@ class RegistryStatements:
         cells = (entry.head, None, epoch, status, created, updated, entry.owner, entry.metadata)
         return (yield from self.new_thread(target, *cells))
 
-    def dump_entry(self, id: str) -> Program[Rows]:
+    def dump_entry(self, id: str) -> RedisEffects[Rows]:
         entry = yield from self._current(id)
-        return [(id, entry.head, entry.status, *entry[4:8])] if entry else []
+        if entry is None:
+            return []
+        times = entry.created_at, entry.updated_at
+        return [(id, entry.head, entry.status, *times, entry.owner, entry.metadata)]
+
+
+REGISTRY: Final[dict[str, Callable[Concatenate[RegistryStatements, ...], RedisEffects[Any]]]] = {
+    REDIS.thread: RegistryStatements.thread,
+    REDIS.lock_thread: RegistryStatements.lock_thread,
+    REDIS.new_thread: RegistryStatements.new_thread,
+    REDIS.add_thread: RegistryStatements.new_thread,
+    REDIS.new_described_thread: RegistryStatements.new_thread,
+    REDIS.load_entry: RegistryStatements.load_entry,
+    REDIS.touch_thread: RegistryStatements.touch_thread,
+    REDIS.new_epoch: RegistryStatements.new_epoch,
+    REDIS.take_lease: RegistryStatements.take_lease,
+    REDIS.renew_lease: RegistryStatements.renew_lease,
+    REDIS.end_lease: RegistryStatements.end_lease,
+    REDIS.drop_claim: RegistryStatements.drop_claim,
+    REDIS.end_claim: RegistryStatements.end_claim,
+    REDIS.create_claimed: RegistryStatements.create_claimed,
+    REDIS.describe_thread: RegistryStatements.describe_thread,
+    REDIS.thread_metadata: RegistryStatements.thread_metadata,
+    REDIS.thread_info: RegistryStatements.thread_info,
+    REDIS.thread_size: RegistryStatements.thread_size,
+    REDIS.delete_thread: RegistryStatements.delete_thread,
+    REDIS.head: RegistryStatements.head,
+    REDIS.head_and_newer: RegistryStatements.head_and_newer,
+    REDIS.newest_of: RegistryStatements.newest_of,
+    REDIS.thread_page: RegistryStatements.thread_page,
+    REDIS.thread_page_of_run: RegistryStatements.thread_page_of_run,
+    REDIS.threads_of_run: RegistryStatements.threads_of_run,
+    REDIS.unlisted: RegistryStatements.unlisted,
+    REDIS.copy_entry: RegistryStatements.copy_entry,
+    REDIS.dump_entry: RegistryStatements.dump_entry,
+    ENTRIES: RegistryStatements.entries,
+    SET_TTL: RegistryStatements.set_ttl,
+    TTL_OF: RegistryStatements.ttl_of,
+}
+"""Statement → method."""
 
 
 def info_row(id: str, entry: Entry) -> tuple[Any, ...]:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, Final
 
-from milepost._db.redis.commands import Program
+from milepost._db.redis.commands import RedisEffects
+from milepost.checkpoint._redis.names import (
+    REDIS,
+    RESEAL_BETWEEN,
+    RESEAL_LOOK,
+    RESEAL_STORE,
+)
+from milepost.checkpoint._redis.opcodes import Change, Request
+from milepost.checkpoint._redis.ranges import Range
 from milepost.checkpoint._redis.rows import (
     BLOB,
     CHECKPOINT,
@@ -16,7 +24,6 @@ from milepost.checkpoint._redis.rows import (
     key_of,
     row_given,
 )
-from milepost.checkpoint._redis.view import Range
 
 if TYPE_CHECKING:
     from milepost.checkpoint._redis.statements import Tables
@@ -30,30 +37,29 @@ _SEALED: Final = {
     "checkpoint_blobs": (BLOB, ("blob",), ("base_channel", "base", "level", "kind")),
     "checkpoint_writes": (WRITE, ("blob",), ("channel", "path", "base", "kind")),
 }
-"""By table: the kind of its rows, its sealed cells, and what these are bound to."""
+"""By table: the kind of its rows, the sealed cells, and the cells that their seals are bound to."""
 
 INSERTS: Final = {
-    "add_checkpoint": (CHECKPOINT, "S"),
-    "add_blob": (BLOB, "N"),
-    "add_write": (WRITE, "N"),
-    "replace_write": (WRITE, "S"),
+    REDIS.add_checkpoint: (CHECKPOINT, Change.PUT_ROW),
+    REDIS.add_blob: (BLOB, Change.ADD_ROW),
+    REDIS.add_write: (WRITE, Change.ADD_ROW),
+    REDIS.replace_write: (WRITE, Change.PUT_ROW),
 }
-"""By statement: the kind of the row that it adds, and what happens to one that is there already:
-`S` replaces that, `N` leaves that (`scripts.py`)."""
+"""By statement: the kind of the row that it adds, and whether it replaces a row that exists."""
 
 UPDATES: Final[dict[str, tuple[bytes, tuple[str, ...], dict[str, Any]]]] = {
-    "compact_blob": (BLOB, ("base_channel", "base", "blob"), {"level": 0}),
-    "cut_blob": (BLOB, ("blob",), {"base": None, "base_channel": None, "level": 0}),
-    "compact_write": (WRITE, ("base", "blob"), {}),
-    "count_writes": (CHECKPOINT, ("kind", "metadata"), {}),
-    "clear_inline_writes": (CHECKPOINT, (), {"led": None}),
-    "part_inline_writes": (CHECKPOINT, ("frame",), {"led": None}),
-    "complete_checkpoint": (CHECKPOINT, ("frame",), {"complete": 1}),
-    "cut_checkpoint": (CHECKPOINT, ("frame",), {"parent": None, "complete": 1}),
-    **{f"reseal_store {table}": (kind, cells, {}) for table, (kind, cells, _) in _SEALED.items()},
+    REDIS.compact_blob: (BLOB, ("base_channel", "base", "blob"), {"level": 0}),
+    REDIS.cut_blob: (BLOB, ("blob",), {"base": None, "base_channel": None, "level": 0}),
+    REDIS.compact_write: (WRITE, ("base", "blob"), {}),
+    REDIS.count_writes: (CHECKPOINT, ("kind", "metadata"), {}),
+    REDIS.clear_inline_writes: (CHECKPOINT, (), {"led": None}),
+    REDIS.part_inline_writes: (CHECKPOINT, ("frame",), {"led": None}),
+    REDIS.complete_checkpoint: (CHECKPOINT, ("frame",), {"complete": 1}),
+    REDIS.cut_checkpoint: (CHECKPOINT, ("frame",), {"parent": None, "complete": 1}),
+    **{f"{RESEAL_STORE} {table}": (kind, cells, {}) for table, (kind, cells, _) in _SEALED.items()},
 }
 """By statement: the kind of the row that it changes, the cells that its first parameters are for,
-and those that it always sets. The thread and the row's key are the other parameters."""
+and cells that get a fixed value. The other parameters are the thread and the key of the row."""
 
 
 def updated(name: str, given: Sequence[Any]) -> tuple[str, bytes, dict[str, Any]]:
@@ -65,86 +71,87 @@ def updated(name: str, given: Sequence[Any]) -> tuple[str, bytes, dict[str, Any]
 
 
 class RowStatements:
-    """`insert` and `update` answer the statements of the tables above, each other method that of
-    its name."""
+    """Answers the statements that change rows: those of the tables above, and those of `ROWS`."""
 
     def __init__(self, tables: Tables) -> None:
         self.view = tables.view
 
     # -- storing
 
-    def insert(self, name: str, id: str, *given: Any) -> Program[int]:
+    def insert(self, name: str, id: str, *given: Any) -> RedisEffects[int]:
         kind, how = INSERTS[name]
         field, row = row_given(kind, *given)
-        if how == "N" and (yield from self.view(id).row(field)) is not None:
+        if how is Change.ADD_ROW and (yield from self.view(id).row(field)) is not None:
             return 0
         return (yield from self._put(id, field, row))
 
-    def update(self, name: str, *given: Any) -> Program[int]:
+    def update(self, name: str, *given: Any) -> RedisEffects[int]:
         id, field, cells = updated(name, given)
         row = yield from self.view(id).row(field)
         if row is None:
             return 0
         return (yield from self._put(id, field, row._replace(**cells)))
 
-    def _put(self, id: str, field: bytes, row: Row) -> Program[int]:
+    def _put(self, id: str, field: bytes, row: Row) -> RedisEffects[int]:
         yield from self.view(id).load()
         self.view(id).changed[field] = row
         return 1
 
     # -- removing
 
-    def _delete(self, id: str, field: bytes) -> Program[int]:
+    def _delete(self, id: str, field: bytes) -> RedisEffects[int]:
         if (yield from self.view(id).row(field)) is None:
             return 0
         self.view(id).changed[field] = None
         return 1
 
-    def delete_checkpoint(self, id: str, *key: str) -> Program[int]:
+    def delete_checkpoint(self, id: str, *key: str) -> RedisEffects[int]:
         return self._delete(id, field_of(CHECKPOINT, *key))
 
-    def delete_blob(self, id: str, *key: str) -> Program[int]:
+    def delete_blob(self, id: str, *key: str) -> RedisEffects[int]:
         return self._delete(id, field_of(BLOB, *key))
 
-    def delete_writes_at(self, id: str, *key: str) -> Program[int]:
+    def delete_writes_at(self, id: str, *key: str) -> RedisEffects[int]:
         found = yield from self.view(id).range(Range(WRITE, key))
         for field in found:
             self.view(id).changed[field] = None
         return len(found)
 
-    def delete_writes(self, id: str) -> Program[int]:
-        [(_, _, writes)] = yield from self.view(id).fetch("C")
+    # These three only count: all rows are removed together with the entry, by `delete_thread`.
+
+    def delete_writes(self, id: str) -> RedisEffects[int]:
+        [(_, _, writes)] = yield from self.view(id).fetch(Request.COUNTS)
         return int(writes)
 
-    def delete_blobs(self, id: str) -> Program[int]:
-        [(rows, checkpoints, writes)] = yield from self.view(id).fetch("C")
+    def delete_blobs(self, id: str) -> RedisEffects[int]:
+        [(rows, checkpoints, writes)] = yield from self.view(id).fetch(Request.COUNTS)
         return int(rows) - int(checkpoints) - int(writes)
 
-    def delete_checkpoints(self, id: str) -> Program[int]:
-        [(rows, checkpoints, _)] = yield from self.view(id).fetch("C")
+    def delete_checkpoints(self, id: str) -> RedisEffects[int]:
+        [(rows, checkpoints, _)] = yield from self.view(id).fetch(Request.COUNTS)
         self.view(id).is_wiped = bool(rows)
         return int(checkpoints)
 
     # -- copies
 
-    def _copy(self, kind: bytes, target: str, source: str) -> Program[int]:
+    def _copy(self, kind: bytes, target: str, source: str) -> RedisEffects[int]:
         rows = yield from self.view(source).all(kind)
         self.view(target).changed.update(rows)
         return len(rows)
 
-    def copy_checkpoints(self, target: str, source: str) -> Program[int]:
+    def copy_checkpoints(self, target: str, source: str) -> RedisEffects[int]:
         return self._copy(CHECKPOINT, target, source)
 
-    def copy_blobs(self, target: str, source: str) -> Program[int]:
+    def copy_blobs(self, target: str, source: str) -> RedisEffects[int]:
         return self._copy(BLOB, target, source)
 
-    def copy_writes(self, target: str, source: str) -> Program[int]:
+    def copy_writes(self, target: str, source: str) -> RedisEffects[int]:
         return self._copy(WRITE, target, source)
 
     # -- sealing rows again, a table at a time: see `_sql/admin/reencrypt.py`
 
-    def reseal_look(self, table: str, id: str, *after: Any) -> Program[Rows]:
-        """Keys, sizes and cells, from a key on; all of a thread's rows at once."""
+    def reseal_look(self, table: str, id: str, *after: Any) -> RedisEffects[Rows]:
+        """Keys, sizes of cells, and cells of all rows after a key."""
         rows = yield from self._of_table(table, id)
         return [
             (*key, *(len(cell or b"") for cell in cells), *cells)
@@ -152,17 +159,35 @@ class RowStatements:
             if key > after
         ]
 
-    def reseal_between(self, table: str, id: str, *keys: Any) -> Program[Rows]:
-        """Keys, cells and what cells are bound to, from a key to another."""
+    def reseal_between(self, table: str, id: str, *keys: Any) -> RedisEffects[Rows]:
+        """Keys, cells, and cells that seals are bound to, of all rows from one key to another."""
         rows = yield from self._of_table(table, id)
         first, last = keys[: len(keys) // 2], keys[len(keys) // 2 :]
         return [(*key, *cells, *bound) for key, cells, bound in rows if first <= key <= last]
 
-    def _of_table(self, table: str, id: str) -> Program[list[tuple[tuple[Any, ...], Any, Any]]]:
-        kind, names, beside = _SEALED[table]
+    def _of_table(
+        self, table: str, id: str
+    ) -> RedisEffects[list[tuple[tuple[Any, ...], Any, Any]]]:
+        kind, names, bound = _SEALED[table]
         rows = yield from self.view(id).all(kind)
         found = []
         for field, row in rows.items():
             cells = tuple(getattr(row, name) for name in names)
-            found.append((key_of(field), cells, tuple(getattr(row, name) for name in beside)))
+            found.append((key_of(field), cells, tuple(getattr(row, name) for name in bound)))
         return sorted(found, key=lambda one: one[0])
+
+
+ROWS: Final[dict[str, Callable[Concatenate[RowStatements, ...], RedisEffects[Any]]]] = {
+    REDIS.delete_checkpoint: RowStatements.delete_checkpoint,
+    REDIS.delete_blob: RowStatements.delete_blob,
+    REDIS.delete_writes_at: RowStatements.delete_writes_at,
+    REDIS.delete_writes: RowStatements.delete_writes,
+    REDIS.delete_blobs: RowStatements.delete_blobs,
+    REDIS.delete_checkpoints: RowStatements.delete_checkpoints,
+    REDIS.copy_checkpoints: RowStatements.copy_checkpoints,
+    REDIS.copy_blobs: RowStatements.copy_blobs,
+    REDIS.copy_writes: RowStatements.copy_writes,
+    RESEAL_LOOK: RowStatements.reseal_look,
+    RESEAL_BETWEEN: RowStatements.reseal_between,
+}
+"""Statement → method, for statements that `INSERTS` and `UPDATES` do not have."""

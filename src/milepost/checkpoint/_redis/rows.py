@@ -3,14 +3,14 @@
     {prefix:thread}:thread   hash         the registry's entry: head, token, epoch, status, …
     {prefix:thread}:rows     hash         checkpoints, values and writes, one field for each row
     {prefix:thread}:index    sorted set   the fields of checkpoints and writes, in their order
-    prefix:threads           sorted set   the ids of all threads; an index only, on its own slot
+    prefix:threads           sorted set   the ids of all threads, in a slot of its own
 
-A thread's own keys are the truth: an id in the index whose keys are gone, because they have
-expired or the server has lost them, is left out of listings and removed.
+Only a thread's own keys decide whether the thread exists. The ids in `prefix:threads` are an index:
+an id whose thread has expired, or was lost by the server, is left out of listings and removed.
 
-A field is the row's kind and key with NUL between the parts. Names have no NUL, so fields sort as
-the tuples of their parts do. A row's cells follow each other, each behind its length. What leads
-to other rows comes first, where a script finds that without the rest:
+A field is the kind of the row and the parts of its key, joined by NUL. Names have no NUL, so fields
+sort as the tuples of their parts do. A row is a sequence of cells, each behind its length. Cells
+that lead to other rows come first, so that a script finds them without reading the rest:
 
     c  namespace, id                  parent, complete, run_id, kind, led, metadata, frame
     b  namespace, channel, version    base, base_channel, level, kind, blob
@@ -20,6 +20,7 @@ to other rows comes first, where a script finds that without the rest:
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -28,8 +29,19 @@ from milepost._db.redis.commands import literally
 CHECKPOINT: Final = b"c"
 BLOB: Final = b"b"
 WRITE: Final = b"w"
+
+REV: Final = "rev"
+"""A value beside the entry: replaced by every write of the thread."""
+SEQ: Final = "seq"
+"""A value beside the entry: how many writes the thread has had."""
+FOR_EVER: Final = "-1"
+"""The time to live of a thread that never expires."""
+
+_NULL: Final = b"\0"
+"""A cell that is NULL. Other cells begin with their length plus 1."""
 _LONG: Final = 255
-"""In the place of a length: the length is in the next four bytes. NULL has 0, empty text 1."""
+"""In the place of the length plus 1: the length is in the next four bytes."""
+_TEXT, _NUMBER, _BYTES = "tib"
 
 
 class Checkpoint(NamedTuple):
@@ -66,16 +78,16 @@ class Write(NamedTuple):
 
 Row: TypeAlias = Checkpoint | Blob | Write
 Rows: TypeAlias = list[tuple[Any, ...]]
-"""What a query is answered with."""
+"""The answer to a query."""
 
 
 class _Kind(NamedTuple):
-    """How rows of one kind are stored, and how statements have them."""
+    """How rows of one kind are stored, and the order of their columns in statements."""
 
     row: Any
     """The class."""
     cells: str
-    """What its cells are: text, numbers, bytes."""
+    """The type of each cell: `_TEXT`, `_NUMBER` or `_BYTES`."""
     key: int
     """How many parts its key has."""
     columns: tuple[str, ...]
@@ -93,17 +105,41 @@ _KINDS: Final = {
     WRITE: _Kind(Write, "ttttb", 4, ("channel", "path", "base", "kind", "blob")),
 }
 _CELLS: Final = {kind: attrgetter(*made.columns) for kind, made in _KINDS.items()}
+_DECODE: Final[dict[str, Callable[[bytes], Any]]] = {
+    _TEXT: bytes.decode,
+    _NUMBER: int,
+    _BYTES: bytes,
+}
+_EMPTY: Final = {_TEXT: None, _NUMBER: 0, _BYTES: b""}
+
+
+ROOT_CHECKPOINTS: Final = CHECKPOINT + b"\0\0"
+"""The prefix of the fields of the root graph's checkpoints."""
+AFTER_ALL: Final = b"\xff"
+"""Sorts after every name: no UTF-8 text has this byte."""
+
+
+class ThreadKeys(NamedTuple):
+    """The three keys of a thread."""
+
+    thread: bytes
+    rows: bytes
+    order: bytes
+    """The key of the index."""
 
 
 class Keys(NamedTuple):
-    """Where a saver's threads are."""
+    """The keys of a saver's threads, which begin with a prefix."""
 
     prefix: str
 
-    def of(self, thread_id: str) -> tuple[bytes, bytes, bytes]:
-        """The three keys of a thread."""
+    def of(self, thread_id: str) -> ThreadKeys:
         tag = f"{{{self.prefix}:{thread_id}}}"
-        return f"{tag}:thread".encode(), f"{tag}:rows".encode(), f"{tag}:index".encode()
+        return ThreadKeys(
+            thread=f"{tag}:thread".encode(),
+            rows=f"{tag}:rows".encode(),
+            order=f"{tag}:index".encode(),
+        )
 
     @property
     def threads(self) -> bytes:
@@ -112,11 +148,11 @@ class Keys(NamedTuple):
 
     @property
     def pattern(self) -> str:
-        """Matches every thread's key with rows."""
+        """A pattern that matches the key with the rows of every thread."""
         return f"{{{literally(self.prefix)}:*}}:rows"
 
     def thread_in(self, key: bytes) -> str:
-        """The thread whose key with rows this is."""
+        """The thread that a key with rows belongs to."""
         return key[len(self.prefix.encode()) + 2 : -len("}:rows")].decode()
 
 
@@ -129,7 +165,7 @@ def parts(field: bytes) -> list[str]:
     return [part.decode() for part in field.split(b"\0")[1:]]
 
 
-# -- rows as statements have them, without the thread, which comes first
+# -- rows in statements: key and columns, without the thread
 
 
 def row_given(kind: bytes, *given: Any) -> tuple[bytes, Row]:
@@ -140,7 +176,7 @@ def row_given(kind: bytes, *given: Any) -> tuple[bytes, Row]:
 
 
 def key_of(field: bytes) -> tuple[Any, ...]:
-    """The key of a row; the place of a write is a number."""
+    """The key of a row. The last part of a write's key is a number."""
     key = parts(field)
     return (*key[:-1], int(key[-1])) if field[:1] == WRITE else tuple(key)
 
@@ -154,7 +190,7 @@ def columns_of(field: bytes, row: Row) -> tuple[Any, ...]:
 
 
 def packed_cell(value: object) -> bytes:
-    """A cell as it is stored; NULL as b"", which no other cell is."""
+    """The stored form of a cell; b"" for NULL, which the script and `pack` replace with `_NULL`."""
     if value is None:
         return b""
     data = value if isinstance(value, (bytes, bytearray, memoryview)) else str(value).encode()
@@ -170,11 +206,11 @@ def cell_number(field: bytes, name: str) -> int:
 
 
 def pack(row: Row) -> bytes:
-    return b"".join(packed_cell(value) or b"\0" for value in row)
+    return b"".join(packed_cell(value) or _NULL for value in row)
 
 
 def unpack(field: bytes, data: bytes) -> Any:
-    """The row that `pack` was given. For anything else, a row that cannot be read."""
+    """The row that `pack` was given; of damaged bytes, a row that fails its checksum."""
     made, kinds, *_ = _KINDS[field[:1]]
     found: list[Any] = []
     at = 0
@@ -190,21 +226,20 @@ def unpack(field: bytes, data: bytes) -> Any:
             value = data[at : at + size]
             at += size
             if len(value) != size:
-                raise ValueError("it is cut off")
-            found.append(value if kind == "b" else int(value) if kind == "i" else value.decode())
+                raise ValueError("the row is cut off")
+            found.append(_DECODE[kind](value))
         if at != len(data):
-            raise ValueError("it is too long")
+            raise ValueError("the row is too long")
     except (IndexError, ValueError, struct.error):
-        # Its bytes fail their checksum when they are looked at, which names the row.
-        empty = {"t": None, "i": 0, "b": b""}
-        return made(*(empty[kind] for kind in kinds))
+        # Empty bytes fail their checksum when they are decoded, with an error that names the row.
+        return made(*(_EMPTY[kind] for kind in kinds))
     return made(*found)
 
 
 def link(field: bytes, row: Row, *, to_parent: bool = False) -> bytes | None:
-    """The row that is needed beside this one: what a difference is from.
+    """The field of the row that a row is a difference from; None if the row is complete.
 
-    `to_parent`: of a checkpoint, its parent also if it is not a difference from that.
+    `to_parent`: for a checkpoint, the parent, even if the checkpoint is complete.
     """
     ns = parts(field)[0]
     if isinstance(row, Checkpoint):

@@ -1,4 +1,4 @@
-"""A saver on Redis: everything but how its sync and async forms are opened and closed."""
+"""A saver on Redis: all that its sync and async forms share."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from milepost.checkpoint._contract.names import check_name
 from milepost.checkpoint._contract.thread_admin import thread_id_of
 from milepost.checkpoint._contract.thread_metadata import ThreadOptions
 from milepost.checkpoint._contract.threads import no_such_thread, passes_filter
-from milepost.checkpoint._redis.rows import Keys
+from milepost.checkpoint._redis.names import ENTRIES, REDIS, SET_TTL
+from milepost.checkpoint._redis.registry_statements import THREADS_PER_PAGE
+from milepost.checkpoint._redis.rows import FOR_EVER, Keys
 from milepost.checkpoint._redis.server import rewrite
 from milepost.checkpoint._redis.settings import UNSURE, Durability, Settings
-from milepost.checkpoint._redis.statements import REDIS
 from milepost.checkpoint._redis.transaction import transaction
 from milepost.checkpoint._sql.statements import Statements, just_after
 from milepost.checkpoint._sql.threads.registry import Registry
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from milepost._db.engine import Engine
     from milepost._db.group_commit import Outcome
     from milepost._db.operations import Operation, Work
-    from milepost._db.redis import commands
+    from milepost._db.redis.commands import RedisEffects
     from milepost.checkpoint._contract.thread_admin import Sweeping
     from milepost.checkpoint._contract.threads import ThreadFilter, ThreadInfo
     from milepost.checkpoint._sql.cache import ThreadCache
@@ -67,7 +68,7 @@ class SaverEngine:
         return await (see_through(running) if write else running)
 
     def vacuum(self) -> None:
-        """Have the append-only file written again."""
+        """Have the append-only file rewritten, so that it loses what was removed."""
         self.redis.run(rewrite())
 
     async def avacuum(self) -> None:
@@ -79,19 +80,19 @@ class RedisThreads(SqlThreads):
     """Whole threads."""
 
     def _set_ttl(self, thread_id: Any, minutes: float | None) -> Program[None]:
-        """Let a thread live so many minutes from its last use on; with None, for ever (pinned).
+        """Let a thread expire so many minutes after its last use; with None, never (pinned).
 
-        The thread keeps that, whatever the saver's default is. All of a thread expires at once.
+        This overrides the saver's default. All keys of a thread expire together.
         """
-        ttl = "-1" if minutes is None else str(seconds(minutes))
-        yield Transaction(partial(self._ttl_of, thread_id_of(thread_id), ttl))
+        ttl = FOR_EVER if minutes is None else str(seconds(minutes))
+        yield Transaction(partial(self._store_ttl, thread_id_of(thread_id), ttl))
 
     def _pin(self, thread_id: Any) -> Program[None]:
-        """Keep a thread for ever, whatever the saver's default is."""
+        """Keep a thread for ever. This overrides the saver's default."""
         yield from self._set_ttl(thread_id, None)
 
-    def _ttl_of(self, thread_id: str, ttl: str) -> Operation[None]:
-        if not (yield Execute("set_ttl", (thread_id, ttl))):
+    def _store_ttl(self, thread_id: str, ttl: str) -> Operation[None]:
+        if not (yield Execute(SET_TTL, (thread_id, ttl))):
             raise no_such_thread(thread_id)
 
     set_ttl, aset_ttl = blocking(_set_ttl), awaitable(_set_ttl)
@@ -99,18 +100,17 @@ class RedisThreads(SqlThreads):
 
 
 def seconds(minutes: float) -> float:
-    """A time to live, which callers give in minutes."""
+    """The seconds of a time to live, which callers give in minutes."""
     if isinstance(minutes, bool) or not isinstance(minutes, (int, float)) or not minutes > 0:
         raise ValueError(f"A time to live must be a number of minutes above 0, not {minutes!r}.")
     return minutes * 60
 
 
 TRAITS: Final = Traits(name="redis", remote=True, settled=(), chain=Bounds(16, 32, 16))
-_PAGE: Final = 200
 
 
 class RedisRegistry(Registry):
-    """Threads are filtered here: the server knows nothing of their metadata."""
+    """Filters threads in Python, since the server cannot search their metadata."""
 
     def page(self, wanted: ThreadFilter) -> Operation[list[ThreadInfo]]:
         """Threads in the order of their ids."""
@@ -118,18 +118,18 @@ class RedisRegistry(Registry):
         start = max(wanted.prefix or "", "" if wanted.after is None else just_after(wanted.after))
         found: list[ThreadInfo] = []
         while len(found) < wanted.limit:
-            ids = yield Query("thread_page", (start, _PAGE))
-            rows = yield Query("entries", ([id for (id,) in ids],))
+            ids = yield Query(REDIS.thread_page, (start, THREADS_PER_PAGE))
+            rows = yield Query(ENTRIES, ([id for (id,) in ids],))
             found += [info for row in rows if passes_filter(info := self._info(row), wanted)]
-            if len(ids) < _PAGE:
+            if len(ids) < THREADS_PER_PAGE:
                 break
             start = just_after(ids[-1][0])
         return found[: wanted.limit]
 
 
 class RedisStorage:
-    """Steps and threads in Redis or Valkey, by a sync or an async client. Comes before
-    `SqlSaver`."""
+    """Stores steps and threads in Redis or Valkey, with a sync or an async client. As a base class,
+    it comes before `SqlSaver`."""
 
     dialect = TRAITS
     registry: ClassVar[type[Registry]] = RedisRegistry
@@ -137,7 +137,7 @@ class RedisStorage:
     is_async: ClassVar[bool]
     engine: Engine
     server: SaverEngine
-    """The same, with its client."""
+    """The engine again, typed so that its client can be reached."""
     _cache: ThreadCache
     _reader: CheckpointReader
     _registry: Registry
@@ -213,7 +213,7 @@ class RedisStorage:
 
     @property
     def durability(self) -> Durability:
-        """What is promised of a step that was acknowledged; known after the first use."""
+        """What holds for every step that was acknowledged; known after the first use."""
         fsyncs, replicas = self.settings.fsyncs, self.settings.wait_replicas
         if not self.settings.is_ready:
             return Durability(None, replicas, "not known before the first use: setup()")
@@ -229,7 +229,7 @@ class RedisStorage:
         """Whole threads: listed, created, described, copied, pruned, swept, erased, pinned."""
         return RedisThreads(self.engine, self._sweeping, self._registry, self._reader, self._cache)
 
-    # -- a step in one go
+    # -- storing steps
 
     def commit(self, steps: Sequence[Prepared]) -> Outcome:
         return self.server.redis.run(self._store(steps))
@@ -237,16 +237,14 @@ class RedisStorage:
     async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
         return await see_through(self.server.redis.arun(self._store(steps)))
 
-    def _store(self, steps: Sequence[Prepared]) -> commands.Program[Outcome]:
-        """Thread by thread, and run by run: what is stored together is on one server."""
+    def _store(self, steps: Sequence[Prepared]) -> RedisEffects[Outcome]:
+        """Store steps by thread and run: only keys of one thread are on one server for sure."""
         outcome: Outcome = []
         for (_, token), some in groupby(steps, lambda step: (step.place.thread_id, step.token)):
             outcome += yield from self._store_some(list(some), token)
         return outcome
 
-    def _store_some(
-        self, steps: Sequence[Prepared], token: str | None
-    ) -> commands.Program[Outcome]:
+    def _store_some(self, steps: Sequence[Prepared], token: str | None) -> RedisEffects[Outcome]:
         work = partial(self._storer.steps, steps)
         outcome: Outcome
         try:
@@ -254,7 +252,7 @@ class RedisStorage:
         except Exception as error:
             outcome = [error] * len(steps)
         except BaseException:
-            self._storer.settle(steps, [RuntimeError("the commit was broken off")] * len(steps))
+            self._storer.settle(steps, [RuntimeError("the commit was interrupted")] * len(steps))
             raise
         self._storer.settle(steps, outcome)
         return outcome

@@ -1,32 +1,15 @@
-"""The two scripts: what is read of a thread at one moment, and what changes it in one step.
+"""The two scripts: one reads a thread at one moment, the other changes it in one step.
 
-Both get the three keys of a thread and a list of requests. A script is sent by its digest, and in
-full if the server does not know it. Scripts use no library of the server's Lua.
+Both get the three keys of a thread, and a list of opcodes with their arguments (`opcodes.py`). They
+use only what every server's Lua has: no library.
 
-Reading answers with the thread's `rev`, then one reply for each request:
+The script that reads replies with the thread's `rev`, then with one reply for each `Request`
+(`opcodes.py`).
 
-    E                       the entry, and the latest checkpoint of the root graph in the index
-    G n field…              rows
-    R from to limit         fields of the index, in their order; V the other way round
-    F parents n field…      rows, and all that they are differences from
-    A                       all rows
-    C                       how many rows there are, and how many checkpoints and writes
-    O namespace id          a checkpoint, or with an empty id the latest: the entry as for E; then
-                            rows as for F: it, its parent, their writes, the checkpoints after
-                            them; of both the fields of writes, and of the one after it
-
-Writing answers 0 if a condition does not hold, and has changed nothing then. Otherwise it answers
-how many writes the thread has had; a write that had been done before, when the reply was lost, is
-not done again:
-
-    = key value             the entry has this value; ~ it has another; > it has no smaller number
-    !                       there is no entry
-    # from to n             so many fields are in a part of the index
-    E key value             set a value of the entry; M if it is larger; X key removes one
-    S field row             set a row; N only if there is none
-    U field n (at cell)…    set cells of a row, if there is one
-    D field                 remove a row
-    K                       remove the thread
+The script that writes gets a new `rev`, each `Condition`, then each `Change`. It replies 0 if a
+condition does not hold; then it has changed nothing. Otherwise it replies with the number of writes
+that the thread has had. It does nothing if the thread has the new `rev` already: then the write was
+sent again, since the first reply was lost.
 """
 
 from __future__ import annotations
@@ -73,7 +56,8 @@ READ: Final = Script(
     "read a thread",
     _COMMON
     + r"""
--- ARGV: whether the thread has been used, the saver's time to live, requests
+-- ARGV: whether this read counts as use of the thread, the saver's time to live, requests
+-- Opcodes have their names in opcodes.py (Request).
 local function link(field, row, parents)
   local kind, ns, name = field:match('^(.)%z([^%z]*)%z([^%z]*)')
   local first, place = cell(row, 1)
@@ -133,27 +117,27 @@ if ARGV[1] == '1' and replies[1] then expire(ARGV[2]) end
 while at <= #ARGV do
   local what = take()
   local reply
-  if what == 'E' then
+  if what == 'E' then -- ENTRY
     reply = {call('HGETALL', thread), newest('')}
-  elseif what == 'O' then
+  elseif what == 'O' then -- CHECKPOINT
     local ns, id = take(), take()
     reply = one(ns, id)
-  elseif what == 'G' then
+  elseif what == 'G' then -- ROWS
     reply = {}
     for n = 1, tonumber(take()) do reply[n] = call('HGET', rows, take()) end
-  elseif what == 'R' then
+  elseif what == 'R' then -- RANGE
     local first, last = take(), take()
     reply = call('ZRANGEBYLEX', index, first, last, 'LIMIT', 0, take())
-  elseif what == 'V' then
+  elseif what == 'V' then -- RANGE_BACKWARDS
     local first, last = take(), take()
     reply = call('ZREVRANGEBYLEX', index, last, first, 'LIMIT', 0, take())
-  elseif what == 'F' then
+  elseif what == 'F' then -- CHAINS
     local parents, seen = take(), {}
     reply = {}
     for n = 1, tonumber(take()) do follow(take(), parents, seen, reply) end
-  elseif what == 'A' then
+  elseif what == 'A' then -- ALL_ROWS
     reply = call('HGETALL', rows)
-  elseif what == 'C' then
+  elseif what == 'C' then -- COUNTS
     reply = {call('HLEN', rows), call('ZLEXCOUNT', index, '[c', '(d'),
       call('ZLEXCOUNT', index, '[w', '(x')}
   end
@@ -168,10 +152,11 @@ WRITE: Final = Script(
     _COMMON
     + r"""
 -- ARGV: the new rev, the saver's time to live, conditions and changes
+-- Opcodes have their names in opcodes.py (Condition, Change).
 local rev = ARGV[1]
 local before = call('HGET', thread, 'rev')
 if before == rev then
-  -- Written again: what waits until the write is on the disk waits for this one.
+  -- The write was sent again. This HSET gives WAITAOF a write of this connection to wait for.
   call('HSET', thread, 'rev', rev)
   return tonumber(call('HGET', thread, 'seq'))
 end
@@ -196,37 +181,37 @@ local function list(field)
 end
 while at <= #ARGV do
   local what = take()
-  if what == '=' then
+  if what == '=' then -- EQUALS
     local key, value = take(), take()
     if call('HGET', thread, key) ~= value then return 0 end
-  elseif what == '~' then
+  elseif what == '~' then -- DIFFERS
     local key, value = take(), take()
     local found = call('HGET', thread, key)
     if not found or found == value then return 0 end
-  elseif what == '>' then
+  elseif what == '>' then -- AT_LEAST
     local key, value = take(), tonumber(take())
     if tonumber(call('HGET', thread, key) or '0') < value then return 0 end
-  elseif what == '!' then
+  elseif what == '!' then -- IS_NEW
     if before then return 0 end
-  elseif what == '#' then
+  elseif what == '#' then -- COUNT
     local first, last = take(), take()
     if call('ZLEXCOUNT', index, first, last) ~= tonumber(take()) then return 0 end
-  elseif what == 'E' then
+  elseif what == 'E' then -- SET_VALUE
     local key, value = take(), take()
     call('HSET', thread, key, value)
-  elseif what == 'X' then
+  elseif what == 'X' then -- REMOVE_VALUE
     call('HDEL', thread, take())
-  elseif what == 'M' then
+  elseif what == 'M' then -- RAISE_VALUE
     local key, value = take(), take()
     if is_less(call('HGET', thread, key) or '', value) then call('HSET', thread, key, value) end
-  elseif what == 'S' then
+  elseif what == 'S' then -- PUT_ROW
     local field, row = take(), take()
     call('HSET', rows, field, row)
     list(field)
-  elseif what == 'N' then
+  elseif what == 'N' then -- ADD_ROW
     local field, row = take(), take()
     if call('HSETNX', rows, field, row) == 1 then list(field) end
-  elseif what == 'U' then
+  elseif what == 'U' then -- UPDATE_ROW
     local field, count = take(), tonumber(take())
     local row = call('HGET', rows, field)
     local found = row and cells(row)
@@ -235,11 +220,11 @@ while at <= #ARGV do
       if found then found[place] = value ~= '' and value or '\0' end
     end
     if found then call('HSET', rows, field, table.concat(found)) end
-  elseif what == 'D' then
+  elseif what == 'D' then -- DELETE_ROW
     local field = take()
     call('HDEL', rows, field)
     call('ZREM', index, field)
-  elseif what == 'K' then
+  elseif what == 'K' then -- DELETE_THREAD
     call('UNLINK', thread, rows, index)
     return 1
   end

@@ -1,20 +1,25 @@
-"""The server itself: what it promises, and its append-only file."""
+"""Checks a server when a saver first uses it, and has its append-only file rewritten."""
 
 from __future__ import annotations
 
 import warnings
+from typing import Final
 
 from milepost._db.calls import Pause
-from milepost._db.redis.commands import Everywhere, Program, command
+from milepost._db.redis.commands import Everywhere, RedisEffects, command
 from milepost._db.redis.errors import is_barred, translated
 from milepost._db.redis.server import info_value, refuse_eviction
 from milepost._internal import log
 from milepost.checkpoint._redis.settings import UNSURE, Settings
 from milepost.errors import NotErasedError
 
+_REWRITE_SECONDS: Final = 60.0
+"""How long a rewrite of the append-only file may take."""
+_POLL_SECONDS: Final = 0.01
 
-def check_server(settings: Settings) -> Program[None]:
-    """Refuse a server that drops what it was given; find out what it promises."""
+
+def check_server(settings: Settings) -> RedisEffects[None]:
+    """Refuse a server that evicts threads. Find out whether it can wait for its disk."""
     asked = [command("INFO", "memory"), command("INFO", "persistence"), command("WAITAOF", 0, 0, 0)]
     can_wait = has_file = True
     for memory, persistence, wait in (yield Everywhere(asked)):
@@ -44,20 +49,20 @@ def check_server(settings: Settings) -> Program[None]:
     settings.is_ready = True
 
 
-def rewrite() -> Program[None]:
-    """Have the append-only files written again, without what was removed."""
+def rewrite() -> RedisEffects[None]:
+    """Have the append-only files rewritten, so that they lose what was removed."""
     for (reply,) in (yield Everywhere([command("BGREWRITEAOF")])):
         if isinstance(reply, Exception) and "in progress" not in str(reply):
             raise NotErasedError(
                 "What was removed cannot be read any more, but may still be in the server's "
                 f"append-only file: BGREWRITEAOF was refused ({reply}). Have it done on the server."
             )
-    for _ in range(6000):
+    for _ in range(int(_REWRITE_SECONDS / _POLL_SECONDS)):
         replies = yield Everywhere([command("INFO", "persistence")])
         names = ("aof_rewrite_in_progress", "aof_rewrite_scheduled")
         if not any(info_value(reply, name) == "1" for (reply,) in replies for name in names):
             return
-        yield Pause(0.01)
+        yield Pause(_POLL_SECONDS)
     raise NotErasedError(
         "What was removed cannot be read any more, but the server is still writing its append-only "
         "file again. Wait until `INFO persistence` says that it has ended."

@@ -1,4 +1,4 @@
-"""What a saver was told about its server, and what it knows of it."""
+"""The settings of a saver, and what it has learned about its server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNSURE: Final = "how much of that survives a crash of the server is for its sett
 
 
 class Durability(NamedTuple):
-    """What is promised of a step that was acknowledged.
+    """What holds for every step that was acknowledged.
 
     Examples:
         >>> import os
@@ -25,20 +25,20 @@ class Durability(NamedTuple):
     fsynced: bool | None
     """Whether it is in the server's append-only file, on the disk; None before the first use."""
     replicas: int
-    """How many replicas have it."""
+    """How many replicas have the step."""
     promise: str
     """The same in words."""
 
 
 @dataclass
 class Settings:
-    """What a saver was told about its server, and what it has found out."""
+    """The settings of a saver, and what it has learned about its server."""
 
     keys: Keys
     owner: str = "RedisSaver"
     """The class that errors name."""
     ttl: float | None = None
-    """Seconds."""
+    """How many seconds a thread lives after its last use; None for ever."""
     refresh_on_read: bool = False
     wait_aof: bool = True
     wait_replicas: int = 0
@@ -46,9 +46,14 @@ class Settings:
     scripts: bool = True
     """Whether scripts may be used; False as soon as the server refuses one."""
     fsyncs: bool | None = None
-    """Whether the server can tell when a write is on the disk; None before the first use."""
+    """Whether a write waits for the server's disk; None before the first use."""
     is_ready: bool = False
-    """Whether the server was looked at."""
+    """Whether the server was checked."""
     acknowledged: Acknowledged = field(default_factory=Acknowledged)
     listed: dict[str, float] = field(default_factory=dict)
-    """Thread → when this saver has last put it into the index of threads."""
+    """Thread → when this saver last added it to the index of threads."""
+
+    @property
+    def ttl_text(self) -> str:
+        """`ttl` as scripts get it: "" for None."""
+        return "" if self.ttl is None else str(self.ttl)

@@ -1,14 +1,13 @@
 """What each statement of a saver means in Redis.
 
-The savers on SQL databases are operations that yield statements (`_sql/statements.py`). Here a
-statement is its name. Two tables say what those do that add or change a row (`row_statements.py`);
-each of the others is a method, with the parameters that the SQL has. So all that savers do with a
-thread is written once.
+Savers are written once, as operations that yield statements (`_sql/statements.py`). On Redis a
+statement is its name (`names.py`). Tables lead from the name to what the statement does, with the
+parameters of the SQL: `INSERTS` and `UPDATES` to a row, `READS`, `ROWS` and `REGISTRY` to a method.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.operations import (
@@ -22,27 +21,17 @@ from milepost._db.operations import (
     Statement,
 )
 from milepost.checkpoint._redis.guarded import GuardedStep
-from milepost.checkpoint._redis.read_statements import ReadStatements
-from milepost.checkpoint._redis.registry_statements import RegistryStatements
-from milepost.checkpoint._redis.row_statements import INSERTS, UPDATES, RowStatements
+from milepost.checkpoint._redis.opcodes import Condition
+from milepost.checkpoint._redis.read_statements import READS, ReadStatements
+from milepost.checkpoint._redis.registry_statements import REGISTRY, RegistryStatements
+from milepost.checkpoint._redis.row_statements import INSERTS, ROWS, UPDATES, RowStatements
+from milepost.checkpoint._redis.rows import SEQ
 from milepost.checkpoint._redis.thread_io import store
 from milepost.checkpoint._redis.view import ThreadView
-from milepost.checkpoint._sql.statements import Statements
 
 if TYPE_CHECKING:
-    from milepost._db.redis.commands import Program
+    from milepost._db.redis.commands import RedisEffects
     from milepost.checkpoint._redis.settings import Settings
-
-_NONE: Final = {"latest": "", "newest": ""}
-REDIS: Final = Statements(**{name: name for name in Statements.__annotations__} | _NONE)
-"""Every statement is its own name. There is no guess at the newest values."""
-
-_OWNERS: Final[dict[str, Any]] = {
-    name: owner
-    for owner in (RegistryStatements, RowStatements, ReadStatements)
-    for name in vars(owner)
-    if not name.startswith("_")
-}
 
 
 class Tables:
@@ -53,6 +42,7 @@ class Tables:
         self.owner = owner
         """The token of the run that the transaction is for."""
         self.views: dict[str, ThreadView] = {}
+        """By thread: what the transaction has read and changed."""
 
     def view(self, thread_id: str) -> ThreadView:
         found = self.views.get(thread_id)
@@ -60,37 +50,40 @@ class Tables:
             found = self.views[thread_id] = ThreadView(self.settings, thread_id, self.owner)
         return found
 
-    def carry_out(self, statement: Statement) -> Program[Any]:
-        """What a statement is answered with."""
-        parts: Sequence[Statement]
-        if isinstance(statement, (Query, Execute)):
-            return (yield from self._run(statement.sql, statement.parameters))
-        if isinstance(statement, ExecuteMany):
-            parts = [Execute(statement.sql, row) for row in statement.rows]
-        elif isinstance(statement, Batch):
-            parts = statement.statements
-        elif isinstance(statement, Queries):
-            parts = statement.queries
-        else:
-            assert isinstance(statement, (GuardedBatch, ConditionalInsert))
-            return (yield from self._guarded(statement))
+    def carry_out(self, statement: Statement) -> RedisEffects[Any]:
+        """The answer to a statement."""
+        return _CARRY_OUT[type(statement)](self, statement)
+
+    def _single(self, statement: Query | Execute) -> RedisEffects[Any]:
+        name, given = statement.sql, statement.parameters
+        if name in INSERTS:
+            return RowStatements(self).insert(name, *given)
+        if name in UPDATES:
+            return RowStatements(self).update(name, *given)
+        name, *table = name.split(" ")  # only statements that seal rows again name a table
+        if name in READS:
+            return READS[name](ReadStatements(self), *given)
+        if name in ROWS:
+            return ROWS[name](RowStatements(self), *table, *given)
+        return REGISTRY[name](RegistryStatements(self), *given)
+
+    def _many(self, statement: ExecuteMany) -> RedisEffects[list[Any]]:
+        return self._each([Execute(statement.sql, row) for row in statement.rows])
+
+    def _batch(self, statement: Batch) -> RedisEffects[list[Any]]:
+        return self._each(statement.statements)
+
+    def _queries(self, statement: Queries) -> RedisEffects[list[Any]]:
+        return self._each(statement.queries)
+
+    def _each(self, statements: Sequence[Statement]) -> RedisEffects[list[Any]]:
         answers = []
-        for part in parts:
-            answers.append((yield from self.carry_out(part)))
+        for one in statements:
+            answers.append((yield from self.carry_out(one)))
         return answers
 
-    def _run(self, name: str, parameters: Sequence[Any]) -> Program[Any]:
-        """`name` is a statement's; that of a table may follow."""
-        if name in INSERTS:
-            return RowStatements(self).insert(name, *parameters)
-        if name in UPDATES:
-            return RowStatements(self).update(name, *parameters)
-        name, *table = name.split(" ")
-        answered: Program[Any] = getattr(_OWNERS[name](self), name)(*table, *parameters)
-        return answered
-
-    def _guarded(self, statement: GuardedBatch | ConditionalInsert) -> Program[bool]:
-        """A step on the conditions that its run knows, without reading anything."""
+    def _guarded(self, statement: GuardedBatch | ConditionalInsert) -> RedisEffects[bool]:
+        """Store a step under the conditions that its run knows, without reading anything."""
         settings = self.settings
         if not settings.scripts:
             return False
@@ -98,8 +91,20 @@ class Tables:
         thread_id, changes = step.thread_id, [*step.conditions, *step.changes]
         expected = settings.acknowledged.expected(thread_id, self.owner)
         if expected.writes and not step.is_new:
-            changes = [">", "seq", expected.writes, *changes]
+            changes = [Condition.AT_LEAST, SEQ, expected.writes, *changes]
         done = yield from store(settings, thread_id, changes, is_new=step.is_new, owner=self.owner)
         if done and step.head is not None:
             settings.acknowledged.head(thread_id, step.epoch, step.head)
         return done
+
+
+_CARRY_OUT: Final[dict[type, Callable[[Tables, Any], RedisEffects[Any]]]] = {
+    Query: Tables._single,
+    Execute: Tables._single,
+    ExecuteMany: Tables._many,
+    Batch: Tables._batch,
+    Queries: Tables._queries,
+    GuardedBatch: Tables._guarded,
+    ConditionalInsert: Tables._guarded,
+}
+"""Class of a statement → method. `LinkedRows` and `ReadCells` are for databases in this process."""

@@ -1,53 +1,54 @@
-"""The keys of a thread, and the index of threads: how they are read and changed.
+"""Reads and writes the keys of a thread, and the index of threads.
 
-A thread is read and changed by the two scripts of `scripts.py`. Where scripts are barred, MULTI and
-WATCH do the same, for the requests and changes that `view.py` makes.
+A thread is read and written by the two scripts of `scripts.py`; where scripts are barred, by
+`without_scripts.py`.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.redis.commands import (
     Argument,
     Command,
     Confirmed,
-    Decision,
     Pipeline,
     Plan,
-    Program,
+    RedisEffects,
     RunScript,
     Waited,
     command,
 )
-from milepost.checkpoint._redis import scripts
-from milepost.checkpoint._redis.rows import BLOB
+from milepost.checkpoint._redis import scripts, without_scripts
+from milepost.checkpoint._redis.rows import ThreadKeys
 from milepost.errors import OutcomeUnknownError
 
 if TYPE_CHECKING:
     from milepost.checkpoint._redis.settings import Settings
 
-_Keys: TypeAlias = tuple[bytes, bytes, bytes]
-
 WAIT_MS: Final = 10_000
 """How long a commit waits for the disk, and for replicas."""
-_RELISTED: Final = 60.0
-"""Seconds after which a thread that is written to is put into the index of threads again."""
+_RELIST_SECONDS: Final = 60.0
+"""A thread that is written is added to the index of threads again after so long."""
+_MAX_LISTED: Final = 10_000
+"""Threads of which a saver knows when it last added them to the index."""
+_MARK_MS: Final = 60_000
+"""How long a key lives that is written only to have a write to wait for."""
 
 
 class Changed(Exception):
-    """Another transaction was quicker: this one has to start again."""
+    """Another transaction has changed the thread: this one has to start again."""
 
 
 # -- the index of threads
 
 
-def unlist(settings: Settings, thread_id: str) -> Program[None]:
-    """Take a thread off the list that is gone, unless it is back."""
+def unlist(settings: Settings, thread_id: str) -> RedisEffects[None]:
+    """Remove a thread from the index, unless it exists again by now."""
     yield command("ZREM", settings.keys.threads, thread_id)
     [(cells, _)] = yield from read_entries(settings, [thread_id])
     if cells:
@@ -55,11 +56,11 @@ def unlist(settings: Settings, thread_id: str) -> Program[None]:
 
 
 def _is_to_be_listed(settings: Settings, thread_id: str) -> bool:
-    """Whether it is long ago that this saver has put a thread into the index."""
+    """Whether this saver has not added a thread to the index for some time."""
     listed, now = settings.listed, time.monotonic()
-    if now - listed.get(thread_id, -_RELISTED) < _RELISTED:
+    if now - listed.get(thread_id, -_RELIST_SECONDS) < _RELIST_SECONDS:
         return False
-    if len(listed) > 10_000:
+    if len(listed) > _MAX_LISTED:
         listed.clear()
     listed[thread_id] = now
     return True
@@ -68,72 +69,36 @@ def _is_to_be_listed(settings: Settings, thread_id: str) -> bool:
 # -- reading
 
 
-def read_entries(settings: Settings, thread_ids: Sequence[str]) -> Program[list[tuple[Any, Any]]]:
-    """Of each thread its entry and its latest root checkpoint, as for the request `E`."""
+def read_entries(
+    settings: Settings, thread_ids: Sequence[str]
+) -> RedisEffects[list[tuple[Any, Any]]]:
+    """The entry and the latest root checkpoint of each thread, as for `Request.ENTRY`."""
     commands: list[Command] = []
     for thread_id in thread_ids:
-        thread, _, index = settings.keys.of(thread_id)
-        commands += [command("HGETALL", thread), _newest(index)]
-    replies = [_flat(reply) for reply in (yield Pipeline(commands))]
+        commands += without_scripts.entry_commands(settings.keys.of(thread_id))
+    replies = [without_scripts.flat(reply) for reply in (yield Pipeline(commands))]
     return list(zip(replies[::2], replies[1::2], strict=True))
 
 
-def _newest(index: bytes) -> Command:
-    return command("ZREVRANGEBYLEX", index, b"(c\0\0\xff", b"[c\0\0", "LIMIT", 0, 1)
-
-
-def read(settings: Settings, thread_id: str, requests: Sequence[Argument]) -> Program[list[Any]]:
+def read(
+    settings: Settings, thread_id: str, requests: Sequence[Argument]
+) -> RedisEffects[list[Any]]:
     """The thread's rev, and one reply for each request, all as of one moment."""
     keys = settings.keys.of(thread_id)
-    used = int(settings.refresh_on_read)
-    found: list[Any]
-    if settings.scripts:
-        args = (used, _ttl(settings), *requests)
-        found = yield RunScript(scripts.READ, keys, args, partial(_barred, settings), watch=False)
-        return found
-    commands = [command("HGET", keys[0], "rev")]
-    shapes = []
-    given = iter(requests)
-    for what in given:
-        made = _request(str(what), keys, given)
-        shapes.append((str(what), len(made)))
-        commands += made
-    replies = yield Pipeline(commands, atomic=True)
-    rev, *rest = map(_flat, replies)
-    found = [rev]
-    for what, size in shapes:
-        some, rest = rest[:size], rest[size:]
-        found.append(some if what in "EC" else some[0])
-    if used and rev is not None:
-        ttl = yield command("HGET", keys[0], "ttl")
-        if commands := _expiry(settings, keys, ttl):
-            yield Pipeline(commands, atomic=True)
+    if not settings.scripts:
+        return (yield from without_scripts.read(settings, keys, requests))
+    args = (int(settings.refresh_on_read), settings.ttl_text, *requests)
+    barred = partial(_barred, settings)
+    found: list[Any] = yield RunScript(scripts.READ, keys, args, barred, watch=False)
     return found
 
 
 def _barred(settings: Settings) -> Plan:
-    """Scripts turn out to be barred: the transaction starts again, and asks for less at once."""
+    """The server turns out to bar scripts. The transaction starts again, and then makes only those
+    requests that need no script."""
     settings.scripts = False
     yield from ()
     raise Changed
-
-
-def _request(what: str, keys: _Keys, given: Iterator[Any]) -> list[Command]:
-    """The commands of a request, where scripts are barred."""
-    thread, rows, index = keys
-    if what == "E":
-        return [command("HGETALL", thread), _newest(index)]
-    if what == "G":
-        return [command("HMGET", rows, *(next(given) for _ in range(next(given))))]
-    if what == "A":
-        return [command("HGETALL", rows)]
-    if what == "C":
-        counts = [command("ZLEXCOUNT", index, *ends) for ends in (("[c", "(d"), ("[w", "(x"))]
-        return [command("HLEN", rows), *counts]
-    low, high, limit = next(given), next(given), next(given)
-    if what == "R":
-        return [command("ZRANGEBYLEX", index, low, high, "LIMIT", 0, limit)]
-    return [command("ZREVRANGEBYLEX", index, high, low, "LIMIT", 0, limit)]
 
 
 # -- writing
@@ -146,10 +111,12 @@ def store(
     *,
     is_new: bool,
     owner: str | None,
-) -> Program[bool]:
-    """Change a thread, for the run with the token `owner`. A new thread is listed before and
-    after: before, since a client may be killed; after, since one who has just removed such a
-    thread may take it off the list."""
+) -> RedisEffects[bool]:
+    """Change a thread, for the run with the token `owner`.
+
+    A new thread is added to the index before the write, since this process may be killed after it;
+    and again after the write, since another client may just remove the id of an older thread.
+    """
     if is_new or _is_to_be_listed(settings, thread_id):
         yield command("ZADD", settings.keys.threads, 0, thread_id)
     done = yield from write(settings, thread_id, changes)
@@ -160,16 +127,16 @@ def store(
     return bool(done)
 
 
-def write(settings: Settings, thread_id: str, changes: Sequence[Argument]) -> Program[int]:
-    """Conditions and changes: all of it, or nothing. Answers 0, or how many writes the thread has
-    had."""
+def write(settings: Settings, thread_id: str, changes: Sequence[Argument]) -> RedisEffects[int]:
+    """Carry out all changes if all conditions hold. Returns how many writes the thread has had, and
+    0 if a condition does not hold."""
     keys = settings.keys.of(thread_id)
     rev = uuid.uuid4().hex[:20]
     run = RunScript(
         scripts.WRITE,
         keys,
-        (rev, _ttl(settings), *changes),
-        partial(_chosen, settings, keys, rev, changes),
+        (rev, settings.ttl_text, *changes),
+        partial(_plan_write, settings, keys, rev, changes),
         writes=True,
     )
     local, replicas = int(bool(settings.fsyncs)), settings.wait_replicas
@@ -178,9 +145,9 @@ def write(settings: Settings, thread_id: str, changes: Sequence[Argument]) -> Pr
     found: Confirmed = yield Waited(run, local, replicas, WAIT_MS)
     done = int(found.reply)
     if done and not found.is_known:
-        # A transaction, or a script that a cluster took elsewhere. On a connection that has
-        # written nothing there would be nothing to wait for.
-        mark = command("SET", keys[0].rpartition(b":")[0] + b":wait", 1, "PX", 60_000)
+        # The write was a transaction, or a script on a node that the key has moved to. WAITAOF
+        # waits only for writes of its own connection, so a key is written on the same server.
+        mark = command("SET", keys.thread.rpartition(b":")[0] + b":wait", 1, "PX", _MARK_MS)
         found = yield Waited(mark, local, replicas, WAIT_MS)
     if done and (found.local < local or found.replicas < replicas):
         raise OutcomeUnknownError(
@@ -194,66 +161,15 @@ def write(settings: Settings, thread_id: str, changes: Sequence[Argument]) -> Pr
     return done
 
 
-def _chosen(settings: Settings, keys: _Keys, new_rev: str, changes: Sequence[Argument]) -> Plan:
-    """The commands of a write, if its condition holds, where scripts are barred."""
+def _plan_write(
+    settings: Settings, keys: ThreadKeys, rev: str, changes: Sequence[Argument]
+) -> Plan:
+    """`write`, where scripts are barred."""
     if settings.scripts:
         yield from _barred(settings)
-    thread, rows, index = keys
-    rev, ttl, seq = yield command("HMGET", thread, "rev", "ttl", "seq")
-    done = int(seq or 0)
-    if rev == new_rev.encode():
-        return Decision((), done)  # it was done before, when the reply was lost
-    given = iter(changes)
-    commands = [command("HINCRBY", thread, "seq", 1)]
-    for what in given:
-        if what == "!":
-            if rev is not None:
-                return Decision((), 0)
-        elif what == "=":
-            next(given)
-            if rev != next(given):
-                return Decision((), 0)
-        elif what == "E":
-            key, value = next(given), next(given)
-            commands.append(command("HSET", thread, key, value))
-            ttl = str(value).encode() if key == "ttl" else ttl
-        elif what == "X":
-            commands.append(command("HDEL", thread, next(given)))
-        elif what == "K":
-            return Decision([command("UNLINK", *keys)], 1)
-        else:
-            name = next(given)
-            assert isinstance(name, bytes)
-            if what == "S":
-                commands.append(command("HSET", rows, name, next(given)))
-                if name[:1] != BLOB:
-                    commands.append(command("ZADD", index, 0, name))
-            else:
-                commands += [command("HDEL", rows, name), command("ZREM", index, name)]
-    commands.append(command("HSET", thread, "rev", new_rev))
-    return Decision([*commands, *_expiry(settings, keys, ttl)], done + 1)
-
-
-def _expiry(settings: Settings, keys: _Keys, ttl: bytes | None) -> list[Command]:
-    seconds = _ttl(settings) if ttl is None else ttl.decode()
-    if seconds == "-1":
-        return [command("PERSIST", key) for key in keys]
-    if not seconds:
-        return []
-    return [command("PEXPIRE", key, int(float(seconds) * 1000)) for key in keys]
-
-
-def _ttl(settings: Settings) -> str:
-    return "" if settings.ttl is None else str(settings.ttl)
+    return (yield from without_scripts.plan_write(settings, keys, rev, changes))
 
 
 def pairs(flat: Sequence[bytes]) -> Iterable[tuple[bytes, bytes]]:
-    """The keys and values of a mapping as RESP2 has it."""
+    """The keys and values of a mapping in the form of RESP2, a flat list."""
     return zip(flat[::2], flat[1::2], strict=True)
-
-
-def _flat(reply: Any) -> Any:
-    """A mapping as RESP2 has it."""
-    if isinstance(reply, dict):
-        return [part for item in reply.items() for part in item]
-    return reply

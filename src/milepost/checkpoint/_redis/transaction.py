@@ -1,9 +1,9 @@
-"""An operation of a saver as one transaction: read as of one moment, changed in one step.
+"""An operation of a saver as one transaction: it reads as of one moment, and writes in one step.
 
-Every change of a thread gives it another `rev`. A transaction that reads in several round trips
-finds the same rev in each reply, or starts again; what it changes it keeps to itself until its end,
-and then sends all of it in one script, which does nothing if the rev has changed since. So there is
-no lock that a killed client could leave behind, and of two transactions one always succeeds.
+Every write of a thread replaces the thread's `rev`. A transaction that reads in several round trips
+must find the same rev in each reply; otherwise it starts again. It collects its changes, and sends
+all of them at its end in one script, which does nothing if the rev has changed. So no killed client
+leaves a lock behind, and of two transactions one always succeeds.
 
 The usual step of a run reads nothing: its conditions are the run's token, the thread's epoch and
 the run's last commit.
@@ -23,37 +23,37 @@ from milepost.errors import DatabaseBusyError
 
 if TYPE_CHECKING:
     from milepost._db.operations import Work
-    from milepost._db.redis.commands import Program
+    from milepost._db.redis.commands import RedisEffects
     from milepost.checkpoint._redis.settings import Settings
 
 R = TypeVar("R")
 
-_ATTEMPTS: Final = 200
-_PAUSE: Final = 0.002
-"""Seconds before another attempt, at first."""
-_LONGEST_PAUSE: Final = 0.1
+_MAX_ATTEMPTS: Final = 200
+_FIRST_PAUSE_SECONDS: Final = 0.002
+"""The longest pause after the first attempt; doubled with each attempt."""
+_MAX_PAUSE_SECONDS: Final = 0.1
 
 
 def transaction(
     settings: Settings, work: Work[R], *, write: bool, owner: str | None = None
-) -> Program[R]:
-    """Carry out an operation; `owner` is the token of the run that it is for."""
+) -> RedisEffects[R]:
+    """Carry out an operation. `owner` is the token of the run that the operation is for."""
     if not settings.is_ready:
         yield from check_server(settings)
-    pause = _PAUSE
-    for _ in range(_ATTEMPTS):
+    pause = _FIRST_PAUSE_SECONDS
+    for _ in range(_MAX_ATTEMPTS):
         try:
             return (yield from _attempt(Tables(settings, owner), work, write=write))
         except Changed:
             yield Pause(pause * random.random())
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, _MAX_PAUSE_SECONDS)
     raise DatabaseBusyError(
-        f"Others have changed the thread {_ATTEMPTS} times while this transaction was under way. "
-        "Nothing was stored; repeat the call."
+        f"Others have changed the thread {_MAX_ATTEMPTS} times while this transaction was under "
+        "way. Nothing was stored; repeat the call."
     )
 
 
-def _attempt(tables: Tables, work: Work[R], *, write: bool) -> Program[R]:
+def _attempt(tables: Tables, work: Work[R], *, write: bool) -> RedisEffects[R]:
     operation = work()
     steps = GeneratorDriver(operation)
     for statement in steps:
@@ -69,9 +69,9 @@ def _attempt(tables: Tables, work: Work[R], *, write: bool) -> Program[R]:
     return steps.result
 
 
-def _commit(tables: Tables) -> Program[None]:
-    """Store what a transaction has changed, thread by thread: more than one only in a copy, whose
-    source must be as it was."""
+def _commit(tables: Tables) -> RedisEffects[None]:
+    """Store what a transaction has changed. Only a copy has two threads: it makes sure that its
+    source has not changed."""
     settings = tables.settings
     for view in tables.views.values():
         thread_id, entry = view.thread_id, view.entry

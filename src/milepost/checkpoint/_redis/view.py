@@ -1,72 +1,33 @@
-"""A thread as one transaction sees it: as it was read, and what the transaction has changed."""
+"""A thread as one transaction sees it: what was read, and what the transaction has changed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from milepost._db.redis.commands import Argument, Program
+from milepost._db.redis.commands import Argument, RedisEffects
 from milepost.checkpoint._redis.entry import Entry, entry_changes, entry_in
-from milepost.checkpoint._redis.rows import CHECKPOINT, WRITE, field_of, link, pack, parts, unpack
+from milepost.checkpoint._redis.opcodes import Change, Condition, Request
+from milepost.checkpoint._redis.ranges import Range, after_one, writes_at
+from milepost.checkpoint._redis.rows import (
+    CHECKPOINT,
+    REV,
+    ROOT_CHECKPOINTS,
+    SEQ,
+    link,
+    pack,
+    parts,
+    unpack,
+)
 from milepost.checkpoint._redis.thread_io import Changed, pairs, read
 
 if TYPE_CHECKING:
     from milepost.checkpoint._redis.rows import Row
     from milepost.checkpoint._redis.settings import Settings
 
-_ROOT: Final = b"c\0\0"
-"""What the fields of the root graph's checkpoints begin with."""
-_ALL: Final = 1 << 40
-
-
-class Range(NamedTuple):
-    """Fields of the index that begin with a kind and names; with `first` and `before`, the next
-    name is not less than the one and less than the other."""
-
-    kind: bytes
-    names: tuple[str, ...] = ()
-    first: str | None = None
-    before: str | None = None
-    limit: int | None = None
-    backwards: bool = False
-
-    def ends(self) -> tuple[bytes, bytes]:
-        """The least field that may be in it, and the one before which it ends."""
-        start = field_of(self.kind, *self.names) + b"\0"
-        end = b"\xff" if self.before is None else self.before.encode()
-        return start + (self.first or "").encode(), start + end
-
-    def request(self, more: int) -> tuple[Argument, ...]:
-        """What the server is asked for: so many more may have been removed since."""
-        low, high = self.ends()
-        limit = _ALL if self.limit is None else self.limit + more
-        return ("V" if self.backwards else "R", b"[" + low, b"(" + high, limit)
-
-    def among(self, fields: Iterable[bytes]) -> list[bytes]:
-        """Those of some fields that are in it, in its order."""
-        low, high = self.ends()
-        return sorted((one for one in fields if low <= one < high), reverse=self.backwards)
-
-    def merged(self, found: list[bytes], changed: Mapping[bytes, Row | None]) -> list[bytes]:
-        """The fields that were found, with those that were added or removed since."""
-        if changed:
-            gone = {field for field, row in changed.items() if row is None}
-            added = [field for field, row in changed.items() if row is not None]
-            found = self.among(({*found} - gone).union(added))
-        return found[: self.limit]
-
-
-def writes_at(ns: str, id: str) -> Range:
-    return Range(WRITE, (ns, id))
-
-
-def after_one(ns: str, id: str) -> Range:
-    """The checkpoint after another one in its graph."""
-    return Range(CHECKPOINT, (ns,), first=id + "\1", limit=1)
-
 
 class ThreadView:
-    """A thread as one transaction sees it: as it was read, and what has changed since."""
+    """A thread as one transaction sees it: what was read, and what the transaction has changed."""
 
     def __init__(self, settings: Settings, thread_id: str, owner: str | None) -> None:
         self.thread_id = thread_id
@@ -74,44 +35,50 @@ class ThreadView:
         self._owner = owner
         self._expected = settings.acknowledged.expected(thread_id, owner)
         self._rev: bytes | None = None
-        self._read = False
+        """The `rev` of the first read; None if the thread did not exist."""
+        self._has_read = False
         self.entry: Entry | None = None
-        self._loaded = False
+        """The entry with its changes; None if the thread does not exist, or is to be removed."""
+        self._has_entry = False
+        """Whether the entry was read."""
         self._newest: str | None = None
+        """The latest root checkpoint by the index, as it was read."""
         self._rows: dict[bytes, Row | None] = {}
-        """Rows that were fetched; None for one that is not there."""
+        """Rows that were read; None for a row that does not exist."""
         self.changed: dict[bytes, Row | None] = {}
+        """Rows that the transaction has added or replaced; None for a removed row."""
         self.is_wiped = False
-        """Whether all rows are to be removed, as the last change but that of the entry."""
+        """Whether all rows are to be removed. Then the entry is removed too."""
         self._before: Entry | None = None
+        """The entry as it was read."""
         self._has_all_rows = False
-        """Whether all rows were fetched."""
+        """Whether all rows were read."""
         self._ranges: dict[Range, list[bytes]] = {}
-        """Those that were fetched with a checkpoint."""
+        """Ranges that were read together with a checkpoint."""
 
     # -- reading
 
-    def fetch(self, *requests: Argument) -> Program[list[Any]]:
-        """The replies to requests, if nothing has changed since the first of them."""
+    def fetch(self, *requests: Argument) -> RedisEffects[list[Any]]:
+        """The replies to requests. Raises Changed if another client has written meanwhile."""
         replies: list[Any]
         rev, *replies = yield from read(self._settings, self.thread_id, requests)
-        if self._read and rev != self._rev:
+        if self._has_read and rev != self._rev:
             raise Changed
-        self._rev, self._read = rev, True
+        self._rev, self._has_read = rev, True
         return replies
 
-    def load(self) -> Program[Entry | None]:
+    def load(self) -> RedisEffects[Entry | None]:
         """The thread's entry."""
-        if not self._loaded:
-            [(cells, newest)] = yield from self.fetch("E")
+        if not self._has_entry:
+            [(cells, newest)] = yield from self.fetch(Request.ENTRY)
             self._learn(cells, newest)
         return self.entry
 
-    def load_one(self, ns: str, id: str | None) -> Program[Entry | None]:
-        """The thread's entry, together with all that a checkpoint, or the latest, is read from."""
-        if self._read or not self._settings.scripts:
+    def load_one(self, ns: str, id: str | None) -> RedisEffects[Entry | None]:
+        """The thread's entry, read together with all rows of a checkpoint, or of the latest."""
+        if self._has_read or not self._settings.scripts:
             return (yield from self.load())
-        [(entry, flat, ranges)] = yield from self.fetch("O", ns, id or "")
+        [(entry, flat, ranges)] = yield from self.fetch(Request.CHECKPOINT, ns, id or "")
         self._keep(pairs(flat))
         for name, writes, after in ranges:
             one = name.decode()
@@ -121,8 +88,8 @@ class ThreadView:
         return self.entry
 
     def _learn(self, cells: Sequence[bytes], newest: Sequence[bytes]) -> None:
-        """The entry, as the server has answered."""
-        self._loaded = True
+        """Take in the entry from a reply. Raises BrokenChainError if the server has lost steps."""
+        self._has_entry = True
         self._newest = parts(newest[0])[1] if newest else None
         found, self.entry = entry_in(self.thread_id, cells)
         self._before = self.entry
@@ -132,7 +99,7 @@ class ThreadView:
         epoch = self.entry.epoch
         head = max(self.entry.head or "", self._newest or "") or None
         is_own = self._owner is not None and self.entry.token == self._owner
-        writes = int(found.get("seq", 0)) if is_own else None
+        writes = int(found.get(SEQ, 0)) if is_own else None
         loss = self._expected.check(self.thread_id, epoch, head, writes)
         if loss is not None:
             self._settings.acknowledged.forget(self.thread_id)
@@ -140,35 +107,35 @@ class ThreadView:
         if head is not None:
             self._settings.acknowledged.head(self.thread_id, epoch, head)
 
-    def head(self) -> Program[str | None]:
-        """The latest checkpoint: while a run goes on, the entry may lag behind."""
+    def head(self) -> RedisEffects[str | None]:
+        """The latest checkpoint. While a run goes on, the head of the entry may lag behind."""
         entry = yield from self.load()
         if entry is None or entry.status != "running":
             return entry and entry.head
         newest = yield from self.newest("")
         return max(entry.head or "", newest or "") or None
 
-    def newer(self) -> Program[str | None]:
-        """A checkpoint that should not be after the head."""
+    def newer(self) -> RedisEffects[str | None]:
+        """A checkpoint that is newer than the head, which must not be when no run goes on."""
         entry = yield from self.load()
         if entry is None or entry.status == "running":
             return None
         newest = yield from self.newest("")
         return newest if newest is not None and newest > (entry.head or "") else None
 
-    def newest(self, ns: str) -> Program[str | None]:
+    def newest(self, ns: str) -> RedisEffects[str | None]:
         """The latest checkpoint of a graph."""
-        if ns == "" and self._loaded and not any(map(_is_of_root, self.changed)):
+        if ns == "" and self._has_entry and not any(map(_is_of_root, self.changed)):
             return self._newest
         found = yield from self.range(Range(CHECKPOINT, (ns,), limit=1, backwards=True))
         return parts(found[0])[1] if found else None
 
-    def range(self, wanted: Range) -> Program[list[bytes]]:
+    def range(self, wanted: Range) -> RedisEffects[list[bytes]]:
         """The fields in one range."""
         [found] = yield from self.ranges([wanted])
         return found
 
-    def ranges(self, wanted: Sequence[Range]) -> Program[list[list[bytes]]]:
+    def ranges(self, wanted: Sequence[Range]) -> RedisEffects[list[list[bytes]]]:
         """Several ranges, in one round trip."""
         found: list[list[bytes]] = [[] for _ in wanted]
         if self._has_all_rows:
@@ -180,53 +147,63 @@ class ThreadView:
             found = yield from self.fetch(*requests)
         return [one.merged(some, self.changed) for one, some in zip(wanted, found, strict=True)]
 
-    def rows(self, fields: Iterable[bytes]) -> Program[dict[bytes, Any]]:
-        """Those of some rows that there are."""
+    def rows(self, fields: Iterable[bytes]) -> RedisEffects[dict[bytes, Any]]:
+        """Those of some rows that exist."""
         fields = list(fields)
         missing = [field for field in fields if not self._has(field)]
         if missing:
-            [found] = yield from self.fetch("G", len(missing), *missing)
+            [found] = yield from self.fetch(Request.ROWS, len(missing), *missing)
             self._keep(zip(missing, found, strict=True))
         return {field: row for field in fields if (row := self._get(field)) is not None}
 
-    def row(self, field: bytes) -> Program[Any]:
+    def row(self, field: bytes) -> RedisEffects[Any]:
         """One row, or None."""
         found = yield from self.rows([field])
         return found.get(field)
 
     def follow(
         self, fields: Iterable[bytes], *, parents: bool = False
-    ) -> Program[dict[bytes, Any]]:
-        """Rows, and all that they are differences from; with `parents` all ancestors."""
+    ) -> RedisEffects[dict[bytes, Any]]:
+        """Rows, and all rows that they are differences from; with `parents`, all ancestors too."""
         found: dict[bytes, Any] = {}
         pending = list(dict.fromkeys(fields))
         while pending:
-            missing = [field for field in pending if not self._has(field)]
-            if missing and self._settings.scripts:
-                [flat] = yield from self.fetch("F", int(parents), len(missing), *missing)
-                self._keep(pairs(flat))
-                self._keep((field, None) for field in missing)
-            elif missing:
-                yield from self.rows(missing)
-            onward: dict[bytes, None] = {}
-            for field in pending:
-                row = self._get(field)
-                while row is not None and field not in found:
-                    found[field] = row
-                    following = link(field, row, to_parent=parents)
-                    if following is None or following in found:
-                        break
-                    if not self._has(following):
-                        onward[following] = None
-                        break
-                    field, row = following, self._get(following)
-            pending = list(onward)
+            yield from self._read_chains(pending, parents=parents)
+            ends = [self._add_chain(field, found, parents=parents) for field in pending]
+            pending = list(dict.fromkeys(field for field in ends if field is not None))
         return found
 
-    def all(self, kind: bytes) -> Program[dict[bytes, Any]]:
-        """Every row of a kind, by its field, in their order."""
+    def _read_chains(self, fields: Sequence[bytes], *, parents: bool) -> RedisEffects[None]:
+        """Read rows, and where a script can do it, all rows that they are differences from."""
+        missing = [field for field in fields if not self._has(field)]
+        if not missing:
+            return
+        if not self._settings.scripts:
+            yield from self.rows(missing)
+            return
+        request = (Request.CHAINS, int(parents), len(missing))
+        [flat] = yield from self.fetch(*request, *missing)
+        self._keep(pairs(flat))
+        self._keep((field, None) for field in missing)
+
+    def _add_chain(self, field: bytes, found: dict[bytes, Row], *, parents: bool) -> bytes | None:
+        """Add a row and the rows that it is a difference from, as far as they were read. Returns
+        the field of the first row that was not read."""
+        row = self._get(field)
+        while row is not None and field not in found:
+            found[field] = row
+            following = link(field, row, to_parent=parents)
+            if following is None:
+                return None
+            if not self._has(following):
+                return following
+            field, row = following, self._get(following)
+        return None
+
+    def all(self, kind: bytes) -> RedisEffects[dict[bytes, Any]]:
+        """All rows of a kind, sorted by field."""
         if not self._has_all_rows:
-            [flat] = yield from self.fetch("A")
+            [flat] = yield from self.fetch(Request.ALL_ROWS)
             self._keep(pairs(flat))
             self._has_all_rows = True
         rows = (self._rows | self.changed).items()
@@ -239,7 +216,7 @@ class ThreadView:
         return self.changed[field] if field in self.changed else self._rows.get(field)
 
     def _keep(self, found: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Rows that were fetched, by their fields; None for one that is not there."""
+        """Remember rows that were read; None for a row that does not exist."""
         for field, data in found:
             if field not in self._rows:
                 self._rows[field] = None if data is None else unpack(field, data)
@@ -251,18 +228,23 @@ class ThreadView:
         return bool(self.changed) or self.is_wiped or self.entry != self._before
 
     def changes(self) -> list[Argument]:
-        """All changes, on condition that nobody else has changed anything."""
-        found: list[Argument] = ["!"] if self._rev is None else ["=", "rev", self._rev]
+        """All changes, on condition that the thread has not changed since it was read."""
+        found: list[Argument] = [Condition.IS_NEW]
+        if self._rev is not None:
+            found = [Condition.EQUALS, REV, self._rev]
         if self.entry is None:
-            return [*found, "K"]
+            return [*found, Change.DELETE_THREAD]
         found += entry_changes(self._before, self.entry)
         assert not self.is_wiped, "a thread without rows is removed as a whole"
         for field, row in self.changed.items():
-            found += ["D", field] if row is None else ["S", field, pack(row)]
+            if row is None:
+                found += [Change.DELETE_ROW, field]
+            else:
+                found += [Change.PUT_ROW, field, pack(row)]
         return found
 
     def is_new(self) -> bool:
-        """Whether there was no such thread."""
+        """Whether the thread did not exist."""
         return self._before is None
 
     def stored_head(self) -> str | None:
@@ -272,4 +254,4 @@ class ThreadView:
 
 
 def _is_of_root(field: bytes) -> bool:
-    return field.startswith(_ROOT)
+    return field.startswith(ROOT_CHECKPOINTS)

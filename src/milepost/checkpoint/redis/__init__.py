@@ -5,13 +5,13 @@ as a whole and is removed as a whole:
 
     {milepost:THREAD}:thread   who writes, the head, the status, metadata, the time to live
     {milepost:THREAD}:rows     checkpoints, differences between values, writes
-    {milepost:THREAD}:index    their order
-    milepost:threads           the ids of all threads, for listings; never the truth
+    {milepost:THREAD}:index    the order of checkpoints and writes
+    milepost:threads           the ids of all threads, for listings; may lag behind
 
-A step is one script: it compares the token of the run, the epoch of the thread and the run's last
-commit with what is there, writes everything, moves the head, and sets the expiry. Where scripts are
-barred, WATCH, MULTI and EXEC do the same in more round trips. A step that was sent twice, since the
-first reply was lost, is stored once.
+A step is one script. It checks that the run still owns the thread, and that the server still has
+the run's last commit; then it writes all rows, moves the head, and sets the expiry. Where scripts
+are barred, WATCH, MULTI and EXEC do the same in more round trips. A step that is sent twice, since
+the first reply was lost, is stored once.
 
 `saver.durability` says what an acknowledged step means on this server. If the server loses
 acknowledged steps, as in a fail-over to a replica that lagged behind, the saver that stored or read
@@ -64,16 +64,16 @@ class RedisSaver(RedisStorage, SqlSaver):  # type: ignore[misc] # what prune ret
         redis_url: The address.
         redis_client: A client of redis-py, for one server or for a cluster, in place of the
             address.
-        connection_args: For the client that is made for an address; with `cluster=True` among them
-            it is a cluster's.
+        connection_args: Arguments of the client that is made for an address; `cluster=True` among
+            them makes a cluster client.
         ttl: `{"default_ttl": minutes, "refresh_on_read": bool}` lets threads expire so long after
-            their last step, or their last use.
-        checkpoint_prefix: What all keys begin with.
+            their last step; with `refresh_on_read`, after their last read or step.
+        checkpoint_prefix: The prefix of all keys.
         checkpoint_write_prefix: Not used.
         serde: Turns values into bytes and back.
-        wait_aof: Whether to wait for the server's disk before a step is acknowledged.
+        wait_aof: Whether a step is acknowledged only when it is on the server's disk.
         wait_replicas: How many replicas must have a step before it is acknowledged.
-        allow_eviction: Accept a server that drops threads when its memory is full.
+        allow_eviction: Accept a server that evicts threads when its memory is full.
         scripts: Whether to use scripts on the server.
         **threads: `thread_metadata`: keys of a run's metadata that are stored with the thread;
             `seal_thread_metadata`: whether they are encrypted there.
@@ -112,5 +112,5 @@ class RedisSaver(RedisStorage, SqlSaver):  # type: ignore[misc] # what prune ret
             self.server.redis.close()
 
     def setup(self) -> None:
-        """Look at the server now. Not needed: the first use does it."""
+        """Check the server now. The first use does it otherwise."""
         self.server.redis.run(check_server(self.settings))

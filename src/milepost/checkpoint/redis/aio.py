@@ -18,7 +18,7 @@ __all__ = ["AsyncRedisSaver"]
 class AsyncRedisSaver(RedisStorage, SqlSaver):  # type: ignore[misc] # what prune returns
     """Keeps threads in Redis or Valkey. Nothing has to be set up.
 
-    The sync methods work from threads other than the loop's, while it runs.
+    The sync methods work from threads other than the loop's, while the loop runs.
 
     Args:
         redis_url: The address.
@@ -26,12 +26,12 @@ class AsyncRedisSaver(RedisStorage, SqlSaver):  # type: ignore[misc] # what prun
             address.
         connection_args: See `RedisSaver`.
         ttl: See `RedisSaver`.
-        checkpoint_prefix: What all keys begin with.
+        checkpoint_prefix: The prefix of all keys.
         checkpoint_write_prefix: Not used.
         serde: Turns values into bytes and back.
-        wait_aof: Whether to wait for the server's disk before a step is acknowledged.
+        wait_aof: Whether a step is acknowledged only when it is on the server's disk.
         wait_replicas: How many replicas must have a step before it is acknowledged.
-        allow_eviction: Accept a server that drops threads when its memory is full.
+        allow_eviction: Accept a server that evicts threads when its memory is full.
         scripts: Whether to use scripts on the server.
         **threads: See `RedisSaver`.
 
@@ -74,7 +74,7 @@ class AsyncRedisSaver(RedisStorage, SqlSaver):  # type: ignore[misc] # what prun
             await self.server.redis.aclose()
 
     async def setup(self) -> None:
-        """Look at the server now. Not needed: the first use does it."""
+        """Check the server now. The first use does it otherwise."""
         await self.server.redis.arun(check_server(self.settings))
 
     asetup = setup

@@ -1,4 +1,4 @@
-"""The script of one batch of writes on Redis, while it is put together."""
+"""Builds the script of one batch of writes on Redis."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from milepost._db.redis.commands import Command, RunScript, command
-from milepost._db.redis.guarded import Counter, Guard, guarded, number
+from milepost._db.redis.guarded import Counter, Guard, guarded, value_of
 from milepost.store._core import namespaces
 from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import Group, Write
@@ -17,46 +17,50 @@ from milepost.store._redis.marks import RootGenerations
 
 
 class RootState(NamedTuple):
-    """What is known about a root."""
+    """A root as it was read."""
 
     deleted: int
     """The highest version of an item that was deleted."""
     token: bytes | None
-    """Identifies a root from its first item until a sweep finds it empty."""
+    """Identifies a root, from its first item until a sweep removes the empty root."""
     generations: RootGenerations
 
 
 @dataclass(slots=True)
 class State:
-    """The current state of all that a batch concerns."""
+    """The stored state of the roots, items and namespaces that a batch changes."""
 
     roots: dict[str, RootState]
     heads: dict[Place, Head | None]
-    """Of items that have expired, too."""
+    """Also of items that have expired."""
     sizes: dict[Namespace, int]
+    """How many items each namespace has."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """The writes of several groups, while they are carried out."""
+    """The writes of several groups, and how far they are carried out."""
 
     groups: Sequence[Group]
     failed: dict[int, Exception]
+    """By the place of a group: why its writes are not stored."""
     now: int
     nonce: str = field(default_factory=lambda: secrets.token_hex(6))
+    """Stored in the heads of the items that the batch puts. If the reply of its script is lost, the
+    nonce shows whether the script has run."""
     done: set[str] = field(default_factory=set)
-    """Roots whose writes are stored: in a cluster each is a script of its own."""
+    """Roots whose writes are stored. In a cluster each root has a script of its own."""
     fresh: set[str] = field(default_factory=set)
-    """Roots that were registered for it."""
-    unknown: int = 0
-    """How often an answer was lost."""
+    """Roots that were registered for this batch."""
+    lost_replies: int = 0
+    """How often the reply of a script was lost."""
     only_expired: bool = False
-    """Whether only items that have expired are deleted."""
+    """Whether the batch deletes only what has expired."""
     written: int = 0
-    """How many items were."""
+    """How many items were written."""
 
     def writes(self) -> list[Write]:
-        """Those that are still to be done."""
+        """The writes that are still to be done."""
         return [
             write
             for at, group in enumerate(self.groups)
@@ -67,7 +71,7 @@ class Batch:
 
 
 class Change:
-    """The script of one batch: its guards and its commands."""
+    """The guards and commands of one script, as they are collected."""
 
     def __init__(self, keys: Keys, state: State, batch: Batch, floor: int) -> None:
         self._keys = keys
@@ -78,18 +82,20 @@ class Change:
         self.guards: list[Guard] = []
         self.commands: list[Command] = []
         self._counters: list[Counter] = []
-        self._numbers: dict[str, int] = {}
+        self._counter_of: dict[str, int] = {}
+        """By root: the place of its counter in the script."""
         self._sizes: dict[Namespace, int] = {}
         self._deleted: dict[str, int] = {}
-        self._guarded: set[str] = set()
+        self._guards_deleted: set[str] = set()
+        """Roots with a guard for the highest deleted version."""
         self.heads: dict[Place, Head] = {}
-        """The new heads."""
+        """The new heads of items that are put."""
 
     def begin(self, root: str) -> None:
-        """Change something below a root."""
+        """Prepare for changes below a root. Call this first."""
         keys = self._keys.root(root)
         self.keys += keys
-        self._numbers[root] = len(self._counters)
+        self._counter_of[root] = len(self._counters)
         self._counters.append(Counter(keys.meta, "seq"))
         known = self._state.roots[root]
         self.guards += known.generations.guards(keys.meta)
@@ -97,9 +103,9 @@ class Change:
         if known.token is None:
             self.commands.append(command("HSET", keys.meta, "root", self._batch.nonce))
 
-    def seq(self, root: str, sign: str = "") -> bytes:
-        """Stands for the number of this change below a root, or its negative."""
-        return number(self._numbers[root], sign)
+    def seq(self, root: str, *, negative: bool = False) -> bytes:
+        """An argument that the script replaces with the new `seq` of a root, or minus that."""
+        return value_of(self._counter_of[root], negative=negative)
 
     def generations(self, root: str) -> RootGenerations:
         """The generations of a root's vectors."""
@@ -153,8 +159,8 @@ class Change:
             self._resize(namespace, 1)
 
     def _guard_deleted(self, root: str) -> None:
-        if root not in self._guarded:
-            self._guarded.add(root)
+        if root not in self._guards_deleted:
+            self._guards_deleted.add(root)
             known = self._state.roots[root].deleted
             expected = b"%d" % known if known else None
             self.guards.append(Guard(("HGET", self._keys.root(root).meta, "deleted"), expected))
@@ -163,12 +169,12 @@ class Change:
         self._sizes[namespace] = self._sizes.get(namespace, 0) + by
 
     def end(self) -> None:
-        """Note what became of namespaces and of versions."""
+        """Add what follows from all changes: which namespaces have items, the deleted version."""
         for namespace, by in self._sizes.items():
             before = self._state.sizes[namespace]
             spaces, text = self._keys.root(namespace[0]).spaces, namespaces.to_text(namespace)
             if by < 0:
-                # Of two that delete at the same time, one is the last.
+                # Of two deletes at the same time, only one may find that it empties the namespace.
                 size = ("HLEN", self._keys.space(namespace).heads)
                 self.guards.append(Guard(size, b"%d" % before))
             if before + by == 0:
@@ -181,6 +187,6 @@ class Change:
                 self.commands.append(command("HSET", meta, "deleted", version))
 
     def script(self) -> RunScript:
-        """The script; either all of its commands run or none."""
+        """The script. Either all of its commands run or none."""
         keys = list(dict.fromkeys(self.keys))
         return guarded(keys, self.guards, self.commands, self._counters, once=True)

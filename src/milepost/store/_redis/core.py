@@ -1,4 +1,4 @@
-"""A store on Redis: groups of operations become reads at one moment, and one script that writes."""
+"""A store on Redis: a batch reads as of one moment, and writes with one script."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, Final
 
 from milepost._db.migrations import TableSetup
-from milepost._db.redis.commands import Program as RedisProgram
+from milepost._db.redis.commands import RedisEffects
 from milepost._db.redis.server import check_eviction
 from milepost.errors import DatabaseBusyError
 from milepost.store._core.core import Resealed
@@ -35,12 +35,12 @@ from milepost.store._redis.vectors import Ranker
 from milepost.store._redis.write import ItemWriter
 from milepost.store._vectors.generations import Generations, RegistryState
 
-_STRICT: Final = 8
-"""How often reads begin again because others write below the same root. After that a search takes
-each part as it finds it."""
-_LENIENT: Final = 8
-_SWITCHES: Final = 20
-"""How many reindexes may end during one write."""
+_STRICT_ATTEMPTS: Final = 8
+"""Attempts of reads that begin again if others write below the same root meanwhile."""
+_LENIENT_ATTEMPTS: Final = 8
+"""Attempts that follow, whose reads may be of several moments."""
+_MAX_SWITCHES: Final = 20
+"""Reindexes that may end during one write."""
 
 
 class RedisCore(EngineCore):
@@ -76,7 +76,7 @@ class RedisCore(EngineCore):
         self._allow_eviction = allow_eviction
 
     def prepare_database(self) -> Program[None]:
-        """Look at the server, and note the model of the first store with an index."""
+        """Check the server, and note the model of the first store with an index."""
         yield Transact(self._set_up, write=True)
 
     def transact(self, engine: Any, request: Transact | TableSetup) -> Any:
@@ -87,7 +87,7 @@ class RedisCore(EngineCore):
         assert isinstance(request, Transact)
         return await engine.arun(request.work())
 
-    def _set_up(self) -> RedisProgram[None]:
+    def _set_up(self) -> RedisEffects[None]:
         if not self._allow_eviction:
             yield from check_eviction("A store")
         yield from self.notebook.change(self._with_index)
@@ -98,8 +98,8 @@ class RedisCore(EngineCore):
         self.state.was_fitting = True
         return {**notes, "index": self.state.first().dump()}
 
-    def generations(self) -> RedisProgram[Generations]:
-        """The generations of vectors, as the database knows them now."""
+    def generations(self) -> RedisEffects[Generations]:
+        """The current generations of vectors."""
         return self.state.known((yield from self.notebook.load()))
 
     # -- groups
@@ -109,7 +109,7 @@ class RedisCore(EngineCore):
         outcomes: list[Outcome] = yield Transact(partial(self._do, groups, completed), write)
         return outcomes
 
-    def _do(self, groups: Sequence[Group], completed: int | None) -> RedisProgram[list[Outcome]]:
+    def _do(self, groups: Sequence[Group], completed: int | None) -> RedisEffects[list[Outcome]]:
         reads = Reads(groups, self.stamps.now(), completed)
         if any(not isinstance(task, Write) for task in reads.tasks):
             yield from self._reads(reads)
@@ -120,8 +120,8 @@ class RedisCore(EngineCore):
             yield from self.writer.renew(reads.renewed)
         return reads.outcomes(reads.failed)
 
-    def _writes(self, batch: Batch) -> RedisProgram[None]:
-        for _ in range(_SWITCHES):
+    def _writes(self, batch: Batch) -> RedisEffects[None]:
+        for _ in range(_MAX_SWITCHES):
             generations: Generations | None = None
             if self.embedder is not None:
                 generations = yield from self.generations()
@@ -133,10 +133,10 @@ class RedisCore(EngineCore):
                 continue
         raise _busy()
 
-    def _reads(self, reads: Reads) -> RedisProgram[None]:
-        for attempt in range(_STRICT + _LENIENT):
+    def _reads(self, reads: Reads) -> RedisEffects[None]:
+        for attempt in range(_STRICT_ATTEMPTS + _LENIENT_ATTEMPTS):
             reads.begin()
-            strict = attempt < _STRICT
+            strict = attempt < _STRICT_ATTEMPTS
             snapshot = Snapshot(self.keys, reads, strict=strict, is_cluster=self._is_cluster)
             try:
                 yield from self._attempt(reads, snapshot)
@@ -145,7 +145,7 @@ class RedisCore(EngineCore):
                 continue
         raise _busy()
 
-    def _attempt(self, reads: Reads, snapshot: Snapshot) -> RedisProgram[None]:
+    def _attempt(self, reads: Reads, snapshot: Snapshot) -> RedisEffects[None]:
         known: Generations | None = None
         if reads.by_meaning():
             # Another process may have rebuilt all vectors since this store last read the notes.
@@ -156,7 +156,7 @@ class RedisCore(EngineCore):
 
     def _read(
         self, snapshot: Snapshot, known: Generations | None, task: Search | ListNamespacesOp
-    ) -> RedisProgram[list[Any]]:
+    ) -> RedisEffects[list[Any]]:
         if isinstance(task, ListNamespacesOp):
             return (yield from self.reader.list(task, snapshot))
         if task.vector is None:

@@ -1,24 +1,25 @@
 """Where a store on Redis keeps its items: the keys, and the head of an item.
 
-All items whose namespaces begin with the same label, their root, share one hash tag, so they lie
-in one slot of a cluster, and one script reads or changes any of them. For each root:
+The root of an item is the first label of its namespace. All items of a root share one hash tag, so
+that they lie in one slot of a cluster, and one script can read or change any of them. The keys of a
+root:
 
-    m   hash      counters and notes: `seq` (changes so far), `deleted` (the highest version of
-                  what was deleted), `root` (a token that identifies the root), `current` and
-                  `coming` (the generations of its vectors)
+    m   hash      counters and notes: `seq` (changes so far), `deleted` (the highest version of a
+                  deleted item), `root` (a token that identifies the root), `current` and `coming`
+                  (the generations of its vectors)
     s   sorted    its namespaces that have items, as text, all with the score 0
-    x   sorted    items that expire, by when
+    x   sorted    items that expire, by the time when they do
     a   sorted    marks of items in the current generation (`marks.py`)
     v   hash      vectors of the current generation
-    ca  cv        the same of the coming generation
+    ca  cv        the same, of the coming generation
 
-and for each namespace:
+The keys of a namespace:
 
-    h   hash      by key, the head of an item: what is stored about it beside its value
-    b   hash      by key, the value
-    o   sorted    keys by when they were last put
+    h   hash      by item key, the head of the item: its times, its version, how it is indexed
+    b   hash      by item key, the value
+    o   sorted    item keys by the time when they were last put
 
-Two keys belong to no root: `meta`, notes about the whole store, and `roots`, a hash with all roots.
+Two keys belong to no root: `meta` has the notes of the store, `roots` is a hash of all roots.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Keys:
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        # No root has this tag: in those of roots an exclamation mark is escaped.
+        # No root has this tag, since an exclamation mark in a label is escaped.
         self.meta = f"{prefix}:{{!}}:meta".encode()
         self.roots = f"{prefix}:{{!}}:roots".encode()
         self.root = lru_cache(1024)(self._root)
@@ -78,7 +79,7 @@ class Keys:
         return SpaceKeys(*[f"{start}:{name}:{text}".encode() for name in ("h", "b", "o")])
 
     def _start(self, root: str) -> str:
-        # Escaped, so that a brace in a label neither ends the hash tag nor begins another one.
+        # The label is escaped, so that a brace in it neither ends the hash tag nor begins another.
         return f"{self._prefix}:{{{quote(root, safe='')}}}"
 
 
@@ -100,17 +101,18 @@ def root_of(place: Place) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Times are in microseconds; `updated` is also the version."""
+    """What is stored of an item besides its value. Times are in microseconds; `updated` is also the
+    version."""
 
     created: int
     updated: int
     ttl: int | None
     expires: int | None
     nonce: str
-    """Made for one batch of writes: tells whether it was stored, if its answer was lost."""
+    """That of the batch that put the item (`Batch`)."""
     index: Index
     stored: bytes = b""
-    """As it was read."""
+    """The stored form that this head was read from."""
 
     def dump(self) -> bytes:
         index = "" if self.index is None else json.dumps(self.index)
@@ -123,7 +125,7 @@ class Head:
 
 
 def parsed(place: Place, stored: bytes | None) -> Head | None:
-    """The head of an item, from what is stored; None if there is no item."""
+    """The head of an item from its stored form; None if the item does not exist."""
     if stored is None:
         return None
     try:
@@ -143,12 +145,12 @@ def parsed(place: Place, stored: bytes | None) -> Head | None:
 
 
 def sealed(data: tuple[str, bytes]) -> bytes:
-    """A value as it is stored: its kind, and what the serializer made of it."""
+    """The stored form of a value: its kind and the serializer's bytes."""
     return data[0].encode() + b":" + data[1]
 
 
 def to_row(place: Place, head: Head, body: bytes | None) -> Row:
-    """An item as the core wants it."""
+    """An item in the form of the core."""
     if body is None:
         raise _damaged(place)
     kind, _, data = body.partition(b":")

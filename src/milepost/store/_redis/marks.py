@@ -2,16 +2,16 @@
 
 The sorted set of marks has a score for each item:
 
-    > 0   the item's vectors, if it has texts, are there; the score is the number of the change
-          that wrote them, so that a copy can ask for what has changed since
-    = 0   the item lacks its vectors: a store put it whose model is not the generation's
-    < 0   the item was put without vectors, by a store without an index, in the change of this
-          number; a reindex makes them
+    > 0   the item has its vectors, or no texts; the score is the root's `seq` of the change that
+          wrote them, so that a copy can fetch what has changed since
+    = 0   the item lacks its vectors, since a store with another model has put the item
+    < 0   a store without an index has put the item, so it has no vectors; the score is minus the
+          `seq` of that change; a reindex makes the vectors
 
-A root notes the generation of its marks and vectors. The notes of the store say which one counts;
-a root that is behind is brought up to it by the first that uses its vectors (`align`). So a switch
-of generations is one change of the notes, and nothing has to wait for it: what others write to a
-root with the old generation in mind is marked as lacking when the root follows.
+A root notes the generation of its marks and vectors. The notes of the store say which generation is
+current. The first store that uses the vectors of a root brings the root up to it (`align`). So a
+switch of generations is one change of the notes, and no one waits for it. Items that others still
+write with the old generation are marked as lacking when their root follows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from milepost._db.redis.commands import Command, Program, RunScript, command
+from milepost._db.redis.commands import Command, RedisEffects, RunScript, command
 from milepost._db.redis.guarded import Counter, Guard, guarded
 from milepost.store._redis.layout import Head, Keys, Place, RootKeys, member
 
@@ -34,7 +34,7 @@ _CREATED = struct.Struct(">Q")
 
 
 class StaleGenerations(Exception):
-    """A root has a later generation than this store knows of: it has to look again."""
+    """A root has a later generation than this store has read: it must read the notes again."""
 
 
 class RootGenerations(NamedTuple):
@@ -45,11 +45,11 @@ class RootGenerations(NamedTuple):
 
     @classmethod
     def read(cls, current: bytes | None, coming: bytes | None) -> RootGenerations:
-        """From the cells of a root."""
+        """From two fields of a root's hash."""
         return cls(*(None if one is None else int(one) for one in (current, coming)))
 
     def guards(self, meta: bytes) -> list[Guard]:
-        """That they are still these."""
+        """Guards that hold as long as the root has these generations."""
         pairs = (("current", self.current), ("coming", self.coming))
         return [
             Guard(("HGET", meta, name), None if one is None else b"%d" % one) for name, one in pairs
@@ -57,7 +57,7 @@ class RootGenerations(NamedTuple):
 
 
 class Marks:
-    """Keeps marks and vectors right when items are written."""
+    """Keeps marks and vectors consistent with the items."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
@@ -70,26 +70,27 @@ class Marks:
         head: Head | None,
         generations: Generations | None,
     ) -> None:
-        """What a put, or (without a head) a delete, means for an item's vectors."""
+        """Add what a put, or without a head a delete, does to an item's mark and vectors."""
         root = place[0][0]
-        there, keys, name = change.generations(root), self._keys.root(root), member(*place)
+        of_root, keys, name = change.generations(root), self._keys.root(root), member(*place)
         commands = change.commands
-        target = None if generations is None or head is None else generations.target
-        if there.current is not None and (target is None or target is not generations.current):  # type: ignore[union-attr]
+        target = current = coming = None
+        if generations is not None and head is not None:
+            target, current, coming = generations.target, generations.current, generations.coming
+        if of_root.current is not None and (target is None or target is not current):
             commands.append(command("HDEL", keys.vectors, name))
             if head is None:
                 commands.append(command("ZREM", keys.marks, name))
             elif generations is not None and (target is not None or generations.was_fitting):
                 commands.append(command("ZADD", keys.marks, 0, name))
             else:
-                commands.append(command("ZADD", keys.marks, change.seq(root, "-"), name))
-        if there.coming is not None and (target is None or target is not generations.coming):  # type: ignore[union-attr]
+                commands.append(command("ZADD", keys.marks, change.seq(root, negative=True), name))
+        if of_root.coming is not None and (target is None or target is not coming):
             commands.append(command("ZREM", keys.coming_marks, name))
             commands.append(command("HDEL", keys.coming_vectors, name))
         if target is not None:
             assert head is not None
-            assert generations is not None
-            marks, vectors = marks_and_vectors(keys, coming=target is not generations.current)
+            marks, vectors = marks_and_vectors(keys, coming=target is not current)
             commands += marked(
                 marks, vectors, name, change.seq(root), packed(head.created, write.vectors)
             )
@@ -99,8 +100,8 @@ class Marks:
         roots: Sequence[str],
         known: Mapping[str, RootState],
         generations: Generations | None,
-    ) -> Program[bool]:
-        """Bring roots up to the generations that count; whether one was behind."""
+    ) -> RedisEffects[bool]:
+        """Bring roots up to the generations of the store. Returns whether one was behind."""
         if generations is None:
             return False
         behind = False
@@ -109,24 +110,26 @@ class Marks:
                 behind = True
         return behind
 
-    def follow(self, root: str, there: RootGenerations, generations: Generations) -> Program[bool]:
-        """Bring one root up to them; whether it was behind."""
+    def follow(
+        self, root: str, of_root: RootGenerations, generations: Generations
+    ) -> RedisEffects[bool]:
+        """Bring one root up to the generations of the store. Returns whether it was behind."""
         current, coming = (
             None if one is None else one.number for one in (generations.current, generations.coming)
         )
         latest = max(coming or 0, current or 0)
-        # What was coming may be current by now: a root never goes back.
-        if (there.current or 0) > (current or 0) or (there.coming or 0) > latest:
+        # A root never goes back. Its coming generation may be the current one of the store.
+        if (of_root.current or 0) > (current or 0) or (of_root.coming or 0) > latest:
             raise StaleGenerations
         keys, behind = self._keys.root(root), False
-        if current is not None and there.current != current:
-            yield from self._advance(keys, there, current)
-            there = RootGenerations(current, None)
+        if current is not None and of_root.current != current:
+            yield from self._advance(keys, of_root, current)
+            of_root = RootGenerations(current, None)
             behind = True
-        if coming is not None and there.coming != coming:
+        if coming is not None and of_root.coming != coming:
             yield _scripted(
                 keys,
-                there.guards(keys.meta),
+                of_root.guards(keys.meta),
                 [
                     command("DEL", keys.coming_marks, keys.coming_vectors),
                     command("HSET", keys.meta, "coming", coming),
@@ -135,14 +138,17 @@ class Marks:
             behind = True
         return behind
 
-    def _advance(self, keys: RootKeys, there: RootGenerations, current: int) -> Program[None]:
-        made = there.coming == current
+    def _advance(
+        self, keys: RootKeys, of_root: RootGenerations, current: int
+    ) -> RedisEffects[None]:
+        """Give a root the current generation: that which was coming, or one without vectors."""
+        made = of_root.coming == current
         exists = yield command("EXISTS", keys.coming_vectors)
-        guards = there.guards(keys.meta)
+        guards = of_root.guards(keys.meta)
         guards.append(Guard(("EXISTS", keys.coming_vectors), b"%d" % exists))
         commands = [command("DEL", keys.vectors)]
         if made:
-            # Those that the coming generation does not have get the score 0: they lack vectors.
+            # Items that have no mark in the coming generation get the score 0: they lack vectors.
             commands.append(
                 command(
                     *("ZUNIONSTORE", keys.marks, 2, keys.coming_marks, keys.marks),
@@ -175,7 +181,7 @@ def marks_and_vectors(keys: RootKeys, *, coming: bool) -> tuple[bytes, bytes]:
 def marked(
     marks: bytes, vectors: bytes, name: bytes, seq: bytes, vector: bytes | None
 ) -> list[Command]:
-    """Commands that give an item its vectors, or none if it has no texts."""
+    """Commands that store an item's mark and its vectors; None if the item has no texts."""
     return [
         command("ZADD", marks, seq, name),
         command("HDEL", vectors, name)
@@ -185,11 +191,11 @@ def marked(
 
 
 def packed(created: int, vectors: Sequence[Packed]) -> bytes | None:
-    """The vectors of an item, as they are stored."""
+    """The stored form of an item's vectors, with the time when the item was created."""
     return _CREATED.pack(created) + b"".join(vectors) if vectors else None
 
 
 def unpacked(stored: bytes) -> tuple[int, bytes]:
-    """When the item was made, and its vectors one after the other."""
+    """The time when the item was created, and its vectors one after the other."""
     created: Any = _CREATED.unpack_from(stored)[0]
     return int(created), stored[_CREATED.size :]

@@ -1,6 +1,6 @@
 """What a store on Redis notes about all of its items: the generations of its vectors, its roots.
 
-The notes are one JSON object. A change replaces the object if it is still the one that was read.
+The notes are one JSON object. A change replaces the object, if no other change came first.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from milepost._db.redis.commands import Pipeline, Program, command
-from milepost._db.redis.guarded import Guard, guarded
+from milepost._db.redis.commands import Pipeline, RedisEffects, command
+from milepost._db.redis.guarded import Guard, guarded, is_done
 from milepost.errors import DamagedRowError, DatabaseBusyError, SaverError
 from milepost.store._redis.layout import Keys
 
 Notes: TypeAlias = dict[str, Any]
 FORMAT: Final = 1
-_ATTEMPTS: Final = 100
+_MAX_ATTEMPTS: Final = 100
 
 
 class Notebook:
@@ -26,12 +26,12 @@ class Notebook:
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
 
-    def load(self) -> Program[Notes]:
+    def load(self) -> RedisEffects[Notes]:
         return _parsed((yield command("GET", self._keys.meta)))
 
-    def change(self, change: Callable[[Notes], Notes | None]) -> Program[Notes]:
-        """Change the notes; None leaves them as they are. Returns what they are then."""
-        for _ in range(_ATTEMPTS):
+    def change(self, change: Callable[[Notes], Notes | None]) -> RedisEffects[Notes]:
+        """Replace the notes with what `change` returns; None keeps them. Returns the notes."""
+        for _ in range(_MAX_ATTEMPTS):
             stored = yield command("GET", self._keys.meta)
             before = _parsed(stored)
             after = change(dict(before))
@@ -41,18 +41,18 @@ class Notebook:
             guards = [Guard(("GET", self._keys.meta), stored)]
             commands = [command("SET", self._keys.meta, new)]
             answer = yield guarded([self._keys.meta], guards, commands)
-            if answer[0]:
+            if is_done(answer):
                 return after
         raise DatabaseBusyError("The notes of the store were changed by others at each attempt.")
 
     # -- roots
 
-    def register(self, roots: list[str]) -> Program[int]:
-        """Note that there are, or may soon be, items below these roots; the version above which
-        those of new items must be.
+    def register(self, roots: list[str]) -> RedisEffects[int]:
+        """Note that these roots have items, or will soon. Returns the floor: versions of new items
+        are above it.
 
-        Called before a root's first item is put, and again after it: a sweep that removes a root
-        which has become empty leaves one that was registered after the sweep had read it.
+        Called before the first item of a root is put, and again after that: a sweep that removes
+        empty roots keeps a root that was registered after the sweep has read it.
         """
         pairs = [part for root in roots for part in (root, uuid.uuid4().hex)]
         replies = yield Pipeline(
@@ -60,8 +60,8 @@ class Notebook:
         )
         return int(_parsed(replies[1]).get("floor", 0))
 
-    def raise_floor(self, version: int) -> Program[None]:
-        """Versions of items below new roots are to be larger than this one."""
+    def raise_floor(self, version: int) -> RedisEffects[None]:
+        """Let versions of items below new roots be larger than this one."""
 
         def raised(notes: Notes) -> Notes | None:
             if notes.get("floor", 0) >= version:
@@ -70,13 +70,13 @@ class Notebook:
 
         yield from self.change(raised)
 
-    def token(self, root: str) -> Program[bytes | None]:
+    def token(self, root: str) -> RedisEffects[bytes | None]:
         """Identifies the last registration of a root."""
         token: bytes | None = yield command("HGET", self._keys.roots, root)
         return token
 
-    def unregister(self, root: str, token: bytes) -> Program[None]:
-        """Forget a root, unless it was registered again."""
+    def unregister(self, root: str, token: bytes) -> RedisEffects[None]:
+        """Remove a root from the list, unless it was registered again."""
         guards = [Guard(("HGET", self._keys.roots, root), token)]
         commands = [command("HDEL", self._keys.roots, root)]
         yield guarded([self._keys.roots], guards, commands)

@@ -1,4 +1,4 @@
-"""Reading items from Redis: gets, searches that are not by meaning, listings."""
+"""Reads items from Redis: gets, searches without a query, listings of namespaces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from milepost._db.redis.commands import Command, Program, command
+from milepost._db.redis.commands import Command, RedisEffects, command
 from milepost.store._core import namespaces
 from milepost.store._core.core import StoreCore
 from milepost.store._core.filters import predicate
@@ -26,9 +26,10 @@ from milepost.store._redis.layout import (
 )
 from milepost.store._redis.snapshot import Moved, Snapshot
 
-_BODIES: Final = 100
-"""Values that a filter looks at in one go."""
-_HEADS: Final = 5000
+_BODIES_PER_READ: Final = 100
+"""Values that a search with a filter reads in one round trip."""
+_HEADS_PER_READ: Final = 5000
+"""Heads that a search by creation reads in one round trip."""
 
 
 class Candidate(NamedTuple):
@@ -36,35 +37,45 @@ class Candidate(NamedTuple):
 
     place: Place
     stamp: int
-    """When it was last put, or made: what the search sorts by."""
+    """The time when it was last put or created, whichever the search sorts by."""
     score: float | None = None
 
 
 class Candidates(NamedTuple):
-    """Candidates in the order of a search, and whether there may be more."""
+    """Candidates in the order of a search."""
 
     found: list[Candidate]
     more: bool
+    """Whether more can be asked for."""
 
 
 class Rescore(NamedTuple):
-    """How items get their scores from vectors that are read together with them."""
+    """Scores from vectors that are read together with their items."""
 
     generation: int
     score: Callable[[bytes, bytes | None], float | None]
-    """From an item's name and its vectors; None if it is not to be found."""
+    """From an item's name and its vectors; None if the search does not find the item."""
+
+
+class _Hit(NamedTuple):
+    """An item that a search may return."""
+
+    place: Place
+    head: Head
+    row: Row
+    score: float | None
 
 
 class ItemReader:
-    """Carries out what reads."""
+    """Carries out the operations that read."""
 
     def __init__(self, core: StoreCore, keys: Keys, *, is_cluster: bool) -> None:
         self._core = core
         self._keys = keys
         self._is_cluster = is_cluster
 
-    def roots(self, prefix: Namespace) -> Program[list[str]]:
-        """The roots below which a prefix is."""
+    def roots(self, prefix: Namespace) -> RedisEffects[list[str]]:
+        """The roots that items below a prefix may have."""
         if prefix:
             return [prefix[0]]
         found = yield command("HKEYS", self._keys.roots)
@@ -72,7 +83,7 @@ class ItemReader:
 
     # -- gets
 
-    def gets(self, wanted: Sequence[GetOp], snapshot: Snapshot) -> Program[dict[Place, Row]]:
+    def gets(self, wanted: Sequence[GetOp], snapshot: Snapshot) -> RedisEffects[dict[Place, Row]]:
         """The items that these gets find."""
         places = {(get.namespace, get.key): False for get in wanted}
         for get in wanted:
@@ -89,7 +100,7 @@ class ItemReader:
         return found
 
     def _parts(self, places: Sequence[Place]) -> Iterator[list[Place]]:
-        """What one script can read: in a cluster, the places below one root."""
+        """Places that one script can read together: in a cluster, those below one root."""
         if not self._is_cluster:
             yield from ([*places],) if places else ()
             return
@@ -98,7 +109,7 @@ class ItemReader:
 
     def _heads_and_bodies(
         self, places: Sequence[Place], snapshot: Snapshot
-    ) -> Program[list[tuple[bytes | None, bytes | None]]]:
+    ) -> RedisEffects[list[tuple[bytes | None, bytes | None]]]:
         keys, commands = heads_and_bodies(self._keys, places)
         roots = list(dict.fromkeys(map(root_of, places)))
         replies = yield from snapshot.read(roots, keys, commands)
@@ -110,8 +121,8 @@ class ItemReader:
         snapshot: Snapshot,
         rescore: Rescore,
         pairs: dict[Place, tuple[bytes | None, bytes | None]],
-    ) -> Program[dict[Place, float | None]]:
-        """Heads and bodies, for `pairs`, and scores: of each item they are of one moment."""
+    ) -> RedisEffects[dict[Place, float | None]]:
+        """Scores of items. Adds heads and bodies, read at the same moment, to `pairs`."""
         keys, commands = [], []
         roots = list(dict.fromkeys(map(root_of, places)))
         metas = [self._keys.root(root).meta for root in roots]
@@ -133,13 +144,13 @@ class ItemReader:
 
     # -- searches
 
-    def search(self, search: Search, snapshot: Snapshot) -> Program[list[Scored]]:
+    def search(self, search: Search, snapshot: Snapshot) -> RedisEffects[list[Scored]]:
         """The page that a search asks for."""
         order = search.order or "-updated_at"
         key = _ORDER[order.removeprefix("-")]
         roots = yield from self.roots(search.prefix)
 
-        def candidates(depth: int) -> Program[Candidates]:
+        def candidates(depth: int) -> RedisEffects[Candidates]:
             found: list[Candidate] = []
             more = False
             for root in roots:
@@ -147,7 +158,7 @@ class ItemReader:
                 found += some.found
                 more = more or some.more
             found.sort(key=key, reverse=order.startswith("-"))
-            # After that many comes perhaps one of a namespace that has more.
+            # A namespace may have further items that come before the rest.
             return Candidates(found[:depth] if more else found, more)
 
         return (yield from self.page(search, candidates, snapshot))
@@ -155,12 +166,12 @@ class ItemReader:
     def page(
         self,
         search: Search,
-        candidates: Callable[[int], Program[Candidates]],
+        candidates: Callable[[int], RedisEffects[Candidates]],
         snapshot: Snapshot,
         rescore: Rescore | None = None,
-    ) -> Program[list[Scored]]:
-        """The page of a search. `candidates` gives at least so many that it may return, in its
-        order: more are asked for if too few of them are alive and fulfil its conditions."""
+    ) -> RedisEffects[list[Scored]]:
+        """The page of a search. `candidates` returns at least so many candidates, in the order of
+        the search. It is called for more if too few are alive and meet the conditions."""
         wanted = search.offset + search.limit
         if not search.limit:
             return []
@@ -181,42 +192,50 @@ class ItemReader:
         candidates: Sequence[Candidate],
         snapshot: Snapshot,
         rescore: Rescore | None,
-    ) -> Program[tuple[list[Scored], list[tuple[Place, Head]]]]:
-        """What a search returns of these candidates, and the lifetimes that it renews."""
-        fulfils = self._filter(search)
+    ) -> RedisEffects[tuple[list[Scored], list[tuple[Place, Head]]]]:
+        """The items out of these candidates that a search returns, and those that it renews."""
+        meets = self._filter(search)
         found: list[Scored] = []
         renewed: list[tuple[Place, Head]] = []
         at = skipped = 0
         while at < len(candidates) and len(found) < search.limit:
             left = search.offset - skipped + search.limit - len(found)
-            some = candidates[at : at + (_BODIES if search.conditions else left)]
+            some = candidates[at : at + (_BODIES_PER_READ if search.conditions else left)]
             at += len(some)
-            pairs: dict[Place, tuple[bytes | None, bytes | None]] = {}
-            scores: dict[Place, float | None] = {}
-            for part in self._parts([one.place for one in some]):
-                if rescore is not None:
-                    scores |= yield from self._scores(part, snapshot, rescore, pairs)
-                    continue
-                read = yield from self._heads_and_bodies(part, snapshot)
-                pairs.update(zip(part, read, strict=True))
-            for one in some:
-                stored, body = pairs[one.place]
-                head = parsed(one.place, stored)
-                score = scores.get(one.place, one.score)
-                if head is None or head.is_expired(snapshot.now):
-                    continue
-                if rescore is not None and score is None:
-                    continue
-                row = to_row(one.place, head, body)
-                if not fulfils(row):
+            for hit in (yield from self._alive(some, snapshot, rescore)):
+                if not meets(hit.row):
                     continue
                 if skipped < search.offset:
                     skipped += 1
                 elif len(found) < search.limit:
-                    found.append((score, row))
-                    if search.refresh and head.ttl is not None:
-                        renewed.append((one.place, head))
+                    found.append((hit.score, hit.row))
+                    if search.refresh and hit.head.ttl is not None:
+                        renewed.append((hit.place, hit.head))
         return found, renewed
+
+    def _alive(
+        self, candidates: Sequence[Candidate], snapshot: Snapshot, rescore: Rescore | None
+    ) -> RedisEffects[list[_Hit]]:
+        """The items of candidates that exist, have not expired, and still have a score."""
+        pairs: dict[Place, tuple[bytes | None, bytes | None]] = {}
+        scores: dict[Place, float | None] = {}
+        for part in self._parts([one.place for one in candidates]):
+            if rescore is not None:
+                scores |= yield from self._scores(part, snapshot, rescore, pairs)
+            else:
+                read = yield from self._heads_and_bodies(part, snapshot)
+                pairs.update(zip(part, read, strict=True))
+        found = []
+        for place, _, score in candidates:
+            stored, body = pairs[place]
+            head = parsed(place, stored)
+            score = scores.get(place, score)
+            if head is None or head.is_expired(snapshot.now):
+                continue
+            if rescore is not None and score is None:
+                continue
+            found.append(_Hit(place, head, to_row(place, head, body), score))
+        return found
 
     def _filter(self, search: Search) -> Callable[[Row], bool]:
         if not search.conditions:
@@ -226,9 +245,9 @@ class ItemReader:
 
     def _candidates(
         self, root: str, search: Search, order: str, depth: int, snapshot: Snapshot
-    ) -> Program[Candidates]:
-        """The items below a prefix. In the order of their last put, or its reverse, no more than
-        `depth` of each namespace are needed."""
+    ) -> RedisEffects[Candidates]:
+        """The items below a prefix. If they are sorted by their last put, `depth` items of each
+        namespace are enough."""
         spaces = yield from self._spaces(root, search.prefix or (root,), snapshot)
         by_put = order.endswith("updated_at")
         verb = "ZREVRANGE" if order.startswith("-") else "ZRANGE"
@@ -248,11 +267,11 @@ class ItemReader:
 
     def _by_creation(
         self, root: str, found: Sequence[Candidate], snapshot: Snapshot
-    ) -> Program[list[Candidate]]:
-        """The same, with the time when each was made."""
+    ) -> RedisEffects[list[Candidate]]:
+        """The same candidates, each with the time when its item was created."""
         result: list[Candidate] = []
-        for start in range(0, len(found), _HEADS):
-            some = found[start : start + _HEADS]
+        for start in range(0, len(found), _HEADS_PER_READ):
+            some = found[start : start + _HEADS_PER_READ]
             keys = [self._keys.space(one.place[0]).heads for one in some]
             commands = [
                 command("HGET", key, one.place[1]) for key, one in zip(keys, some, strict=True)
@@ -265,14 +284,16 @@ class ItemReader:
             ]
         return result
 
-    def _spaces(self, root: str, prefix: Namespace, snapshot: Snapshot) -> Program[list[Namespace]]:
+    def _spaces(
+        self, root: str, prefix: Namespace, snapshot: Snapshot
+    ) -> RedisEffects[list[Namespace]]:
         key = self._keys.root(root).spaces
         (found,) = yield from snapshot.read([root], [key], [_below(key, prefix)])
         return [namespaces.from_text(name.decode()) for name in found]
 
     # -- listings
 
-    def list(self, listing: ListNamespacesOp, snapshot: Snapshot) -> Program[list[Namespace]]:
+    def list(self, listing: ListNamespacesOp, snapshot: Snapshot) -> RedisEffects[list[Namespace]]:
         """The page of namespaces that a listing asks for."""
         prefix = namespaces.fixed_prefix(listing)
         alive: list[Namespace] = []
@@ -324,7 +345,7 @@ def _below(key: bytes, prefix: Namespace) -> Command:
 
 
 def _scored(reply: Sequence[Any]) -> Iterator[tuple[bytes, int]]:
-    """Names and scores, from a reply as the server gives it, or in the pairs of a client."""
+    """Names and scores. The reply of a script is flat; clients make pairs of other replies."""
     if reply and isinstance(reply[0], (list, tuple)):
         return ((name, int(score)) for name, score in reply)
     return zip(reply[::2], map(int, map(float, reply[1::2])), strict=True)

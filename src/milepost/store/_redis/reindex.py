@@ -1,7 +1,7 @@
-"""How Redis makes vectors for items that are stored already (`_vectors/reindex.py`).
+"""Vectors for items that are stored already, on Redis (`_vectors/reindex.py`).
 
-Items are marked in the coming generation as their vectors are made; then the notes of the store
-switch over.
+Vectors of the coming generation are stored item by item, each with a mark. Then one change of the
+store's notes makes that generation the current one.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost._db.redis.commands import Program as RedisProgram
-from milepost._db.redis.commands import command
-from milepost._db.redis.guarded import ARGUMENTS, Counter, Guard, guarded, number
+from milepost._db.redis.commands import RedisEffects, command
+from milepost._db.redis.guarded import MAX_ARGUMENTS, Counter, Guard, guarded, is_done, value_of
 from milepost.errors import DatabaseBusyError
 from milepost.store._core.tasks import Index, Row
 from milepost.store._redis.layout import Place, from_member, member, root_of
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from milepost.store._redis.core import RedisCore
     from milepost.store._vectors.generations import Generations
 
-_ATTEMPTS: Final = 50
+_MAX_ATTEMPTS: Final = 50
 
 
 class RedisReindexer(Reindexer):
@@ -45,7 +44,7 @@ class RedisReindexer(Reindexer):
         self._keys = core.keys
         self._notebook = core.notebook
 
-    def begin(self) -> RedisProgram[tuple[int, bool, int | None]]:
+    def begin(self) -> RedisEffects[tuple[int, bool, int | None]]:
         def begun(notes: Notes) -> Notes | None:
             known = self.state.known(notes)
             if known.can_resume():
@@ -61,7 +60,7 @@ class RedisReindexer(Reindexer):
         number = known.coming.number
         return number, known.needs_probe(number), None
 
-    def note_probe(self, number: int, probe: str) -> RedisProgram[None]:
+    def note_probe(self, number: int, probe: str) -> RedisEffects[None]:
         def noted(notes: Notes) -> Notes | None:
             if not self.state.known(notes).is_making(number):
                 return None
@@ -69,10 +68,10 @@ class RedisReindexer(Reindexer):
 
         yield from self._notebook.change(noted)
 
-    def probe_of(self, number: int) -> RedisProgram[str | None]:
+    def probe_of(self, number: int) -> RedisEffects[str | None]:
         return (yield from self._notebook.load()).get(f"{PROBE}{number}")
 
-    def stale(self, number: int, size: int) -> RedisProgram[list[Any]]:  # noqa: ARG002
+    def stale(self, number: int, size: int) -> RedisEffects[list[Any]]:  # noqa: ARG002
         generations = yield from self.core.generations()
         found: list[Place] = []
         if not generations.is_making(number):
@@ -83,7 +82,7 @@ class RedisReindexer(Reindexer):
             marks = self._keys.root(root).coming_marks
             for space in (yield from spaces_of(self.core, root)):
                 names = yield from names_in(self.core, space)
-                for some in chunks(names, ARGUMENTS - 2):
+                for some in chunks(names, MAX_ARGUMENTS - 2):
                     members = [member(space, name) for name in some]
                     scores = yield command("ZMSCORE", marks, *members)
                     found += [
@@ -93,8 +92,8 @@ class RedisReindexer(Reindexer):
                     ]
         return found
 
-    def lacking(self, after: Any) -> RedisProgram[tuple[list[Any], Any]]:
-        """`after` names the roots, or has what is left of the places below the first of them."""
+    def lacking(self, after: Any) -> RedisEffects[tuple[list[Any], Any]]:
+        """`after` is a list of roots, or such a list with places that are still to be completed."""
         if after is None:
             after = yield from all_roots(self.core)
         roots, places = after if isinstance(after, tuple) else (after, [])
@@ -104,13 +103,13 @@ class RedisReindexer(Reindexer):
         left = (roots, places[FEW:])
         return places[:FEW], left if any(left) else None
 
-    def read(self, places: list[Any]) -> RedisProgram[list[tuple[Row, Index]]]:
+    def read(self, places: list[Any]) -> RedisEffects[list[tuple[Row, Index]]]:
         found: list[Stored] = []
         for _, part in groupby(places, key=root_of):
             found += yield from items_at(self.core, list(part))
         return [(one.row, one.head.index) for one in found]
 
-    def store(self, number: int, found: list[Read], vectors: Vectors) -> RedisProgram[bool]:
+    def store(self, number: int, found: list[Read], vectors: Vectors) -> RedisEffects[bool]:
         generations = yield from self.core.generations()
         if not generations.is_making(number):
             return False
@@ -118,9 +117,9 @@ class RedisReindexer(Reindexer):
             yield from self._mark(root, list(part), vectors, generations, coming=True)
         return True
 
-    def complete(self, found: list[Read], vectors: Vectors) -> RedisProgram[int]:
+    def complete(self, found: list[Read], vectors: Vectors) -> RedisEffects[int]:
         generations = yield from self.core.generations()
-        # Another reindex may have switched meanwhile; it has seen to these items.
+        # Another reindex may have ended meanwhile. It has made vectors for these items.
         if not generations.is_current():
             return 0
         count = 0
@@ -128,7 +127,7 @@ class RedisReindexer(Reindexer):
             count += yield from self._mark(root, list(part), vectors, generations, coming=False)
         return count
 
-    def finish(self, number: int, found: int, size: int) -> RedisProgram[bool]:  # noqa: ARG002
+    def finish(self, number: int, found: int, size: int) -> RedisEffects[bool]:  # noqa: ARG002
         if found > FEW:
             return False
 
@@ -148,13 +147,13 @@ class RedisReindexer(Reindexer):
             yield from self._followed(root, generations)
         return True
 
-    def _followed(self, root: str, generations: Generations) -> RedisProgram[bool]:
-        """Bring a root up to the generations; False if it is ahead of them."""
+    def _followed(self, root: str, generations: Generations) -> RedisEffects[bool]:
+        """Bring a root up to the generations. False if the root has a later one."""
         meta = self._keys.root(root).meta
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MAX_ATTEMPTS):
             token, current, coming = yield command("HMGET", meta, "root", "current", "coming")
             if token is None:
-                return True  # it has no items
+                return True  # the root has no items
             try:
                 known = RootGenerations.read(current, coming)
                 if not (yield from self.core.marks.follow(root, known, generations)):
@@ -171,11 +170,12 @@ class RedisReindexer(Reindexer):
         generations: Generations,
         *,
         coming: bool,
-    ) -> RedisProgram[int]:
-        """Give items below one root their vectors, if they are still what was read; to how many."""
+    ) -> RedisEffects[int]:
+        """Store vectors of items below one root, except of items that have changed since they were
+        read. Returns the number of items."""
         keys = self._keys.root(root)
         pair = marks_and_vectors(keys, coming=coming)
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MAX_ATTEMPTS):
             if not (yield from self._followed(root, generations)):
                 return 0
             known = RootGenerations.read(*(yield command("HMGET", keys.meta, "current", "coming")))
@@ -194,14 +194,14 @@ class RedisReindexer(Reindexer):
                 more.append(heads)
                 guards.append(Guard(("HGET", heads, now.row.key), now.head.stored))
                 blob = packed(now.head.created, [vectors[text] for text in one.texts])
-                commands += marked(*pair, member(*now.place), number(0), blob)
+                commands += marked(*pair, member(*now.place), value_of(0), blob)
             if not count:
                 return 0
             script = guarded(
                 list(dict.fromkeys(more)), guards, commands, [Counter(keys.meta, "seq")]
             )
             answer: list[Any] = yield script
-            if answer[0]:
+            if is_done(answer):
                 return count
         return 0
 

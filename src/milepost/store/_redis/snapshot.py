@@ -1,7 +1,7 @@
-"""Reads that see one moment, though they are several scripts.
+"""Reads of one moment, though they are several scripts.
 
-Every change below a root raises its `seq`. A snapshot remembers the first that it sees of each
-root; if a later read finds another one, the reads begin again.
+Every change below a root increments the root's `seq`. A snapshot remembers the first `seq` of each
+root. If a later read finds another `seq`, the reads begin again.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from milepost._db.redis.commands import Command, Program, command
-from milepost._db.redis.guarded import ARGUMENTS, reading
+from milepost._db.redis.commands import Command, RedisEffects, command
+from milepost._db.redis.guarded import MAX_ARGUMENTS, reading
 from milepost.store._core.engine_core import Reads
 from milepost.store._redis.layout import Head, Keys, Place
 
 
 class Moved(Exception):
-    """Something below a root was changed between two reads."""
+    """Another client has changed something below a root between two reads."""
 
 
 class Snapshot:
-    """The reads of one attempt. One that is not `strict` accepts changes between two reads."""
+    """The reads of one attempt. A snapshot that is not strict accepts changes between two reads."""
 
     def __init__(self, keys: Keys, reads: Reads, *, strict: bool, is_cluster: bool) -> None:
         self._keys = keys
@@ -35,10 +35,10 @@ class Snapshot:
 
     def read(
         self, roots: Sequence[str], keys: Sequence[bytes], commands: Sequence[Command]
-    ) -> Program[list[Any]]:
-        """The replies of commands about these roots, at one moment.
+    ) -> RedisEffects[list[Any]]:
+        """The replies of commands that read below these roots, all at one moment.
 
-        `keys` are those beside the roots'. In a cluster there is one root.
+        `keys` are all keys of the commands. In a cluster `roots` is one root.
         """
         metas = [self._keys.root(root).meta for root in roots]
         seqs = [command("HGET", meta, "seq") for meta in metas]
@@ -48,13 +48,13 @@ class Snapshot:
             self._check(root, seq)
         return list(answer[1 + len(roots) :])
 
-    def settle(self) -> Program[None]:
-        """Moved if the reads did not see one moment. In a cluster each root has its own."""
+    def settle(self) -> RedisEffects[None]:
+        """Raise Moved if the reads are not of one moment. In a cluster each root has its own."""
         if self._reads > 1 and len(self._seqs) > 1 and self.is_strict and not self._is_cluster:
             yield from self.read(list(self._seqs), [], [])
 
     def seq(self, root: str) -> int:
-        """The number of changes below a root that has been read."""
+        """The `seq` of a root that was read."""
         return int(self._seqs.get(root) or 0)
 
     def _check(self, root: str, seq: bytes | None) -> None:
@@ -65,8 +65,8 @@ class Snapshot:
 
 
 def fields(key: bytes, names: Sequence[str | bytes]) -> list[Command]:
-    """Commands that read these fields of a hash."""
-    size = ARGUMENTS - 2
+    """Commands that read fields of a hash, each with as many as a script allows."""
+    size = MAX_ARGUMENTS - 2
     return [
         command("HMGET", key, *names[start : start + size]) for start in range(0, len(names), size)
     ]

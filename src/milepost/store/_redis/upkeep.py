@@ -1,4 +1,4 @@
-"""What is done to all items of a store on Redis: sweeping, and sealing with another key."""
+"""Upkeep of a store on Redis: deleting expired items, sealing all values with another key."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from milepost._db.redis.commands import Program as RedisProgram
-from milepost._db.redis.commands import command
-from milepost._db.redis.guarded import Guard, guarded, reading
+from milepost._db.redis.commands import RedisEffects, command
+from milepost._db.redis.guarded import Guard, guarded, is_done, reading
 from milepost._internal.progress import Progress
 from milepost.store._core import namespaces
 from milepost.store._core.core import Resealed
@@ -22,8 +21,9 @@ if TYPE_CHECKING:
     from milepost.store._redis.core import RedisCore
 
 SWEPT_AT_ONCE: Final = 1000
-"""Items that one script deletes because they have expired."""
-_ITEMS: Final = 100
+"""Expired items that one script deletes."""
+_RESEALED_AT_ONCE: Final = 100
+"""Items whose values are read, sealed and replaced together."""
 
 
 class Stored(NamedTuple):
@@ -37,23 +37,23 @@ class Stored(NamedTuple):
         return self.row.namespace, self.row.key
 
 
-def all_roots(core: RedisCore) -> RedisProgram[list[str]]:
+def all_roots(core: RedisCore) -> RedisEffects[list[str]]:
     return (yield from core.reader.roots(()))
 
 
-def spaces_of(core: RedisCore, root: str) -> RedisProgram[list[Namespace]]:
+def spaces_of(core: RedisCore, root: str) -> RedisEffects[list[Namespace]]:
     """All namespaces below a root that have items."""
     names = yield command("ZRANGE", core.keys.root(root).spaces, 0, -1)
     return [namespaces.from_text(name.decode()) for name in names]
 
 
-def names_in(core: RedisCore, space: Namespace) -> RedisProgram[list[str]]:
+def names_in(core: RedisCore, space: Namespace) -> RedisEffects[list[str]]:
     names = yield command("HKEYS", core.keys.space(space).heads)
     return [name.decode() for name in names]
 
 
-def items_at(core: RedisCore, places: Sequence[Place]) -> RedisProgram[list[Stored]]:
-    """The items at these places, below one root, that are there."""
+def items_at(core: RedisCore, places: Sequence[Place]) -> RedisEffects[list[Stored]]:
+    """Those of these places that have an item. All places are below one root."""
     keys, commands = heads_and_bodies(core.keys, places)
     replies = (yield reading(keys, commands))[1:] if commands else []
     found = []
@@ -68,7 +68,7 @@ def items_at(core: RedisCore, places: Sequence[Place]) -> RedisProgram[list[Stor
 
 
 def delete_expired(core: RedisCore) -> Program[int]:
-    """Delete what has expired, and forget roots that have no items; how many items it was."""
+    """Delete expired items, and remove empty roots. Returns the number of deleted items."""
     now = core.stamps.now()
     total = 0
     for root in (yield Transact(partial(all_roots, core), write=False)):
@@ -81,7 +81,7 @@ def delete_expired(core: RedisCore) -> Program[int]:
     return total
 
 
-def _swept(core: RedisCore, root: str, now: int) -> RedisProgram[int]:
+def _swept(core: RedisCore, root: str, now: int) -> RedisEffects[int]:
     expiry = core.keys.root(root).expiry
     names = yield command("ZRANGEBYSCORE", expiry, "-inf", now, "LIMIT", 0, SWEPT_AT_ONCE)
     if not names:
@@ -92,7 +92,7 @@ def _swept(core: RedisCore, root: str, now: int) -> RedisProgram[int]:
     return batch.written
 
 
-def _dropped(core: RedisCore, root: str) -> RedisProgram[None]:
+def _dropped(core: RedisCore, root: str) -> RedisEffects[None]:
     keys = core.keys.root(root)
     registered = yield from core.notebook.token(root)
     answer = yield reading(
@@ -101,7 +101,7 @@ def _dropped(core: RedisCore, root: str) -> RedisProgram[None]:
     (token, deleted), spaces = answer[1:]
     if registered is None or token is None or spaces:
         return
-    # First, so that a root which is made again goes on above these versions.
+    # The floor comes first, so that a root that is added again gets versions above these.
     yield from core.notebook.raise_floor(int(deleted or 0))
     guards = [
         Guard(("HGET", keys.meta, "root"), token),
@@ -109,7 +109,7 @@ def _dropped(core: RedisCore, root: str) -> RedisProgram[None]:
         Guard(("ZCARD", keys.spaces), b"0"),
     ]
     answer = yield guarded(list(keys), guards, [command("UNLINK", *keys)])
-    if answer[0]:
+    if is_done(answer):
         yield from core.notebook.unregister(root, registered)
 
 
@@ -117,13 +117,13 @@ def _dropped(core: RedisCore, root: str) -> RedisProgram[None]:
 
 
 def reseal_all(core: RedisCore, progress: Progress | None) -> Program[Resealed]:
-    """Seal all values again; what was done."""
+    """Seal all values again. Returns how many were, and which could not be."""
     done = Resealed()
     seen = 0
     for root in (yield Transact(partial(all_roots, core), write=False)):
         for space in (yield Transact(partial(spaces_of, core, root), write=False)):
             names: list[str] = yield Transact(partial(names_in, core, space), write=False)
-            for some in chunks([(space, name) for name in names], _ITEMS):
+            for some in chunks([(space, name) for name in names], _RESEALED_AT_ONCE):
                 read: list[Stored] = yield Transact(partial(items_at, core, some), write=False)
                 again = core.reseal([(one, one.row) for one in read], done)
                 if changes := [(one, sealed(new)) for one, new in again]:
@@ -134,8 +134,8 @@ def reseal_all(core: RedisCore, progress: Progress | None) -> Program[Resealed]:
     return done
 
 
-def _replaced(core: RedisCore, changes: Sequence[tuple[Stored, bytes]]) -> RedisProgram[int]:
-    """Replace values of items that are still what was read; of how many."""
+def _replaced(core: RedisCore, changes: Sequence[tuple[Stored, bytes]]) -> RedisEffects[int]:
+    """Replace values of items, except of items that have changed since. Returns the number."""
     keys, guards, commands = [], [], []
     for one, body in changes:
         space = core.keys.space(one.row.namespace)
@@ -143,10 +143,12 @@ def _replaced(core: RedisCore, changes: Sequence[tuple[Stored, bytes]]) -> Redis
         guards.append(Guard(("HGET", space.heads, one.row.key), one.head.stored))
         commands.append(command("HSET", space.bodies, one.row.key, body))
     answer = yield from core.writer.commit(guarded(list(dict.fromkeys(keys)), guards, commands))
-    if answer[0]:
+    if is_done(answer):
         return len(changes)
     if len(changes) == 1:
-        return 0  # it was put meanwhile, with the newest key, or read: the next call sees to it
+        # The item was put meanwhile, with the newest key; or its lifetime was renewed, and the next
+        # call seals it.
+        return 0
     count = 0
     for change in changes:
         count += yield from _replaced(core, [change])
@@ -154,6 +156,6 @@ def _replaced(core: RedisCore, changes: Sequence[tuple[Stored, bytes]]) -> Redis
 
 
 def chunks(places: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    """Parts of so many."""
+    """Parts of at most `size` places."""
     for at in range(0, len(places), size):
         yield places[at : at + size]

@@ -1,8 +1,8 @@
 """Search by meaning: exact, with numpy, on copies of the vectors in this process.
 
-There is a copy for each root. It asks for what has changed since it last asked. Vectors of items
-that were deleted since are in the copy still; a search leaves such items out, since it finds none
-at their place, and a copy with many of them is made again.
+Each root that is searched has a copy. A search first fetches the vectors that have changed since
+the last search. A copy keeps the vectors of deleted items; a search leaves them out, since it finds
+no item for them. A copy with too many of them is replaced.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from milepost._db.redis.commands import Program, command
+from milepost._db.redis.commands import RedisEffects, command
 from milepost._internal import fork_guard
 from milepost.errors import DamagedRowError
 from milepost.store._core import namespaces
@@ -29,12 +29,12 @@ from milepost.store._vectors.generations import Generation, Generations
 from milepost.store._vectors.reindex import Incomplete
 from milepost.store._vectors.table import VectorTable, best_of
 
-_BYTES: Final = 512 * 2**20
-"""What the copies of all roots may take together; at least one is kept."""
-_GONE: Final = 1000
-"""So many items may be in a copy, beside twice those that there are, before it is made again."""
-_FETCHED: Final = 2 * 2**20
-"""Bytes of vectors that are fetched in one go."""
+_MAX_COPIES_BYTES: Final = 512 * 2**20
+"""The size of the copies of all roots; one copy may exceed it."""
+_MAX_DELETED_ITEMS: Final = 1000
+"""A copy is replaced if it has twice as many items as are stored, and more than these besides."""
+_FETCH_BYTES: Final = 2 * 2**20
+"""Vectors that are fetched in one round trip."""
 
 
 class _Owner(NamedTuple):
@@ -48,28 +48,29 @@ _NAME: Final = attrgetter("name")
 
 
 class Nearest(NamedTuple):
-    """Items with their scores, and whether there are more."""
+    """Items with their scores."""
 
     found: list[tuple[float, _Owner]]
     more: bool
+    """Whether the copy has further items below the prefix."""
 
 
 class CopyOf(NamedTuple):
-    """What a copy is of: vectors of one generation below a root, until the root is removed."""
+    """What a copy is of. A root that was removed and added again has another token."""
 
     generation: int
     token: bytes | None
-    """That of the root (`RootState`)."""
+    """The token of the root (`RootState`)."""
 
 
 class Refreshed(NamedTuple):
-    """What a search has brought the copy of a root up to."""
+    """The state of a root's copy, after a search has brought the copy up to date."""
 
     version: CopyOf
     seq: int | None
-    """The last change in it; None if a later one may be searched as well."""
+    """The `seq` that the copy must have; None if a later one will do."""
     lacking: bool
-    """Whether some items of the root lack vectors."""
+    """Whether some items of the root lack their vectors."""
 
 
 class _Copy:
@@ -81,6 +82,7 @@ class _Copy:
         self._width = 4 * dims
         self._table: VectorTable[_Owner] = VectorTable(dims)
         self._places: dict[bytes, tuple[int, ...]] = {}
+        """By item: where its vectors are in the table."""
         self._spaces: dict[str, set[bytes]] = {}
         """The items of each namespace that have vectors."""
 
@@ -117,7 +119,8 @@ class _Copy:
         below = [names for space, names in self._spaces.items() if space.startswith(prefix)]
         total = sum(map(len, below))
         if 4 * total > 3 * len(self._places):
-            # Nearly all: the nearest of all are taken, and those below the prefix are kept.
+            # Nearly all items are below the prefix: searching all of them, and leaving out the
+            # others, is cheaper than selecting vectors first.
             start = prefix.encode()
             near = self._table.nearest(vector, 2 * count)
             best = best_of((one for one in near if one[1].name.startswith(start)), _NAME)
@@ -134,7 +137,7 @@ class _Copy:
 
 
 class Copies:
-    """The copies of all roots that were searched lately."""
+    """The copies of the roots that were searched last."""
 
     def __init__(self, dims: int) -> None:
         self._dims = dims
@@ -142,8 +145,8 @@ class Copies:
         self._lock = fork_guard.held_at_fork(threading.Lock())
 
     def seen(self, root: str) -> tuple[CopyOf | None, int, int]:
-        """What there is a copy of, the number of the last change that it has seen, and how many
-        items it has."""
+        """What the copy of a root is of, the last `seq` that it has taken in, and how many items it
+        has."""
         with self._lock:
             copy = self._copies.get(root)
             return (None, 0, 0) if copy is None else (copy.version, copy.seq, copy.count)
@@ -155,26 +158,28 @@ class Copies:
         seqs: tuple[int, int],
         changed: Iterable[tuple[bytes, bytes | None]],
     ) -> None:
-        """Take in what has changed between two numbers."""
+        """Take in the vectors that have changed between two values of the root's `seq`."""
         with self._lock:
             copy = self._copies.get(root)
             if copy is None or copy.version != version or not seqs[0]:
                 copy = self._copies[root] = _Copy(version, self._dims)
             if copy.seq != seqs[0]:
-                raise Moved  # another thread has taken it in
+                raise Moved  # another thread has updated the copy
             for name, stored in changed:
                 copy.put(name, stored)
             copy.seq = seqs[1]
             self._copies.move_to_end(root)
             total = sum(one.size for one in self._copies.values())
-            while total > _BYTES and len(self._copies) > 1:
+            while total > _MAX_COPIES_BYTES and len(self._copies) > 1:
                 total -= self._copies.popitem(last=False)[1].size
 
     def nearest(
         self, root: str, known: Refreshed, vector: Packed, prefix: Namespace, count: int
     ) -> Nearest:
-        """At least so many of the nearest items of a root. Moved if another thread has replaced
-        the copy that this search has refreshed."""
+        """At least `count` of the nearest items of a root.
+
+        Raises Moved if another thread has replaced the copy since this search has refreshed it.
+        """
         with self._lock:
             copy = self._copies.get(root)
             if copy is None or copy.version != known.version:
@@ -196,11 +201,11 @@ class Ranker:
 
     def search(
         self, search: Search, snapshot: Snapshot, known: Generations
-    ) -> Program[list[Scored]]:
+    ) -> RedisEffects[list[Scored]]:
         """The page that a search asks for.
 
-        Incomplete if items lack their vectors, unless those of this generation were completed as
-        far as they could be.
+        Raises Incomplete if items lack their vectors, unless this generation was completed as far
+        as possible.
         """
         assert search.vector is not None
         generation = known.for_search()
@@ -213,7 +218,7 @@ class Ranker:
             raise Incomplete(generation.number, lacking)
         vector = search.vector
 
-        def candidates(depth: int) -> Program[Candidates]:
+        def candidates(depth: int) -> RedisEffects[Candidates]:
             near = [
                 self._copies.nearest(root, one, vector, search.prefix, depth)
                 for root, one in refreshed.items()
@@ -225,17 +230,17 @@ class Ranker:
                 Candidate(from_member(owner.name), owner.created, score) for score, owner in found
             ]
             more = any(some.more for some in near)
-            # Of what was not asked for, some may be nearer than the last of these.
+            # A root may have further items that are nearer than the last of these.
             return Candidates(ranked[:depth] if more else ranked, more)
 
-        # Where reads are of several moments, vectors are read together with their items.
+        # If reads need not be of one moment, vectors are read again together with their items.
         rescore = None
         if not snapshot.is_strict:
             rescore = Rescore(generation.number, partial(self._score, vector))
         return (yield from self._reader.page(search, candidates, snapshot, rescore))
 
     def _score(self, vector: Packed, name: bytes, stored: bytes | None) -> float | None:
-        """How near an item is by its vectors; None if it has none."""
+        """The score of an item by its vectors; None if it has none."""
         copy = _Copy(CopyOf(0, None), self._width // 4)
         copy.put(name, stored)
         best = copy.nearest(vector, "", 1).found
@@ -243,7 +248,7 @@ class Ranker:
 
     def _refresh(
         self, root: str, generation: Generation, known: Generations, snapshot: Snapshot
-    ) -> Program[Refreshed]:
+    ) -> RedisEffects[Refreshed]:
         """Bring the copy of a root up to date."""
         number, keys = generation.number, self._keys.root(root)
         copied, since, count = self._copies.seen(root)
@@ -258,20 +263,20 @@ class Ranker:
                 command("ZCOUNT", keys.marks, "(0", "+inf"),
             ],
         )
-        # Other reads may see later changes; the next search asks for those.
+        # Later reads may see later changes. The next search fetches those.
         seq = snapshot.seq(root)
-        there = RootGenerations.read(current, coming)
-        if there.current != number:
-            yield from self._marks.follow(root, there, known)
+        of_root = RootGenerations.read(current, coming)
+        if of_root.current != number:
+            yield from self._marks.follow(root, of_root, known)
             raise Moved
         version = CopyOf(number, token)
-        if copied != version or count > 2 * have + _GONE:
+        if copied != version or count > 2 * have + _MAX_DELETED_ITEMS:
             since, plain = 0, []
             (later,) = yield from snapshot.read(
                 [root], [keys.marks], [command("ZRANGEBYSCORE", keys.marks, "(0", "+inf")]
             )
         changed: list[tuple[bytes, bytes | None]] = [(name, None) for name in (*plain, *lacking)]
-        size = max(1, _FETCHED // self._width)
+        size = max(1, _FETCH_BYTES // self._width)
         for at in range(0, len(later), size):
             names = later[at : at + size]
             *replies, now = yield from snapshot.read(
@@ -280,7 +285,7 @@ class Ranker:
                 [*fields(keys.vectors, names), command("HGET", keys.meta, "current")],
             )
             if now != current:
-                raise Moved  # these vectors are of another generation
+                raise Moved  # these vectors belong to another generation
             stored = [one for reply in replies for one in reply]
             changed += zip(names, stored, strict=True)
         self._copies.update(root, version, (since, seq), changed)

@@ -1,9 +1,9 @@
-"""Writing items to Redis: the current heads are read, the writes are decided, and a script carries
-them out if the heads are still the same.
+"""Writes items to Redis: reads the current heads, decides, and writes with a script that fails if a
+head has changed since.
 
-The script guards the heads of the items that it replaces, so two writers meet only if they put the
-same item, or if one deletes and the other creates (versions of deleted items are not used again).
-The second writer reads and decides again.
+The script guards the heads of the items that it replaces. So two writers conflict only if they put
+the same item, or if one deletes and the other creates, since versions of deleted items are not used
+again. The second writer reads and decides again.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from milepost._db.calls import Pause
-from milepost._db.redis.commands import Program, RunScript, Waited, command
-from milepost._db.redis.guarded import Guard, guarded, reading
+from milepost._db.redis.commands import RedisEffects, RunScript, Waited, command
+from milepost._db.redis.guarded import Guard, guarded, is_done, reading
 from milepost._internal import log
 from milepost.errors import (
     DatabaseBusyError,
@@ -32,15 +32,20 @@ from milepost.store._redis.marks import Marks, RootGenerations
 from milepost.store._redis.notes import Notebook
 from milepost.store._vectors.generations import Generations
 
-_ATTEMPTS: Final = 200
-_UNKNOWN: Final = 5
-"""How often a batch is looked for, and sent again, whose answer was lost."""
-_WAIT: Final = 30_000
-"""Milliseconds that a write may take to be on the disk."""
+_MAX_ATTEMPTS: Final = 200
+_QUICK_ATTEMPTS: Final = 3
+"""Attempts without a pause after them."""
+_PAUSE_SECONDS: Final = 0.001
+"""Multiplied with the number of the attempt, and a random part of it."""
+_MAX_PAUSE_FACTOR: Final = 20
+_MAX_LOST_REPLIES: Final = 5
+"""Lost replies after which a batch is not sent again."""
+_WAIT_MS: Final = 30_000
+"""How long a write waits for the disk."""
 
 
 class ItemWriter:
-    """Carries out what writes."""
+    """Carries out the operations that write."""
 
     def __init__(
         self,
@@ -60,16 +65,16 @@ class ItemWriter:
         self._has_warned = False
         self.is_cluster = is_cluster
 
-    def write(self, batch: Batch, generations: Generations | None) -> Program[None]:
-        """The writes of every group that has not failed; one that is refused joins `failed`.
+    def write(self, batch: Batch, generations: Generations | None) -> RedisEffects[None]:
+        """Carry out the writes of every group that has not failed. A refused group joins `failed`.
 
-        `generations` are None if this store has no index. StaleGenerations if they are older than
-        those of a root.
+        `generations` is None if this store has no index. Raises StaleGenerations if a root has a
+        later generation.
         """
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(_MAX_ATTEMPTS):
             writes = batch.writes()
             state = yield from self._read(writes)
-            if batch.unknown and self._find(batch, state):
+            if batch.lost_replies and self._was_stored(batch, state):
                 continue
             final = self._decided(batch, state, generations) if writes else {}
             if not final:
@@ -81,18 +86,18 @@ class ItemWriter:
             try:
                 yield from self._store(batch, final, state, generations)
             except OutcomeUnknownError:
-                batch.unknown += 1
-                if batch.unknown > _UNKNOWN:
+                batch.lost_replies += 1
+                if batch.lost_replies > _MAX_LOST_REPLIES:
                     raise
-            if attempt > 2:
-                yield Pause(random.uniform(0, 0.001 * min(attempt, 20)))
+            if attempt >= _QUICK_ATTEMPTS:
+                yield Pause(random.uniform(0, _PAUSE_SECONDS * min(attempt, _MAX_PAUSE_FACTOR)))
         raise DatabaseBusyError(
             f"Others have changed the same items, or deleted items next to them, at each of "
-            f"{_ATTEMPTS} attempts; nothing was written. Repeat the call later."
+            f"{_MAX_ATTEMPTS} attempts; nothing was written. Repeat the call later."
         )
 
-    def _find(self, batch: Batch, state: State) -> bool:
-        """Whether a batch whose answer was lost is there after all; its roots are done then."""
+    def _was_stored(self, batch: Batch, state: State) -> bool:
+        """Whether a script has run whose reply was lost. Its roots are done then."""
         found = {
             place[0][0]
             for place, head in state.heads.items()
@@ -105,7 +110,7 @@ class ItemWriter:
 
     # -- the current state
 
-    def _read(self, writes: Sequence[Write]) -> Program[State]:
+    def _read(self, writes: Sequence[Write]) -> RedisEffects[State]:
         state = State({}, {}, {})
         places = sorted({(write.namespace, write.key) for write in writes})
         for roots in self._units({place[0][0] for place in places}):
@@ -113,7 +118,9 @@ class ItemWriter:
             yield from self._read_unit(roots, mine, state)
         return state
 
-    def _read_unit(self, roots: Sequence[str], places: Sequence[Place], state: State) -> Any:
+    def _read_unit(
+        self, roots: Sequence[str], places: Sequence[Place], state: State
+    ) -> RedisEffects[None]:
         metas = [self._keys.root(root).meta for root in roots]
         spaces = sorted({namespace for namespace, _ in places})
         heads = [self._keys.space(space).heads for space in spaces]
@@ -133,7 +140,7 @@ class ItemWriter:
             state.heads[place] = parsed(place, next(replies))
 
     def _units(self, roots: set[str]) -> list[list[str]]:
-        """Which roots one script takes."""
+        """The roots of each script: all in one, but one by one in a cluster."""
         ordered = sorted(roots)
         return [[root] for root in ordered] if self.is_cluster else [ordered]
 
@@ -142,7 +149,7 @@ class ItemWriter:
     def _decided(
         self, batch: Batch, state: State, generations: Generations | None
     ) -> dict[Place, Write]:
-        """Of several writes to one key the last one counts."""
+        """The write of each place: the last one, if there are several."""
         final: dict[Place, Write] = {}
         for at, group in enumerate(batch.groups):
             if at in batch.failed:
@@ -169,11 +176,12 @@ class ItemWriter:
                         batch.failed[at] = _refusal(batch, group, write, current)
                         break
                     if write.if_version == 0 and write.data is None:
-                        continue  # nothing is there, and what others put stays
+                        # Nothing is to be deleted: what another client puts meanwhile stays.
+                        continue
                 mine[place] = write
             else:
                 final.update(mine)
-        # What is not there need not be deleted.
+        # A delete of an item that does not exist is left out.
         return {
             place: write
             for place, write in final.items()
@@ -188,7 +196,7 @@ class ItemWriter:
         final: Mapping[Place, Write],
         state: State,
         generations: Generations | None,
-    ) -> Program[None]:
+    ) -> RedisEffects[None]:
         new = [root for root in _roots(final) if state.roots[root].token is None]
         floor = (yield from self._notebook.register(new)) if new else 0
         batch.fresh |= set(new)
@@ -204,23 +212,23 @@ class ItemWriter:
                 self._marks.write(change, place, write, change.heads.get(place), generations)
             change.end()
             answer = yield from self.commit(change.script())
-            if not answer[0]:
+            if not is_done(answer):
                 return
             batch.done |= set(roots)
             batch.written += len(mine)
 
-    def commit(self, run: RunScript) -> Program[list[Any]]:
-        """Carry out a script that writes."""
+    def commit(self, run: RunScript) -> RedisEffects[list[Any]]:
+        """Run a script that writes; with `fsync`, wait for the disk."""
         if not self._fsync:
             answer: list[Any] = yield run
             return answer
-        confirmed = yield Waited(run, 1, 0, _WAIT)
+        confirmed = yield Waited(run, local=1, replicas=0, timeout_ms=_WAIT_MS)
         if confirmed.local == 0:
             raise StorageError(
-                f"The write is in the server's memory, but was not on its disk after {_WAIT} ms. "
-                "Look into the server's log."
+                f"The write is in the server's memory, but was not on its disk after {_WAIT_MS} "
+                "ms. Look into the server's log."
             )
-        if confirmed.local < 0 and not self._has_warned:
+        if not confirmed.is_known and not self._has_warned:
             self._has_warned = True
             log.warning(
                 log.STORE,
@@ -231,14 +239,14 @@ class ItemWriter:
 
     # -- lifetimes
 
-    def renew(self, items: Sequence[tuple[Place, Head]]) -> Program[None]:
-        """Renew the lifetimes of these items, except of those that have expired or changed."""
+    def renew(self, items: Sequence[tuple[Place, Head]]) -> RedisEffects[None]:
+        """Renew the lifetimes of items that have not expired or changed."""
         now = self._stamps.now()
         once = dict(items)
         for roots in self._units({place[0][0] for place in once}):
             mine = [one for one in once.items() if one[0][0][0] in roots]
             answer = yield self._renewing(mine, now)
-            if not answer[0] and len(mine) > 1:
+            if not is_done(answer) and len(mine) > 1:
                 for one in mine:
                     yield self._renewing([one], now)
 
@@ -262,7 +270,7 @@ def _roots(final: Mapping[Place, Write]) -> list[str]:
 
 
 def _refusal(batch: Batch, group: Group, write: Write, current: int) -> Exception:
-    if batch.unknown:
+    if batch.lost_replies:
         return OutcomeUnknownError(
             f"The connection was lost while the item {write.key!r} in {write.namespace} was put, "
             "and others have changed it since, so that it is unknown whether it was stored. Get "

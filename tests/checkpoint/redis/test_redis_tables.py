@@ -1,0 +1,54 @@
+"""The tables of the Redis saver: every statement has an answer, every opcode a branch in a script."""
+
+from __future__ import annotations
+
+import re
+
+from milepost.checkpoint._redis import guarded, scripts, without_scripts
+from milepost.checkpoint._redis.names import REDIS
+from milepost.checkpoint._redis.opcodes import Change, Condition, Request
+from milepost.checkpoint._redis.read_statements import READS
+from milepost.checkpoint._redis.registry_statements import REGISTRY
+from milepost.checkpoint._redis.row_statements import INSERTS, ROWS, UPDATES
+from milepost.checkpoint._sql.statements import Statements
+
+LOCAL_ONLY = {REDIS.blob}
+"""Statements for databases in this process."""
+BY_CLASS = {REDIS.add_if_held}
+"""Statements that are recognised by their class."""
+
+
+def test_every_statement_of_a_saver_is_in_one_table():
+    tables = [INSERTS, UPDATES, READS, ROWS, REGISTRY]
+    names = [name for table in tables for name in table]
+    assert len(names) == len(set(names))
+    wanted = {getattr(REDIS, name) for name in Statements.__annotations__} - {""}
+    assert wanted - LOCAL_ONLY - BY_CLASS <= {*names, *guarded._GUARDS}
+
+
+def opcodes_in(source: str) -> list[str]:
+    return re.findall(r"what == '(.)'", source)
+
+
+def test_the_scripts_have_a_branch_for_each_opcode_and_for_no_other():
+    assert sorted(opcodes_in(scripts.READ.source)) == sorted(Request)
+    assert sorted(opcodes_in(scripts.WRITE.source)) == sorted([*Condition, *Change])
+
+
+def test_the_branches_of_the_scripts_have_the_names_of_their_opcodes():
+    for script, classes in ((scripts.READ, [Request]), (scripts.WRITE, [Condition, Change])):
+        names = {one.value: one.name for cls in classes for one in cls}
+        found = re.findall(r"what == '(.)' then -- (\w+)", script.source)
+        assert dict(found) == names
+
+
+def test_without_scripts_only_opcodes_that_a_view_does_not_make_are_missing():
+    assert set(Request) - set(without_scripts._REQUESTS) == {Request.CHAINS, Request.CHECKPOINT}
+    assert {*Condition, *Change} - set(without_scripts._CHANGES) == {
+        Condition.DIFFERS,
+        Condition.AT_LEAST,
+        Condition.COUNT,
+        Change.RAISE_VALUE,
+        Change.ADD_ROW,
+        Change.UPDATE_ROW,
+    }
