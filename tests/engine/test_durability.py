@@ -300,6 +300,7 @@ class TestADeltaChannelThatARunLeavesAlone:
         graph = builder.add_edge(START, "a").compile(checkpointer=saver)
         run.invoke(graph, twice("in"), config, durability="sync")
         states = run.history(graph, config)
+        assert len(states) == 4
         writes.clear()
         for old in states[1:3]:
             run.invoke(graph, None, old.config, durability=durability)

@@ -442,6 +442,7 @@ class TestLangchainInsideANode:
         events = run.stream(
             self.calling(run, own), {"messages": []}, config, stream_mode="messages"
         )
+        assert len(events) > 1
         for _, metadata in events:
             assert (metadata["langgraph_node"], metadata["mine"], metadata["own"]) == ("node", 1, 1)
             assert set(metadata["tags"]) == {"t", "own"}

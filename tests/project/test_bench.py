@@ -242,6 +242,7 @@ def test_each_library_is_measured_in_a_process_of_its_own(context):
 
 
 def test_what_fails_in_there_is_raised_here(context):
+    assert len(context.seats) == 2
     for seat in context.seats:
         with pytest.raises(LookupError, match=seat.name):
             seat.do(fails)

@@ -272,6 +272,7 @@ def test_damage_is_named_and_never_read_back_silently(sqlite, path, name):
             try:
                 found = saver.get_tuple(place)
             except MilepostError:
+                assert place["configurable"]["thread_id"] == "t0"
                 continue
             if found is None:
                 assert name == "a checkpoint is gone"
