@@ -102,7 +102,7 @@ def test_a_match_statement_sees_them_too(point):
             pytest.fail("no match")
 
 
-def test_it_equals_prints_and_hashes_like_a_plain_one(point):
+def test_a_lazy_tuple_equals_prints_and_hashes_like_a_plain_one(point):
     plain = Point(1, ["y"])
     assert point == plain
     assert plain == point

@@ -346,7 +346,7 @@ def test_a_law_is_drawn_with_its_exponents_in_the_title(tmp_path):
     assert ">a turn, keys: n^0.00, LangGraph n^1.00<" in text
 
 
-def test_contenders_take_turns():
+def test_contenders_take_turns_and_each_begins_as_often():
     order = []
 
     def contender(name):

@@ -393,7 +393,7 @@ class TestListNamespaces:
             ({"prefix": (), "suffix": ()}, ["a b c", "a b d", "a-b b", "b b", "x"]),
         ],
     )
-    def test_finds_namespaces(self, filled, wanted, found):
+    def test_finds_namespaces_by_prefix_suffix_and_depth(self, filled, wanted, found):
         assert [" ".join(namespace) for namespace in filled.list_namespaces(**wanted)] == found
 
     def test_an_empty_one_is_gone(self, filled):
