@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 import warnings
@@ -26,6 +28,10 @@ WITHOUT = "-p no:schemathesis -p no:langsmith_plugin"
 if WITHOUT not in os.environ.get("PYTEST_ADDOPTS", ""):
     # For pytest in programs that tests start.
     os.environ["PYTEST_ADDOPTS"] = f"{os.environ.get('PYTEST_ADDOPTS', '')} {WITHOUT}".strip()
+
+if importlib.util.find_spec("redis") is None:
+    # Where the client is not installed, a folder of that name would be taken for it.
+    sys.modules["redis"] = None  # type: ignore[assignment]
 
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN

@@ -37,17 +37,17 @@ COUNTED = [(1, None), (2, None), (3, None)]
 
 
 @pytest.mark.parametrize("options", [{}, {"dry_run": True}, {"strategy": "delete"}])
-def test_prune(run, filled, told, options):
+def test_prune_tells_each_thread_of_how_many(run, filled, told, options):
     run.saver(filled, "prune", THREADS, progress=told, **options)
     assert told.calls == OF_THREE
 
 
-def test_erase_by_ids(run, filled, told):
+def test_erase_by_ids_tells_each_thread(run, filled, told):
     run.saver(filled, "erase", THREADS, progress=told, vacuum=False)
     assert told.calls == COUNTED
 
 
-def test_erase_by_prefix(run, filled, told):
+def test_erase_by_prefix_tells_each_thread(run, filled, told):
     for thread_id in THREADS:
         run.saver(filled, "copy_thread", thread_id, f"copy-{thread_id}")
     run.saver(filled, "erase", prefix="copy-", progress=told, vacuum=False)
@@ -55,7 +55,7 @@ def test_erase_by_prefix(run, filled, told):
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_sweep(run, filled, told, dry_run):
+def test_sweep_tells_each_thread(run, filled, told, dry_run):
     run.saver(filled, "sweep", ttl=-1.0, dry_run=dry_run, progress=told)
     assert told.calls == COUNTED
 
@@ -67,12 +67,12 @@ def database(filled):
     return filled
 
 
-def test_verify(run, database, told):
+def test_verify_tells_each_thread_of_how_many(run, database, told):
     assert run.saver(database, "verify", progress=told) == []
     assert told.calls == OF_THREE
 
 
-def test_dump(run, database, told):
+def test_dump_tells_each_thread_of_how_many(run, database, told):
     if run.colour == "sync":
         lines = list(database.dump(progress=told))
     else:
@@ -81,7 +81,7 @@ def test_dump(run, database, told):
     assert told.calls == OF_THREE
 
 
-def test_load(run, database, told):
+def test_load_tells_each_thread(run, database, told):
     lines = list(database.dump())
     with SqliteSaver.from_conn_string(":memory:") as target:
         assert run.saver(target, "load", lines, progress=told) == THREADS

@@ -202,7 +202,7 @@ def test_the_script_is_the_main_function():
     assert callable(script.load())
 
 
-def test_version():
+def test_the_version_is_that_of_the_package():
     done = milepost("--version")
     assert (done.returncode, done.stdout) == (0, f"milepost {version('milepost')}\n")
 

@@ -241,7 +241,7 @@ def completion(cli):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_on_each_backend(command, milepost, tmp_path, monkeypatch):
+def test_each_command_does_the_same_on_each_backend(command, milepost, tmp_path, monkeypatch):
     cli = Cli(milepost, tmp_path)
     cli.environment = monkeypatch.setenv
     globals()[command](cli)
@@ -310,7 +310,7 @@ class TestLangGraphsDatabases:
         assert tried == set(COMMANDS)
 
     @pytest.mark.parametrize("command", READING)
-    def test_reading(self, command, cli):
+    def test_commands_that_read_tell_what_is_there(self, command, cli):
         arguments = READING[command]
         status, out, err = cli(command, *arguments, "--json")
         assert status == 0, err
@@ -351,7 +351,7 @@ class TestLangGraphsDatabases:
         assert status == 1
         assert [one["thread_id"] for one in json.loads(out)["problems"]] == ["t"]
 
-    def test_completion(self, cli, monkeypatch):
+    def test_completion_offers_the_threads(self, cli, monkeypatch):
         monkeypatch.setenv("_MILEPOST_COMPLETE", "bash_complete")
         monkeypatch.setenv("COMP_WORDS", "milepost show t")
         monkeypatch.setenv("COMP_CWORD", "2")

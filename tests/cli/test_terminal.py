@@ -65,7 +65,7 @@ def test_a_terminal_gets_colours_unless_it_wants_none(file):
 
 
 @pytest.mark.parametrize(("typed", "left", "status"), [("n\n", 5, 1), ("y\n", 1, 0)])
-def test_it_asks_before_it_removes(file, typed, left, status):
+def test_prune_asks_before_it_removes(file, typed, left, status):
     done, shown = on_a_terminal(["prune", "done"], typed, MILEPOST_DB=str(file))
     assert (done, "Remove 4 checkpoints" in shown) == (status, True)
     with SqliteSaver.from_conn_string(str(file)) as saver:

@@ -21,13 +21,13 @@ PROGRAMS = [
 ELSEWHERE = {
     "a stored data type that is neither": "checkpoint/serde/test_serde_unregistered.py "
     "test_stored_bytes_do_not_make_a_type_known",
-    "values in `InMemorySaver.storage`": "checkpoint/test_memory_saver.py "
+    "values in `InMemorySaver.storage`": "checkpoint/memory/test_memory_saver.py "
     "test_iterating_the_storage_gives_the_thread_ids",
-    "a subclass of a saver overrides": "checkpoint/test_overridden_savers.py "
+    "a subclass of a saver overrides": "checkpoint/contract/test_overridden_savers.py "
     "test_overriding_is_told_once_since_it_costs_the_fence",
     "`next` and `tasks` while": "model/on_purpose.py a_join_waits_for_the_end_of_the_step",
     "a coroutine that a transformer": "stream/test_transformers.py "
-    "test_or_fails_the_end_if_asked_to",
+    "test_a_failure_of_what_was_scheduled_fails_the_end_if_asked_to",
     "a step stops in the middle": "model/strategies.py _without_joins",
     "a `Send` of `create_react_agent`": "prebuilt/test_durable_tools.py "
     "test_the_state_is_not_stored_again_with_each_call",

@@ -60,7 +60,9 @@ def test_of_several_answers_none_is_lost(run, saver, config, durability):
     assert run.invoke(graph, None, config, durability=durability) == {"log": ["yes", "really"]}
 
 
-def test_nor_in_a_graph_inside_the_graph(run, saver, config, durability):
+def test_a_graph_inside_that_fails_after_its_answer_does_not_ask_again(
+    run, saver, config, durability
+):
     inner = chain(("pay", paying(Down(), "sure?", key="inner")), schema=Inner)
     outer = (
         StateGraph(Inner)
@@ -147,7 +149,7 @@ def test_an_answer_reaches_a_graph_that_is_called_with_a_command(run, saver, con
     assert result["inner"][-2:] == ["ask", "yes"]
 
 
-def test_nor_in_a_function(run, saver, config):
+def test_a_function_that_fails_after_its_answer_does_not_ask_again(run, saver, config):
     bank = Down()
 
     @entrypoint(checkpointer=saver)

@@ -86,19 +86,16 @@ def test_each_checkpoint_names_the_one_before_it(run, documented, config):
 
 
 def test_the_config_of_a_checkpoint_names_thread_namespace_and_id(run, documented, config):
-    for snapshot in run.history(documented, config):
-        assert set(snapshot.config["configurable"]) == {
-            "thread_id",
-            "checkpoint_ns",
-            "checkpoint_id",
-        }
-        assert snapshot.config["configurable"]["thread_id"] == "t"
-        assert snapshot.config["configurable"]["checkpoint_ns"] == ""
+    named = [snapshot.config["configurable"] for snapshot in run.history(documented, config)]
+    ids = [one["checkpoint_id"] for one in named]
+    assert len(set(ids)) == 4
+    assert named == [{"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": id} for id in ids]
 
 
 def test_ids_and_times_of_creation_grow(run, documented, config):
     history = run.history(documented, config)
     ids = [id_of(snapshot.config) for snapshot in history]
+    assert len(set(ids)) == 4
     assert ids == sorted(ids, reverse=True)
     times = [datetime.datetime.fromisoformat(snapshot.created_at) for snapshot in history]
     assert times == sorted(times, reverse=True)
@@ -181,8 +178,9 @@ def test_get_state_gives_the_latest_checkpoint(run, documented, config):
 
 
 def test_get_state_with_a_checkpoint_id_gives_that_checkpoint(run, documented, config):
-    for snapshot in run.history(documented, config):
-        assert run.get_state(documented, snapshot.config) == snapshot
+    history = run.history(documented, config)
+    assert len(history) == 4
+    assert [run.get_state(documented, snapshot.config) for snapshot in history] == history
 
 
 def test_threads_are_kept_apart(run, documented):
@@ -380,5 +378,8 @@ def test_a_deleted_thread_starts_anew(run, saver, config, durability):
     assert run.get_state(graph, thread("other")).values == {"log": ["a"]}
 
 
-def test_deleting_a_thread_that_does_not_exist_is_no_error(run, saver):
-    run.delete_thread(line("a").compile(checkpointer=saver), "never was")
+def test_deleting_a_thread_that_does_not_exist_is_no_error(run, saver, config):
+    graph = line("a").compile(checkpointer=saver)
+    run.invoke(graph, {}, config)
+    run.delete_thread(graph, "never was")
+    assert run.get_state(graph, config).values == {"log": ["a"]}

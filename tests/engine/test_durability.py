@@ -292,7 +292,7 @@ def twice(word: str) -> dict[str, list[str]]:
 class TestADeltaChannelThatARunLeavesAlone:
     """What was written where the run began, and did not lead to it, is not taken over."""
 
-    def test_in_a_replay(self, run, saver, config, durability):
+    def test_has_after_a_replay_what_it_had_at_its_checkpoint(self, run, saver, config, durability):
         writes = [True]
         builder = StateGraph(Twins).add_sequence(
             [(name, lambda _, name=name: twice(name) if writes else None) for name in "ab"]
@@ -300,13 +300,16 @@ class TestADeltaChannelThatARunLeavesAlone:
         graph = builder.add_edge(START, "a").compile(checkpointer=saver)
         run.invoke(graph, twice("in"), config, durability="sync")
         states = run.history(graph, config)
+        assert len(states) == 4
         writes.clear()
         for old in states[1:3]:
             run.invoke(graph, None, old.config, durability=durability)
             assert run.get_state(graph, config).values == old.values
             assert old.values["delta"] == old.values["plain"]
 
-    def test_after_a_step_that_was_given_up(self, run, saver, config, durability):
+    def test_has_after_a_step_that_was_given_up_what_it_had_before(
+        self, run, saver, config, durability
+    ):
         fails = [True]
 
         def fail(_: Twins) -> None:

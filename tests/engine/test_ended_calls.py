@@ -34,7 +34,7 @@ def outer(node: Any, saver: Any = None) -> Any:
     return StateGraph(Log).add_node("n", node).add_edge(START, "n").compile(checkpointer=saver)
 
 
-def test_it_does_not_run_again_when_the_node_is_answered(
+def test_a_call_that_ended_does_not_run_again_when_the_node_is_answered(
     run, saver, config, durability, trace, inner
 ):
     graph = outer(lambda _: {"log": [*inner.invoke({})["log"], interrupt("?")]}, saver)
@@ -43,7 +43,7 @@ def test_it_does_not_run_again_when_the_node_is_answered(
     assert (found["log"], trace) == (["one", "two", "yes"], ["one", "two"])
 
 
-def test_it_does_not_run_again_when_the_node_has_failed(
+def test_a_call_that_ended_does_not_run_again_when_the_node_has_failed(
     run, saver, config, durability, trace, inner
 ):
     failures = iter([ValueError("failed")])
@@ -78,7 +78,9 @@ def test_its_answered_question_is_not_shown_while_the_next_call_asks(
     assert found["log"] == ["yes", "no"]
 
 
-def test_so_it_is_at_every_depth(run, saver, config, durability, trace, inner):
+def test_a_call_that_ended_at_any_depth_does_not_run_again(
+    run, saver, config, durability, trace, inner
+):
     middle = outer(lambda _: {"log": [*inner.invoke({})["log"], interrupt("?")]})
     graph = outer(lambda _: middle.invoke({}), saver)
     run.invoke(graph, {}, config, durability=durability)
@@ -86,7 +88,9 @@ def test_so_it_is_at_every_depth(run, saver, config, durability, trace, inner):
     assert (found["log"], trace) == (["one", "two", "yes"], ["one", "two"])
 
 
-def test_so_it_is_in_a_called_task(run, saver, config, durability, trace, inner):
+def test_a_call_that_ended_in_a_task_does_not_run_again(
+    run, saver, config, durability, trace, inner
+):
     @task
     def work() -> Any:
         return [*inner.invoke({})["log"], interrupt("?")]

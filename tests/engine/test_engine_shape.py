@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import importlib.util
 import inspect
@@ -21,7 +20,7 @@ from milepost._engine.drivers.effects import AWAIT, Start
 from milepost._engine.drivers.sync import SyncDriver
 from milepost._engine.run import GraphRun
 from milepost._engine.streaming.events import EventStream
-from milepost._internal.generators import GeneratorDriver, adrive, drive
+from milepost._internal.generators import GeneratorDriver, drive
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.graph import END, START, StateGraph
 
@@ -166,79 +165,6 @@ def test_a_run_never_calls_its_saver_itself(config, durability):
     assert steps.result == {"count": 3}
     saver.driven = True
     assert graph.get_state(config).values == {"count": 3}
-
-
-class Stray(StopIteration):
-    pass
-
-
-def two_effects() -> Any:
-    try:
-        yield "first"
-    except StopIteration:
-        return (yield "second")
-    return "no error"
-
-
-def test_a_stop_iteration_of_an_effect_does_not_end_the_generator():
-    asked = []
-
-    def carry_out(effect: str) -> str:
-        asked.append(effect)
-        if effect == "first":
-            raise Stray
-        return "done"
-
-    assert drive(two_effects(), carry_out) == "done"
-    assert asked == ["first", "second"]
-
-
-def test_an_error_of_an_awaited_effect_is_thrown_into_the_generator():
-    def failing() -> Any:
-        try:
-            yield "first"
-        except KeyError:
-            return (yield "second")
-
-    async def carry_out(effect: str) -> str:
-        if effect == "first":
-            raise KeyError
-        return "done"
-
-    assert asyncio.run(adrive(failing(), carry_out)) == "done"
-
-
-@pytest.mark.parametrize("on_loop", [False, True])
-def test_a_cancellation_is_thrown_into_a_generator_that_is_to_hear_of_it(on_loop):
-    heard: list[str] = []
-
-    def cleaning_up() -> Any:
-        try:
-            yield "work"
-        except asyncio.CancelledError:
-            heard.append((yield "clean up"))
-            raise
-
-    def carry_out(effect: str) -> str:
-        if effect == "work":
-            raise asyncio.CancelledError
-        return effect
-
-    async def acarry_out(effect: str) -> str:
-        return carry_out(effect)
-
-    def run(**how: Any) -> None:
-        if on_loop:
-            with pytest.raises(asyncio.CancelledError):
-                asyncio.run(adrive(cleaning_up(), acarry_out, **how))
-        else:
-            with pytest.raises(asyncio.CancelledError):
-                drive(cleaning_up(), carry_out, **how)
-
-    run()
-    assert heard == []
-    run(thrown=BaseException)
-    assert heard == ["clean up"]
 
 
 def trace_step() -> Any:

@@ -227,6 +227,7 @@ class TestCheckpointsInside:
         found = [run.get_state(graph, config, subgraphs=True)]
         while found[-1].tasks[0].state is not None:
             found.append(found[-1].tasks[0].state)
+        assert len(found) == 3
         return found
 
     def test_have_the_metadata_of_the_caller_and_nothing_of_the_task(self, run, graph, config):

@@ -32,14 +32,18 @@ class TestWhereAnInterruptShows:
         assert isinstance(shown.id, str)
         assert shown.id
 
-    def test_as_the_last_event_of_the_updates_stream(self, run, asking, config, durability):
+    def test_an_interrupt_is_the_last_event_of_the_updates_stream(
+        self, run, asking, config, durability
+    ):
         events = run.stream(
             asking, {"log": []}, config, stream_mode="updates", durability=durability
         )
         (shown,) = run.get_state(asking, config).interrupts
         assert events == [{"a": {"log": ["a"]}}, {"__interrupt__": (shown,)}]
 
-    def test_as_the_last_event_of_the_values_stream(self, run, asking, config, durability):
+    def test_an_interrupt_is_the_last_event_of_the_values_stream(
+        self, run, asking, config, durability
+    ):
         events = run.stream(
             asking, {"log": []}, config, stream_mode="values", durability=durability
         )
@@ -125,7 +129,7 @@ class TestResuming:
         result = run.invoke(asking, Command(resume=answer), config)
         assert result["log"] == ["a", "ask", answer, "z"]
 
-    def test_by_id(self, run, asking, config, durability):
+    def test_by_the_id_of_the_interrupt_answers_it(self, run, asking, config, durability):
         opened = run.invoke(asking, {"log": []}, config, durability=durability)
         answer = {ids(opened)["sure?"]: "by id"}
         result = run.invoke(asking, Command(resume=answer), config, durability=durability)

@@ -55,7 +55,7 @@ def test_a_run_is_refused_while_another_is_at_work(run, saver, config, durabilit
     assert run.invoke(rival, {}, config)["log"] == ["a", "b", "x"]
 
 
-def test_so_is_an_update(run, saver, config, durability):
+def test_an_update_is_refused_while_a_run_is_at_work(run, saver, config, durability):
     editor = line("a").compile(checkpointer=saver)
     holder = Holder(
         saver,

@@ -640,7 +640,7 @@ class TestCommandsToTheParent:
         result = run.invoke(graph, {"log": []}, config, durability=durability)
         assert result == {"log": ["left", "other"]}
 
-    def test_may_send(self, run, saver, config, durability):
+    def test_may_send_work_to_nodes_of_the_parent(self, run, saver, config, durability):
         class Work(TypedDict):
             n: int
 

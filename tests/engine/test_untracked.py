@@ -50,7 +50,7 @@ INPUTS: dict[Any, Any] = {given: {"x": 0, "handle": SECRET}}
 
 
 @pytest.mark.parametrize("made", [written, written_beside_others, sent, given])
-def test_it_is_used_and_not_stored(run, tmp_path, config, durability, made):
+def test_an_untracked_value_is_used_and_not_stored(run, tmp_path, config, durability, made):
     with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as saver:
         graph = made().compile(checkpointer=saver)
         result = run.invoke(graph, INPUTS.get(made, {"x": 0}), config, durability=durability)
@@ -66,7 +66,7 @@ def _files(folder: Path) -> list[Path]:
     return [file for file in folder.iterdir() if file.is_file()]
 
 
-def test_it_may_be_something_that_cannot_be_stored(run, saver, config, durability):
+def test_an_untracked_value_may_be_something_that_cannot_be_stored(run, saver, config, durability):
     lock = threading.Lock()
 
     def guarded(state: State) -> dict[str, int]:

@@ -48,5 +48,5 @@ def outcome(library: str, program: Any) -> Any:
     [*future_programs.SYNC, *future_programs.ASYNC],
     ids=lambda program: program.__name__,
 )
-def test_both_libraries_give(program):
+def test_both_libraries_give_the_same_outcome(program):
     assert outcome("milepost", program) == outcome("langgraph", program)

@@ -97,14 +97,14 @@ class TestWhatIsDrawn:
         assert nodes["last"].metadata == {"cost": 1, "defer": True, "__interrupt": "after"}
         assert nodes["a"].metadata == {"__interrupt": "before,after"}
 
-    def test_a_function(self):
+    def test_an_entrypoint_is_drawn_as_one_node(self):
         @entrypoint()
         def flow(n):
             return n
 
         assert edges(flow) == {("__start__", "flow"), ("flow", "__end__")}
 
-    def test_on_an_event_loop_too(self, run):
+    def test_a_graph_is_drawn_on_an_event_loop_too(self, run):
         graph = chain(("a", node))
         if run.colour == "async":
             picture = run._runner.run(graph.aget_graph())
@@ -161,7 +161,7 @@ class TestXray:
 
 
 class TestMermaid:
-    def test_is_this(self):
+    def test_has_this_text(self):
         builder = built("a", "b")
         builder.add_conditional_edges("a", lambda state: "b", {"go": "b", "stop": END})
         assert builder.compile().get_graph().draw_mermaid() == (
@@ -184,7 +184,7 @@ class TestMermaid:
             "\tclassDef last fill:#bfb6fc\n"
         )
 
-    def test_is_langgraphs(self):
+    def test_has_the_same_text_as_langgraphs(self):
         from langgraph.graph import StateGraph as TheirStateGraph
 
         texts = []
@@ -217,7 +217,7 @@ class TestMermaid:
 
 
 class TestAscii:
-    def test_is_this(self):
+    def test_has_these_lines(self):
         assert chain(("a", node)).get_graph().draw_ascii().splitlines() == [
             "+-----------+",
             "| __start__ |",
@@ -236,7 +236,7 @@ class TestAscii:
             " +---------+",
         ]
 
-    def test_is_printed(self, capsys):
+    def test_is_printed_as_it_is_drawn(self, capsys):
         picture = chain(("a", node)).get_graph()
         picture.print_ascii()
         assert capsys.readouterr().out == picture.draw_ascii() + "\n"
@@ -280,7 +280,7 @@ class TestAscii:
 
 
 class TestJson:
-    def test_is_json(self):
+    def test_names_nodes_and_edges_and_can_be_written(self):
         builder = built("a", "b", metadata={"odd": object})
         builder.add_conditional_edges("a", lambda state: "b", {"go": "b"})
         found = builder.compile().get_graph().to_json()

@@ -106,7 +106,9 @@ def no_memory() -> None:
 
 @each_case
 @pytest.mark.usefixtures("no_memory")
-def test_it_ends_alike_with_a_warning(program: Any, said: str, refusal: Any) -> None:
+def test_a_program_with_a_stored_mistake_ends_as_in_langgraph_with_a_warning(
+    program: Any, said: str, refusal: Any
+) -> None:
     with pytest.warns(MilepostWarning, match=said):
         ours = program(names_of("milepost"))
     assert ours == program(names_of("langgraph"))

@@ -116,7 +116,7 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_both_libraries_show(program):
+def test_both_libraries_show_the_same_outcome(program):
     assert program(names_of("milepost")) == program(names_of("langgraph"))
 
 

@@ -109,7 +109,9 @@ class TestShow:
 
     def test_it_is_what_the_graph_shows(self, db):
         graph = builder().compile(checkpointer=db.saver)
-        for snapshot in graph.get_state_history(at("done")):
+        history = list(graph.get_state_history(at("done")))
+        assert len(history) > 3
+        for snapshot in history:
             view = show(db, Ref("done", "", snapshot.config["configurable"]["checkpoint_id"]))
             assert view.next == snapshot.next
             assert view.values.get("count") == snapshot.values.get("count")

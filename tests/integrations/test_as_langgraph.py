@@ -74,7 +74,7 @@ def test_a_langgraph_program_sees_what_it_sees_with_its_own_saver(story, saver, 
     assert story(LANGGRAPH, as_langgraph(saver, types=[stories]), run) == expected
 
 
-def test_it_is_one_of_langgraphs_savers():
+def test_our_saver_becomes_one_of_langgraphs_savers():
     assert isinstance(as_langgraph(InMemorySaver()), TheirSaver)
 
 

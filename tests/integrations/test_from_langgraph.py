@@ -69,7 +69,7 @@ def test_a_milepost_program_sees_what_it_sees_with_its_own_saver(story, run, ope
     assert story(MILEPOST, from_langgraph(open(opener, request)), run) == expected
 
 
-def test_it_is_one_of_mileposts_savers():
+def test_langgraphs_saver_becomes_one_of_mileposts_savers():
     assert isinstance(from_langgraph(TheirInMemorySaver()), BaseCheckpointSaver)
 
 

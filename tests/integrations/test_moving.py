@@ -89,7 +89,7 @@ def test_an_interrupted_thread_is_exported_and_resumed_in_langgraph(addresses):
     assert result["log"] == ["in", "A", "B", "side", "in", "c1", "A", "B", "c3", "z"]
 
 
-def test_there_and_back_again_loses_nothing(files, tmp_path):
+def test_moving_there_and_back_again_loses_nothing(files, tmp_path):
     theirs, ours = files
     with their_saver(theirs) as saver:
         graph = line(LANGGRAPH, says("a"), says("b")).compile(checkpointer=saver)
@@ -123,7 +123,7 @@ def test_a_map_that_waits_for_one_of_its_workers(addresses):
     assert result == {"log": [0, 1, 4, 9]}
 
 
-def test_delta_channels(files):
+def test_delta_channels_move_with_their_values(files):
     def joined(value: list, writes: Any) -> list:
         return [*value, *(one for write in writes for one in write)]
 

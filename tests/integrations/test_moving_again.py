@@ -31,7 +31,7 @@ def asking(lib: Any, saver: Any) -> Any:
     return line(lib, says("a"), ask).compile(checkpointer=saver)
 
 
-def test_it_can_be_run_again(files, capsys):
+def test_a_move_can_be_run_again_and_takes_what_is_new(files, capsys):
     theirs, ours = files
     with their_saver(theirs) as saver:
         graph = line(LANGGRAPH, says("a")).compile(checkpointer=saver)

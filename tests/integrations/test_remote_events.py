@@ -103,7 +103,7 @@ def test_what_the_server_has_no_words_for_is_refused(make, command, option):
 
 
 @LIBRARIES
-def test_it_is_the_same_on_an_event_loop(make, command):
+def test_a_run_of_async_events_is_followed_and_aborted_like_a_sync_one(make, command):
     async def go() -> Any:
         remote, thread = graph(make)
         thread.run.start = AsyncMock(return_value={"run_id": "r"})

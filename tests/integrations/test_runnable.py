@@ -28,7 +28,7 @@ def increment(library: Any) -> Any:
     return builder.compile()
 
 
-def test_is_an_instance_and_a_subclass_of_runnable() -> None:
+def test_a_compiled_graph_is_an_instance_and_a_subclass_of_runnable() -> None:
     graph = increment(MILEPOST)
     assert isinstance(graph, Runnable)
     assert issubclass(type(graph), Runnable)
@@ -106,7 +106,7 @@ def test_listeners_hear_of_the_graphs_run(run: Any) -> None:
     assert heard == ["LangGraph", {"x": 2}]
 
 
-def test_as_a_tool_takes_the_keys_of_its_input() -> None:
+def test_as_tool_takes_the_keys_of_the_graphs_input() -> None:
     tools = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -109,14 +109,16 @@ FACTS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", [None, "mine"])
 @pytest.mark.parametrize("options", GRAPHS)
-def test_of_a_state_graph(options: str, name: str | None) -> None:
+def test_the_schemas_of_a_state_graph_are_those_of_langgraph(
+    options: str, name: str | None
+) -> None:
     theirs, ours = (compiled(lib, GRAPHS[options], name) for lib in (LANGGRAPH, MILEPOST))
     for fact, tell in FACTS.items():
         assert tell(ours) == tell(theirs), fact
 
 
 @pytest.mark.parametrize("name", ["plain", "untyped", "model", "mapping"])
-def test_of_an_entrypoint(name: str) -> None:
+def test_the_schemas_of_an_entrypoint_are_those_of_langgraph(name: str) -> None:
     theirs, ours = (entrypoints(lib)[name] for lib in (LANGGRAPH, MILEPOST))
     for fact, tell in FACTS.items():
         assert tell(ours) == tell(theirs), fact
@@ -125,7 +127,7 @@ def test_of_an_entrypoint(name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("include", [None, ["tags", "configurable"]])
-def test_of_the_config(include: Any) -> None:
+def test_the_schema_of_the_config_is_that_of_langgraph(include: Any) -> None:
     theirs, ours = (
         compiled(lib, GRAPHS["TypedDict context"], None) for lib in (LANGGRAPH, MILEPOST)
     )
@@ -135,7 +137,7 @@ def test_of_the_config(include: Any) -> None:
     assert ours.config_schema().__name__ == theirs.config_schema().__name__
 
 
-def test_of_the_config_is_deprecated() -> None:
+def test_the_schema_of_the_config_is_deprecated() -> None:
     graph = compiled(MILEPOST, GRAPHS["TypedDict"], None)
     with pytest.warns(DeprecationWarning, match="get_context_jsonschema"):
         graph.get_config_jsonschema()

@@ -368,7 +368,7 @@ class TestDamagedItems:
             ("ttl_minutes = 'soon'", "soon"),
         ],
     )
-    def test_on_sqlite(self, files, capsys, damage, why):
+    def test_on_sqlite_are_named_and_the_others_move(self, files, capsys, damage, why):
         theirs, ours = files
         self.filled(theirs)
         file = theirs.removeprefix("sqlite:///")
@@ -385,7 +385,9 @@ class TestDamagedItems:
             ("updated_at = '20000-01-01'", ""),
         ],
     )
-    def test_on_postgres(self, new_database, tmp_path, capsys, damage, why):
+    def test_on_postgres_are_named_and_the_others_move(
+        self, new_database, tmp_path, capsys, damage, why
+    ):
         psycopg = pytest.importorskip("psycopg")
         pytest.importorskip("langgraph.store.postgres")
         theirs, ours = new_database(), f"sqlite:///{tmp_path}/ours.db"
@@ -394,7 +396,7 @@ class TestDamagedItems:
             connection.execute(f"UPDATE store SET {damage} WHERE key = '217'")
         self.check(theirs, ours, capsys, why)
 
-    def test_of_our_own_store_on_the_way_back(self, files, capsys):
+    def test_of_our_own_store_are_named_on_the_way_back(self, files, capsys):
         from milepost.integrations.langgraph._moving.addresses import (
             our_items,
             our_saver,

@@ -225,5 +225,5 @@ def remembering_chat(lib: Any) -> Any:
     ids=lambda program: program.__name__,
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_it_ends_and_streams_alike_on_both_libraries(program: Any) -> None:
+def test_a_usual_program_ends_and_streams_alike_on_both_libraries(program: Any) -> None:
     assert program(MILEPOST) == program(LANGGRAPH)

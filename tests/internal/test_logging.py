@@ -524,7 +524,9 @@ def test_the_page_lists_what_the_source_logs():
 
 def test_there_is_trouble_for_every_line():
     expected = [told for lines in TROUBLE.values() for told in lines]
-    for name, level, text in lines_in_the_source():
+    found = list(lines_in_the_source())
+    assert found
+    for name, level, text in found:
         pattern = re.escape(text).replace("…", ".+")
         told = [one for *where, one in expected if where == [name, level]]
         assert [one for one in told if re.fullmatch(pattern, one)], text

@@ -39,19 +39,19 @@ BOTH = pytest.mark.parametrize("kind", [Ours, Theirs], ids=["ours", "theirs"])
 
 
 @BOTH
-def test_it_is_shown_with_its_fields(kind):
+def test_a_record_is_shown_with_its_fields(kind):
     assert repr(kind("a", [1], note="hidden")) == "Place(name='a', inside=[1], seen=0)"
 
 
 @BOTH
-def test_it_may_contain_itself(kind):
+def test_a_record_may_contain_itself(kind):
     inside: list[Any] = []
     inside.append(kind("a", inside))
     assert repr(inside[0]) == "Place(name='a', inside=[...], seen=0)"
 
 
 @BOTH
-def test_it_is_equal_to_one_of_its_class_with_the_same_fields(kind):
+def test_a_record_is_equal_to_one_of_its_class_with_the_same_fields(kind):
     assert kind("a", 1) == kind("a", 1, seen=3)
     assert hash(kind("a", 1)) == hash(kind("a", 1, seen=3))
     assert kind("a", 1) != kind("a", 2)
@@ -61,13 +61,13 @@ def test_it_is_equal_to_one_of_its_class_with_the_same_fields(kind):
 
 
 @BOTH
-def test_it_cannot_be_hashed_if_a_field_cannot(kind):
+def test_a_record_cannot_be_hashed_if_a_field_cannot(kind):
     with pytest.raises(TypeError, match="unhashable type: 'list'"):
         hash(kind("a", []))
 
 
 @BOTH
-def test_it_cannot_be_changed(kind):
+def test_a_record_cannot_be_changed(kind):
     place = kind("a")
     with pytest.raises(dataclasses.FrozenInstanceError):
         place.name = "b"
@@ -77,7 +77,7 @@ def test_it_cannot_be_changed(kind):
 
 
 @BOTH
-def test_it_can_be_taken_apart(kind):
+def test_a_record_can_be_taken_apart(kind):
     match kind("a", 1):
         case kind(name, inside):
             assert (name, inside) == ("a", 1)
@@ -96,7 +96,7 @@ def test_it_can_be_taken_apart(kind):
     ],
     ids=lambda given: type(given).__name__,
 )
-def test_it_can_be_copied_and_pickled(given):
+def test_a_record_can_be_copied_and_pickled(given):
     assert copy.deepcopy(given) == given
     assert pickle.loads(pickle.dumps(given)) == given
 

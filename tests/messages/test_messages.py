@@ -34,7 +34,7 @@ def said(messages: list[BaseMessage]) -> list[tuple[str, Any]]:
 
 
 class TestAddMessages:
-    def test_appends(self):
+    def test_appends_a_message_with_a_new_id(self):
         merged = add_messages([HumanMessage("a", id="1")], [AIMessage("b", id="2")])
         assert said(merged) == [("human", "a"), ("ai", "b")]
 
@@ -365,7 +365,7 @@ class TestTheMessagesStream:
         graph = chain(("node", node), schema=MessagesState)
         assert self.told(run, graph, [HumanMessage("hi", id="1")]) == []
 
-    def test_and_the_state_have_the_same_id_for_a_message_without_one(self, run):
+    def test_has_the_id_that_the_state_gives_to_a_message_without_one(self, run):
         def node(state: MessagesState):
             return {"messages": [AIMessage("x")]}
 
@@ -442,6 +442,7 @@ class TestLangchainInsideANode:
         events = run.stream(
             self.calling(run, own), {"messages": []}, config, stream_mode="messages"
         )
+        assert len(events) > 1
         for _, metadata in events:
             assert (metadata["langgraph_node"], metadata["mine"], metadata["own"]) == ("node", 1, 1)
             assert set(metadata["tags"]) == {"t", "own"}

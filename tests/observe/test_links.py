@@ -118,7 +118,9 @@ def test_the_metadata_of_checkpoints_has_a_trace_only_if_runs_are_traced(run, co
     graph = story().compile(checkpointer=InMemorySaver(), name="outer")
     run.invoke(graph, {"log": []}, config)
     root = recorded.one("invoke_workflow outer").context
-    for state in run.history(graph, config):
+    traced = run.history(graph, config)
+    assert len(traced) > 1
+    for state in traced:
         kept = from_text(state.metadata["milepost_trace"])
         assert (kept.trace_id, kept.span_id) == (root.trace_id, root.span_id)
 
@@ -126,7 +128,9 @@ def test_the_metadata_of_checkpoints_has_a_trace_only_if_runs_are_traced(run, co
     other = {"configurable": {"thread_id": "untraced"}}
     run.invoke(graph, {"log": []}, other)
     run.update_state(graph, other, {"log": []}, as_node="ask")
-    for state in run.history(graph, other):
+    untraced = run.history(graph, other)
+    assert len(untraced) == len(traced) + 1  # the update
+    for state in untraced:
         assert set(state.metadata) == {"source", "step", "parents"}
 
 

@@ -297,7 +297,7 @@ class Number(BaseModel):
 
 @pytest.mark.parametrize("args", [{"a": 1}, {"a": "x"}, {}])
 @pytest.mark.parametrize("schema", [Number, tool(add), add])
-def test_validation_answers_alike(args, schema):
+def test_a_validation_node_answers_as_langgraphs_does(args, schema):
     name = getattr(schema, "name", None) or schema.__name__
     message = calling((name, args, "1"))
     results = []

@@ -242,6 +242,7 @@ def test_each_library_is_measured_in_a_process_of_its_own(context):
 
 
 def test_what_fails_in_there_is_raised_here(context):
+    assert len(context.seats) == 2
     for seat in context.seats:
         with pytest.raises(LookupError, match=seat.name):
             seat.do(fails)
@@ -345,7 +346,7 @@ def test_a_law_is_drawn_with_its_exponents_in_the_title(tmp_path):
     assert ">a turn, keys: n^0.00, LangGraph n^1.00<" in text
 
 
-def test_contenders_take_turns():
+def test_contenders_take_turns_and_each_begins_as_often():
     order = []
 
     def contender(name):

@@ -309,7 +309,7 @@ def test_a_thread_that_is_not_there_cannot_be_followed(live: Running) -> None:
         assert client.get("/milepost/threads/nothing/live").status_code == 404
 
 
-def test_streams_are_bounded(file: str) -> None:
+def test_more_streams_than_the_limit_are_refused(file: str) -> None:
     limits = Limits(poll=0.02, streams=2)
     with (
         serving(file, graphs={"asking": asking_graph()}, write=True, limits=limits) as running,

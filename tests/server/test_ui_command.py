@@ -71,7 +71,7 @@ def test_the_printed_address_opens_a_page_that_reads(asked: str) -> None:
         assert process.wait(30) == 0
 
 
-def test_with_a_graph_and_write_it_runs(asked: str) -> None:
+def test_the_page_runs_a_graph_if_it_may_write(asked: str) -> None:
     arguments = (asked, "--write", "--graph", "serving:asking_graph")
     with ui(*arguments, MILEPOST_UI_TOKEN="chosen") as (address, _):
         assert address.endswith("?token=chosen")

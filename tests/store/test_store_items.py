@@ -157,7 +157,7 @@ class TestNamespaces:
             store.put("strict text", "k", {})
 
     @pytest.mark.parametrize("key", [bytearray(b"k"), ["k"], "a\0b", "\ud800"])
-    def test_and_so_are_keys(self, store, key):
+    def test_a_key_that_cannot_be_stored_is_refused(self, store, key):
         with pytest.raises(InvalidKeyError):
             store.put(NS, key, {})
 

@@ -313,13 +313,15 @@ class TestMissingParts:
 
         monkeypatch.setattr(builtins, "__import__", guarded)
 
-    def test_numpy(self, monkeypatch):
+    def test_without_numpy_an_index_is_refused_and_a_plain_store_is_not(self, monkeypatch):
         self.without(monkeypatch, "numpy")
         with pytest.raises(MissingDependencyError, match="pip install 'milepost"):
             InMemoryStore(index=index())
         InMemoryStore()
 
-    def test_numpy_and_sqlite_vec(self, monkeypatch):
+    def test_without_numpy_and_sqlite_vec_an_index_is_refused_and_a_plain_store_is_not(
+        self, monkeypatch
+    ):
         from milepost.store.sqlite import SqliteStore
 
         self.without(monkeypatch, "numpy", "sqlite_vec")
@@ -331,7 +333,7 @@ class TestMissingParts:
         with SqliteStore.from_conn_string(":memory:") as store:
             store.put(NS, "k", {})
 
-    def test_psycopg(self, monkeypatch):
+    def test_without_psycopg_the_import_says_what_to_install(self, monkeypatch):
         self.without(monkeypatch, "psycopg")
         for name in [name for name in sys.modules if name.startswith("milepost.")]:
             if "postgres" in name:
@@ -339,7 +341,7 @@ class TestMissingParts:
         with pytest.raises(MissingDependencyError, match="pip install"):
             importlib.import_module("milepost.store.postgres")
 
-    def test_pgvector(self):
+    def test_without_pgvector_the_error_says_what_to_create(self):
         from milepost.errors import SaverError
         from milepost.store._vectors.postgres import PgVectors
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.errors import FilterError
 from milepost.store._core.filters import holds, parse
@@ -392,7 +393,7 @@ class TestListNamespaces:
             ({"prefix": (), "suffix": ()}, ["a b c", "a b d", "a-b b", "b b", "x"]),
         ],
     )
-    def test_finds_namespaces(self, filled, wanted, found):
+    def test_finds_namespaces_by_prefix_suffix_and_depth(self, filled, wanted, found):
         assert [" ".join(namespace) for namespace in filled.list_namespaces(**wanted)] == found
 
     def test_an_empty_one_is_gone(self, filled):
@@ -402,9 +403,25 @@ class TestListNamespaces:
         assert ("x",) not in filled.list_namespaces()
 
 
-def test_every_store_offers_the_same_settings():
-    """The suite above opens all of them alike; this is the one that needs no database."""
-    InMemoryStore(index=None, ttl=None, serde=None, clear_fields=None, clock=None)
+def test_every_store_offers_the_same_settings_and_keeps_to_them(stores, clock):
+    store = stores.open(
+        index={"embed": _on_a_circle, "dims": 2, "fields": ["n"]},
+        ttl={"default_ttl": 10},
+        serde=EncryptedSerializer.from_pycryptodome_aes(key=b"0" * 16),
+        clear_fields=["kind"],
+        clock=clock,
+    )
+    for number in range(3):
+        store.put(
+            NS, f"k{number}", {"n": str(number), "kind": "even" if number % 2 == 0 else "odd"}
+        )
+    assert store.get(NS, "k0").created_at.timestamp() == clock.seconds
+    assert keys(store.search(NS, query="1", limit=1)) == ["k1"]
+    assert keys(store.search(NS, filter={"kind": "odd"})) == ["k1"]
+    with pytest.raises(FilterError, match="clear_fields"):
+        store.search(NS, filter={"n": "1"})
+    clock.pass_minutes(11)
+    assert store.search(NS) == []
 
 
 @pytest.fixture

@@ -31,21 +31,21 @@ class TestAfterItWasRemoved:
         with pytest.raises(VersionConflict):
             store.put(NS, "k", {"n": 4}, if_version=old)
 
-    def test_by_a_delete(self, stores, clock, step):
+    def test_by_a_delete_its_next_version_is_larger(self, stores, clock, step):
         def between(store):
             store.delete(NS, "k")
             clock.seconds += step
 
         self.check(versions(stores, clock, between))
 
-    def test_by_a_batch(self, stores, clock, step):
+    def test_by_a_batch_its_next_version_is_larger(self, stores, clock, step):
         def between(store):
             store.batch([PutOp(NS, "k", None), PutOp(NS, "other", {})])
             clock.seconds += step
 
         self.check(versions(stores, clock, between))
 
-    def test_by_a_sweep(self, stores, clock, step):
+    def test_by_a_sweep_its_next_version_is_larger(self, stores, clock, step):
         def between(store):
             clock.pass_minutes(2)
             assert store.sweep_ttl() == 1
@@ -54,7 +54,7 @@ class TestAfterItWasRemoved:
 
         self.check(versions(stores, clock, between))
 
-    def test_and_put_again_in_a_batch(self, stores, clock, step):
+    def test_and_put_again_in_a_batch_its_version_is_larger(self, stores, clock, step):
         def between(store):
             store.delete(NS, "k")
             clock.seconds += step
@@ -62,7 +62,7 @@ class TestAfterItWasRemoved:
 
         self.check(versions(stores, clock, between))
 
-    def test_and_put_again_if_it_is_not_there(self, stores, clock, step):
+    def test_and_put_again_if_it_is_not_there_its_version_is_larger(self, stores, clock, step):
         def between(store):
             store.delete(NS, "k")
             clock.seconds += step
@@ -71,7 +71,7 @@ class TestAfterItWasRemoved:
         self.check(versions(stores, clock, between))
 
 
-def test_of_other_items_are_as_the_clock_says(stores, clock):
+def test_versions_of_other_items_are_as_the_clock_says(stores, clock):
     store = stores.open(clock=clock)
     for number in range(200):
         store.put(NS, str(number), {})

@@ -174,7 +174,7 @@ class TestAsync:
         assert "Work that Failing has scheduled has failed: ValueError." in caplog.text
         assert "secret" not in caplog.text
 
-    def test_or_fails_the_end_if_asked_to(self) -> None:
+    def test_a_failure_of_what_was_scheduled_fails_the_end_if_asked_to(self) -> None:
         class Failing(Waiting):
             async def aprocess(self, event: ProtocolEvent) -> bool:
                 if event["method"] == "values" and not self.ended:

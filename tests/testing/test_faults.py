@@ -22,7 +22,7 @@ def put(run: Any, saver: Any, thread_id: str = "t") -> Any:
     return run.saver(saver, "put", thread(thread_id), empty_checkpoint(), {"step": 0}, {})
 
 
-def test_without_faults_it_keeps_every_clause_that_the_saver_keeps():
+def test_a_faulty_saver_without_faults_keeps_every_clause_that_the_saver_keeps():
     report = check_saver(lambda: FaultySaver(InMemorySaver()))
     assert report.failed == ()
     assert len(report.passed) == len(check_saver(InMemorySaver).passed)
@@ -87,7 +87,7 @@ def test_a_delayed_call_takes_its_time_and_succeeds(run):
     assert run.saver(saver, "get_tuple", thread("t")) is not None
 
 
-def test_it_has_the_colours_and_capabilities_of_the_saver_that_it_wraps():
+def test_a_faulty_saver_has_the_colours_and_capabilities_of_the_one_that_it_wraps():
     class OnlyAsync(BaseCheckpointSaver[int]):
         async def aput(self, *args: Any) -> Any: ...
 
@@ -103,7 +103,7 @@ def test_it_has_the_colours_and_capabilities_of_the_saver_that_it_wraps():
 
 
 @pytest.mark.parametrize("make", [InMemorySaver, Five])
-def test_it_tells_calls_and_what_was_acknowledged(run, config, make):
+def test_a_faulty_saver_tells_calls_and_what_was_acknowledged(run, config, make):
     saver = FaultySaver(make(), fail_before("put_writes", "commit", nth=3, lasting=True))
     graph = line("a", "b", "c", "d").compile(checkpointer=saver)
     with pytest.raises((SaverError, InjectedFault)) as caught:

@@ -148,7 +148,7 @@ def test_a_store_and_a_cache_open_their_own_connections_in_a_child(redis_url):
         assert put_and_find(store, "q") == ["q"]
 
 
-def test_so_does_an_async_store(redis_url):
+def test_an_async_store_opens_its_own_connection_in_a_child(redis_url):
     async def put_and_get(store: Any, key: str) -> Any:
         async with asyncio.timeout(LIMIT):
             await store.aput(("a",), key, {"text": key})

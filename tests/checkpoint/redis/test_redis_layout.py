@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
+from contextlib import suppress
 from typing import Annotated, Any
 
 import pytest
@@ -13,7 +14,7 @@ from graphs import thread
 from milepost.checkpoint.redis import AsyncRedisSaver, RedisSaver
 from milepost.checkpoint.redis.ashallow import AsyncShallowRedisSaver
 from milepost.checkpoint.redis.shallow import ShallowRedisSaver
-from milepost.errors import ColourError, ConnectionUnusableError, DamagedRowError
+from milepost.errors import BrokenChainError, ColourError, ConnectionUnusableError, DamagedRowError
 from milepost.graph import START, StateGraph
 
 CORE = {
@@ -88,18 +89,28 @@ def test_versions_of_a_growing_value_are_stored_as_differences(client, redis_ser
     assert stored < whole / 8, (stored, whole)  # samples=0: of all fields, not of five
 
 
+def whole(found: Any) -> tuple[Any, ...]:
+    return found.checkpoint, found.metadata, found.pending_writes
+
+
 def test_a_row_with_a_flipped_bit_is_named_and_never_read_as_a_value(client, redis_server):
     with RedisSaver.from_conn_string(redis_server.url) as saver:
         graph(saver).invoke({"log": []}, thread("t"), durability="sync")
         rows = client.hgetall("{milepost:t}:rows")
+        sound = [(found.config, whole(found)) for found in saver.list(thread("t"))]
+    assert len(rows) >= len(sound) == 6
     for field, data in rows.items():
         for at in {0, len(data) // 2, len(data) - 1}:
             flipped = data[:at] + bytes((data[at] ^ 16,)) + data[at + 1 :]
             client.hset("{milepost:t}:rows", field, flipped)
             with RedisSaver.from_conn_string(redis_server.url) as saver:
                 problems = saver.verify()
-                assert problems, (field, at)
+                assert {problem.thread_id for problem in problems} == {"t"}, (field, at)
                 saver.salvage("t")
+                if at > 0:
+                    for config, expected in sound:
+                        with suppress(DamagedRowError, BrokenChainError):
+                            assert whole(saver.get_tuple(config)) == expected, (field, at)
             client.hset("{milepost:t}:rows", field, data)
 
 

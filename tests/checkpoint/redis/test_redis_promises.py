@@ -41,7 +41,9 @@ def test_every_method_that_the_sql_savers_share_is_there_with_the_same_parameter
 
 
 @pytest.mark.parametrize("facet", ["threads", "admin"])
-def test_so_is_every_method_of_a_facet(facet, redis_url, tmp_path):
+def test_every_method_of_a_facet_of_the_sql_savers_is_there_with_the_same_parameters(
+    facet, redis_url, tmp_path
+):
     with (
         RedisSaver.from_conn_string(redis_url) as on_redis,
         SqliteSaver.from_conn_string(str(tmp_path / "t.db")) as on_sqlite,

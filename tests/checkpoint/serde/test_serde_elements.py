@@ -70,7 +70,7 @@ def test_a_refused_element_says_where() -> None:
         assert caught.value.path == path
 
 
-def test_who_offers_elements() -> None:
+def test_our_serializers_offer_elements_and_those_that_write_in_their_own_way_do_not() -> None:
     class Own(JsonPlusSerializer):
         def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
             return super().dumps_typed([obj])

@@ -44,7 +44,7 @@ ARRAYS = [
 
 
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda a: str(a.dtype))
-def test_arrays(array: Any) -> None:
+def test_an_array_is_read_with_its_type_shape_and_order(array: Any) -> None:
     back = again(array)
     assert type(back) is np.ndarray
     assert (back.dtype, back.shape) == (array.dtype, array.shape)
@@ -64,7 +64,7 @@ def test_arrays(array: Any) -> None:
      np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")])[0]],
     ids=lambda s: type(s).__name__,
 )  # fmt: skip
-def test_scalars(scalar: Any) -> None:
+def test_a_numpy_scalar_is_read_with_its_type(scalar: Any) -> None:
     back = again(scalar)
     assert type(back) is type(scalar)
     assert back.dtype == scalar.dtype
@@ -85,7 +85,7 @@ def test_subclasses_of_arrays_are_refused() -> None:
     assert caught.value.path.startswith("x")
 
 
-def test_pandas() -> None:
+def test_pandas_frames_and_series_are_read_as_they_were_written() -> None:
     pd = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
     frame = pd.DataFrame(
@@ -110,7 +110,7 @@ def test_pandas() -> None:
             SERDE.dumps_typed(bad)
 
 
-def test_polars() -> None:
+def test_polars_frames_and_series_are_read_as_they_were_written() -> None:
     pl = pytest.importorskip("polars")
     frame = pl.DataFrame(
         {"a": [1, None], "b": ["x", "y"], "c": [[1], [2, 3]], "d": [{"k": 1}, {"k": 2}]}
@@ -121,7 +121,7 @@ def test_polars() -> None:
     assert again(frame["c"]).equals(frame["c"])
 
 
-def test_pyarrow() -> None:
+def test_arrow_tables_and_batches_are_read_as_they_were_written() -> None:
     pa = pytest.importorskip("pyarrow")
     table = pa.table({"a": [1, None], "b": [["x"], []]}, metadata={"k": "v"})
     assert again(table).equals(table, check_metadata=True)

@@ -44,7 +44,7 @@ def read(data: bytes) -> None:
 
 @given(st.binary(max_size=200))
 @settings(max_examples=20_000 if LONG else 500, deadline=None)
-def test_random_bytes(data: bytes) -> None:
+def test_random_bytes_are_a_value_or_a_typed_error(data: bytes) -> None:
     read(data)
 
 
@@ -71,14 +71,14 @@ def _mutated(source: random.Random, data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(40 if LONG else 4))
-def test_mutated_real_blobs(seed: int) -> None:
+def test_stored_bytes_that_were_changed_are_a_value_or_a_typed_error(seed: int) -> None:
     source = random.Random(seed)
     for _ in range(5_000 if LONG else 700):
         read(_mutated(source, source.choice(BLOBS)))
 
 
 @pytest.mark.parametrize("seed", range(10 if LONG else 2))
-def test_random_payloads_of_every_code(seed: int) -> None:
+def test_random_payloads_of_every_code_are_a_value_or_a_typed_error(seed: int) -> None:
     source = random.Random(seed)
     for code in range(128):
         for _ in range(50 if LONG else 4):
@@ -124,7 +124,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_bombs(name: str) -> None:
+def test_bytes_that_promise_more_than_they_hold_are_read_in_bounded_memory(name: str) -> None:
     data = BOMBS[name]
     tracemalloc.start()
     try:
@@ -135,7 +135,7 @@ def test_bombs(name: str) -> None:
     assert peak < 100 * len(data) + 50_000_000
 
 
-def test_bombs_do_not_overflow_the_stack_where_recursion_is_allowed() -> None:
+def test_deep_bytes_and_values_do_not_overflow_the_stack_where_recursion_is_allowed() -> None:
     code = (
         f"""
 import sys
@@ -170,7 +170,7 @@ os._exit(0)  # freeing those values is Python's own affair
 
 @given(st.text(max_size=20), st.binary(max_size=50))
 @settings(max_examples=100, deadline=None)
-def test_random_kinds(kind: str, data: bytes) -> None:
+def test_random_kinds_are_bytes_none_or_a_typed_error(kind: str, data: bytes) -> None:
     value: Any = None
     try:
         value = SERDE.loads_typed((kind, data))

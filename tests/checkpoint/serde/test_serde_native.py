@@ -336,7 +336,7 @@ def test_hooks_are_those_of_their_level() -> None:
     assert unpack(b"\xd4\xff\x00", hooks) == (0, -1, b"\0")
 
 
-def test_views_are_read() -> None:
+def test_views_are_read_and_wrong_arguments_are_refused() -> None:
     data = pack({"a": ["é", 1]}, 0)
     for view in (memoryview(data), bytearray(data), memoryview(b"x" + data)[1:]):
         assert unpack(view, (_hook,)) == {"a": ["é", 1]}
@@ -352,7 +352,7 @@ def _raising(code: int, data: bytes) -> Any:
     raise KeyError(code)
 
 
-def test_nothing_leaks() -> None:
+def test_packing_and_unpacking_leak_no_references() -> None:
     leaf, key = "a leaf that is long enough", "a key"
     members = {key: [leaf, (leaf, 1.5)], "é": leaf}
     other = [leaf, members, (leaf,), object()]
@@ -426,7 +426,7 @@ def test_objects_inside_tuples_count_as_deep_as_they_are() -> None:
     assert ext.TUPLE == 32
 
 
-def test_without_it_the_same_tests_pass() -> None:
+def test_without_the_accelerator_the_same_tests_pass() -> None:
     """`MILEPOST_PURE=1`, and what a machine without a compiler has."""
     here = Path(__file__).parent
     files = [here / f"test_serde_{name}.py" for name in ("elements", "exact", "security", "strict")]
@@ -442,7 +442,7 @@ def test_without_it_the_same_tests_pass() -> None:
     assert " passed" in done.stdout or "100%" in done.stdout
 
 
-def test_the_environment_switches_it_off() -> None:
+def test_the_environment_switches_the_accelerator_off() -> None:
     code = "from milepost._internal import native; print(native.AVAILABLE, native.pack)"
     for value, expected in (("1", "False None"), ("0", "True <built-in function pack>")):
         done = subprocess.run(

@@ -251,7 +251,7 @@ def test_a_decoder_that_is_forgotten_while_it_reads_is_used_to_the_end() -> None
         assert shown(read_alike(stored, serde)) == shown(value)
 
 
-def test_no_object_leaks() -> None:
+def test_reading_objects_leaks_no_references() -> None:
     stored = SERDE.dumps_typed(VALUES)[1]
     broken = [stored[:size] for size in range(0, len(stored), 41)]
     spoilt = [stored[:at] + b"\xc1" + stored[at + 1 :] for at in range(0, len(stored), 41)]
@@ -287,7 +287,7 @@ def test_no_object_leaks() -> None:
     assert after - before < 12 * 100
 
 
-def test_known_is_a_dict() -> None:
+def test_known_decoders_that_are_no_dict_are_refused() -> None:
     assert native.unpack is not None
     with pytest.raises(TypeError, match="a dict of decoders"):
         native.unpack(b"\x01", (abs,), ())  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ def held(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_they_come_back_as_themselves_in_another_program(value: Any) -> None:
+def test_values_of_pydantic_come_back_as_themselves_in_another_program(value: Any) -> None:
     again = fresh().loads_typed(fresh().dumps_typed(value))
     assert type(again) is type(value)
     assert type(held(again)) is type(held(value))
@@ -55,7 +55,7 @@ class Settings(BaseModel):
     log: str = ""
 
 
-def test_they_may_stand_in_a_state(run, saver, config):
+def test_values_of_pydantic_may_be_in_a_state(run, saver, config):
     graph = single(lambda state: {"log": state.key.get_secret_value()}, Settings).compile(
         checkpointer=saver
     )
@@ -104,12 +104,12 @@ def test_a_stored_name_chooses_among_them_and_nothing_else(name: str) -> None:
     ("name", "payload"),
     [("SecretStr", 5), ("SecretBytes", "k"), ("ByteSize", "5"), ("ByteSize", True)],
 )
-def test_what_they_are_made_of_is_checked(name: str, payload: Any) -> None:
+def test_what_values_of_pydantic_are_made_of_is_checked(name: str, payload: Any) -> None:
     with pytest.raises(DeserializationError, match=f"{name} is made of"):
         fresh().loads_typed(stored(f"pydantic:{name}", payload))
 
 
-def test_they_are_read_where_pydantic_was_not_imported_yet() -> None:
+def test_values_of_pydantic_are_read_where_it_was_not_imported_yet() -> None:
     written = fresh().dumps_typed(SecretStr("k"))
     program = (
         "import sys\n"

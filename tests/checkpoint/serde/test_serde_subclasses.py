@@ -48,7 +48,9 @@ def fresh(**options: Any) -> JsonPlusSerializer:
 @pytest.mark.parametrize(
     "wrap", [lambda v: v, lambda v: [v], lambda v: {"k": (v,)}, lambda v: {(1,): v}]
 )
-def test_it_is_stored_as_what_it_extends(base: Any, content: Any, wrap: Any) -> None:
+def test_a_subclass_of_a_builtin_is_stored_as_what_it_extends(
+    base: Any, content: Any, wrap: Any
+) -> None:
     serde = fresh()
     with pytest.warns(MilepostWarning):
         stored = serde.dumps_typed(wrap(extended(base)(content)))
@@ -66,7 +68,7 @@ def test_it_is_stored_as_what_it_extends(base: Any, content: Any, wrap: Any) -> 
     ],
     ids=lambda v: type(v).__name__,
 )  # fmt: skip
-def test_so_are_values_of_the_standard_library(value: Any) -> None:
+def test_a_subclass_of_a_standard_type_is_stored_as_what_it_extends(value: Any) -> None:
     base = type(value)
     mine = type("Mine", (base,), {})
     if base is Decimal:

@@ -1,9 +1,8 @@
-"""Savers on real databases: SQLite files, and the PostgreSQL server of the test session."""
+"""Suites over several savers: `saver` is one of each kind, `reopen` another on its database."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,27 +14,6 @@ from milepost.checkpoint.sqlite import SqliteSaver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    """Where a SQLite file may be made."""
-    return str(tmp_path / "threads.db")
-
-
-@pytest.fixture
-def sqlite(path: str) -> Iterator[SqliteSaver]:
-    """A saver on a new file."""
-    with SqliteSaver.from_conn_string(path) as saver:
-        yield saver
-
-
-@pytest.fixture
-def postgres(uri: str) -> Iterator[PostgresSaver]:
-    """A saver on a new database."""
-    with PostgresSaver.from_conn_string(uri) as saver:
-        saver.setup()
-        yield saver
 
 
 @pytest.fixture

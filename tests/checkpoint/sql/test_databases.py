@@ -50,7 +50,7 @@ def test_threads_move_from_sqlite_to_postgres_and_back(sqlite, postgres, tmp_pat
         assert back.get_tuple(thread("t0")) == sqlite.get_tuple(thread("t0"))
 
 
-def test_so_they_do_on_a_loop(sqlite, postgres, tmp_path):
+def test_threads_move_from_sqlite_to_postgres_on_an_event_loop(sqlite, postgres, tmp_path):
     fill(sqlite)
 
     async def move() -> None:
@@ -272,6 +272,7 @@ def test_damage_is_named_and_never_read_back_silently(sqlite, path, name):
             try:
                 found = saver.get_tuple(place)
             except MilepostError:
+                assert place["configurable"]["thread_id"] == "t0"
                 continue
             if found is None:
                 assert name == "a checkpoint is gone"

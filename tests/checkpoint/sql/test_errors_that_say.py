@@ -68,7 +68,7 @@ def test_damaged_metadata_of_a_thread_is_reported_and_named(sqlite, damage):
     assert [info.thread_id for info in sqlite.list_threads()] == ["a", "b"]
 
 
-def test_so_it_is_on_postgres(postgres):
+def test_damaged_metadata_of_a_thread_is_reported_and_named_on_postgres(postgres):
     runs(postgres, "b")
     postgres.conn.execute("UPDATE threads SET metadata = '[1]'")
     with pytest.raises(DamagedRowError, match="thread 'b' in the registry"):
@@ -154,7 +154,7 @@ STORED = {
 
 
 @pytest.mark.parametrize("table", STORED)
-def test_so_it_is_in_a_store(path, tmp_path, table):
+def test_a_cell_of_another_type_in_a_store_is_a_typed_error(path, tmp_path, table):
     settings: Any = {"index": {"dims": 2, "embed": lambda texts: [[1.0, 2.0] for _ in texts]}}
     filled = str(tmp_path / "filled.db")
     with SqliteStore.from_conn_string(filled, **settings) as store:
@@ -196,7 +196,9 @@ def test_an_exhausted_pool_is_busy_and_is_not_waited_for_longer_than_it_says(pos
         assert time.monotonic() - started < 15  # it was 20 seconds each
 
 
-def test_so_it_is_on_an_event_loop(postgres, uri):
+def test_an_exhausted_pool_on_an_event_loop_is_busy_and_is_not_waited_for_longer_than_it_says(
+    postgres, uri
+):
     async def main() -> None:
         async with (
             AsyncConnectionPool(uri, min_size=1, max_size=1, timeout=0.2, open=False) as pool,
@@ -239,7 +241,7 @@ def test_a_server_that_refuses_is_told_with_what_to_look_at(kind):
 
 
 @pytest.mark.parametrize("kind", [AsyncPostgresSaver, AsyncPostgresStore])
-def test_so_it_is_told_on_an_event_loop(kind):
+def test_a_server_that_refuses_is_told_on_an_event_loop_with_what_to_look_at(kind):
     async def main() -> None:
         opened = kind.from_conn_string(f"postgresql://u:hush@127.0.0.1:{closed_port()}/db")
         with pytest.raises(ConnectionUnusableError, match="server runs"):
@@ -280,7 +282,7 @@ def test_a_database_that_can_only_be_read_is_read(readable, how):
             store.put(("a",), "l", {"n": 2})
 
 
-def test_so_it_is_on_an_event_loop_and_by_stores(readable):
+def test_a_database_that_can_only_be_read_is_read_by_async_savers_and_stores(readable):
     async def main() -> None:
         name = f"file:{readable}?mode=ro"
         async with AsyncSqliteSaver.from_conn_string(name) as saver:

@@ -258,7 +258,7 @@ def test_a_connection_or_a_pool_of_the_user_is_refused_on_postgres(postgres, uri
         refuses(partial(PostgresStore(pool).get, ("a",), "k"))
 
 
-def test_so_they_are_on_an_event_loop(postgres, uri):
+def test_an_async_connection_or_pool_of_the_user_is_refused_on_postgres(postgres, uri):
     async def main() -> None:
         async with (
             await psycopg.AsyncConnection.connect(uri, autocommit=True) as connection,
@@ -316,7 +316,7 @@ def test_a_connection_of_the_user_is_refused_on_sqlite(path):
         refuses(partial(SqliteStore(saver.conn).get, ("a",), "k"))
 
 
-def test_so_it_is_behind_aiosqlite_and_nobody_waits_for_its_thread(path):
+def test_an_aiosqlite_connection_of_the_user_is_refused_without_waiting_for_its_thread(path):
     async def main() -> None:
         async with aiosqlite.connect(path) as connection:
             saver = AsyncSqliteSaver(connection)
@@ -490,7 +490,7 @@ INDEX: Any = {"dims": 2, "embed": embed}
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "pool"])
-def test_so_does_an_async_store(kind, path, uri):
+def test_an_async_store_opens_its_own_connection_in_a_child(kind, path, uri):
     async def put_and_get(store: Any, key: str) -> Any:
         await store.aput(("a",), key, {"text": key})
         await store.start_ttl_sweeper(1)

@@ -45,7 +45,7 @@ def set_up(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA {name}={value}")
 
 
-def test_of_a_saver(path):
+def test_a_saver_sets_only_what_makes_commits_durable_on_the_programs_connection(path):
     with SqliteSaver.from_conn_string(path) as saver:
         line("a").compile(checkpointer=saver).invoke(LARGE, thread("t"))
     with closing(users(path)) as connection:
@@ -64,7 +64,7 @@ def test_of_a_saver(path):
 
 
 @pytest.mark.parametrize("aio", [True, False], ids=["aiosqlite", "sqlite3"])
-def test_of_an_async_saver(path, aio):
+def test_an_async_saver_sets_only_what_makes_commits_durable_on_the_programs_connection(path, aio):
     async def use(connection: Any, inner: sqlite3.Connection) -> None:
         statements: list[str] = []
         inner.set_trace_callback(statements.append)
@@ -96,7 +96,7 @@ def test_of_an_async_saver(path, aio):
     asyncio.run(run())
 
 
-def test_of_a_store(path):
+def test_a_store_sets_only_what_makes_commits_durable_on_the_programs_connection(path):
     with closing(users(path)) as connection:
         statements: list[str] = []
         connection.set_trace_callback(statements.append)
@@ -111,7 +111,7 @@ def test_of_a_store(path):
         assert settings(connection) == SETTINGS
 
 
-def test_of_an_async_store(path):
+def test_an_async_store_sets_only_what_makes_commits_durable_on_the_programs_connection(path):
     async def run() -> None:
         async with aiosqlite.connect(path, check_same_thread=False) as connection:
             async with connection.cursor() as cursor:

@@ -45,7 +45,7 @@ def test_the_manifests_of_a_short_thread_are_complete(sqlite):
     assert complete(sqlite) == [1] * 15
 
 
-def test_those_of_a_long_thread_are_mostly_changes(sqlite):
+def test_the_manifests_of_a_long_thread_are_mostly_changes(sqlite):
     for _ in range(20):
         chat(sqlite).invoke({"lines": ["hello"]}, CONFIG, durability="sync")
     found = complete(sqlite)
@@ -53,7 +53,7 @@ def test_those_of_a_long_thread_are_mostly_changes(sqlite):
     assert sum(found[40:]) <= 3
 
 
-def test_those_of_many_channels_are_changes_from_the_first_on(sqlite):
+def test_the_manifests_of_many_channels_are_changes_from_the_first_on(sqlite):
     keys = {f"key{n}": int for n in range(20)}
     schema: Any = TypedDict("schema", keys)  # type: ignore[operator]
     builder = StateGraph(schema).add_node("count", lambda s: {"key0": s["key0"] + 1})

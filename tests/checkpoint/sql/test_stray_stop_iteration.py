@@ -67,7 +67,7 @@ def test_half_an_operation_is_not_committed_on_postgres(postgres):
     assert postgres.engine.run(count, write=False) == 0
 
 
-def test_on_an_event_loop_it_is_raised_too_and_nobody_waits_for_ever(path, uri):
+def test_half_an_operation_is_not_committed_on_an_event_loop_and_nobody_waits_for_ever(path, uri):
     async def on(saver: Any, place: str) -> None:
         async with saver as opened, asyncio.timeout(LIMIT):
             await opened.setup()

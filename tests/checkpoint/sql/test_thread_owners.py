@@ -269,7 +269,7 @@ def test_a_graph_inside_the_run_stores_it_if_its_commit_comes_first(saver):
     assert saver.erase(metadata={"owner": "u1"}, vacuum=False).threads == ["t"]
 
 
-def test_it_is_there_when_a_nested_graph_waits(saver, durability):
+def test_the_metadata_of_a_thread_is_there_when_a_nested_graph_waits(saver, durability):
     inner = single(lambda _: {"log": [interrupt("?")]}).compile()
     graph = StateGraph(Log).add_node("inner", inner).add_edge(START, "inner").compile(saver)
     graph.invoke({}, run_of("t", owner="u1"), durability=durability)

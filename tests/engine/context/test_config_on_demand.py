@@ -89,7 +89,7 @@ def _matched(config: Any) -> Any:
 
 
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
-def test_it_is_as_a_plain_dict(look):
+def test_a_config_made_on_demand_looks_like_a_plain_dict(look):
     got, plain = in_a_node(look)
     assert got == plain
 

@@ -69,7 +69,7 @@ class TestConfig:
         run.invoke(graph_of(node), {"log": []}, {"configurable": {"mine": 1}})
         assert seen["configurable"]["mine"] == 1
 
-    def test_is_fetched(self, run, seen):
+    def test_is_fetched_with_get_config(self, run, seen):
         def node(state: State):
             seen.update(get_config())
 
@@ -124,7 +124,7 @@ class TestStore:
         run.invoke(graph_of(node, store=store), {"log": []})
         assert seen["store"].get(("users",), "u1").value == {"name": "Ada"}
 
-    def test_is_fetched(self, run, store, seen):
+    def test_is_fetched_with_get_store(self, run, store, seen):
         def node(state: State):
             seen["item"] = get_store().get(("users",), "u1")
 
@@ -171,7 +171,7 @@ class TestWriter:
 
         assert run.stream(graph_of(node), {"log": []}, stream_mode="custom") == ["hello"]
 
-    def test_is_fetched(self, run):
+    def test_is_fetched_with_get_stream_writer(self, run):
         def node(state: State):
             get_stream_writer()("hello")
 
@@ -194,7 +194,7 @@ class TestRuntime:
         run.invoke(graph_of(node, Context), {"log": []}, context=Context("u1"))
         assert isinstance(seen["runtime"], Runtime)
 
-    def test_is_fetched(self, run, seen):
+    def test_is_fetched_with_get_runtime(self, run, seen):
         def node(state: State):
             seen["context"] = get_runtime(Context).context
 
@@ -360,7 +360,7 @@ class TestContext:
 
 
 class TestAllTogether:
-    def test_in_any_order_of_parameters(self, run, store, saver, config, seen):
+    def test_are_injected_in_any_order_of_parameters(self, run, store, saver, config, seen):
         def node(
             state: State,
             runtime: Runtime[Context],
@@ -381,7 +381,7 @@ class TestAllTogether:
         assert events == ["hello"]
         assert seen == {"user": "u1", "name": "Ada", "thread": "t"}
 
-    def test_in_an_async_node(self, run, store, saver, config, seen):
+    def test_are_injected_in_an_async_node(self, run, store, saver, config, seen):
         if run.colour == "sync":
             pytest.skip("async nodes are driven by the async face here")
 
@@ -394,9 +394,9 @@ class TestAllTogether:
             )
 
         run.invoke(graph_of(node, store=store, checkpointer=saver), {"log": []}, config)
-        assert (seen["name"], seen["thread"]) == ("Ada", "t")
+        assert seen == {"name": "Ada", "thread": "t", "same": True}
 
-    def test_in_a_method_and_in_a_callable_object(self, run, seen):
+    def test_are_injected_in_a_method_and_in_a_callable_object(self, run, seen):
         class Worker:
             def method(self, state: State, config: RunnableConfig):
                 seen["method"] = config["configurable"]["mine"]
@@ -409,7 +409,7 @@ class TestAllTogether:
         run.invoke(graph, {"log": []}, {"configurable": {"mine": 1}})
         assert seen == {"method": 1, "call": True}
 
-    def test_in_a_conditional_edge(self, run, seen):
+    def test_are_injected_in_a_conditional_edge(self, run, seen):
         def route(state: State, config: RunnableConfig):
             return config["configurable"]["where"]
 

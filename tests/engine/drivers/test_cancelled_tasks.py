@@ -637,7 +637,9 @@ def place(request: pytest.FixtureRequest) -> Any:
 
 class TestTheFutureOfATask:
     @pytest.mark.parametrize(("program", "returns", "saw"), named(ON_A_LOOP))
-    def test_on_a_loop(self, lib, place, checkpointer, program, returns, saw, caplog):
+    def test_ends_alike_in_both_libraries_on_a_loop(
+        self, lib, place, checkpointer, program, returns, saw, caplog
+    ):
         tasks = Tasks(lib)
         graph, given, pick = place(tasks, program, checkpointer)
         found = within_time(lambda: asyncio.run(graph.ainvoke(given, CONFIG)))
@@ -650,7 +652,9 @@ class TestTheFutureOfATask:
 
     @pytest.mark.parametrize(("program", "returns", "saw"), named(ON_A_LOOP))
     @pytest.mark.parametrize("saved", [False, True])
-    def test_of_async_code_in_a_sync_run(self, place, program, returns, saw, saved):
+    def test_of_async_code_ends_in_a_sync_run_as_on_a_loop(
+        self, place, program, returns, saw, saved
+    ):
         """That is ours alone: LangGraph's `invoke` refuses async nodes."""
         lib = names_of("milepost")
         tasks = Tasks(lib)
@@ -661,7 +665,9 @@ class TestTheFutureOfATask:
             assert saw is None or sorted(tasks.saw) == saw
 
     @pytest.mark.parametrize(("program", "returns", "saw"), named(ON_THREADS))
-    def test_on_threads(self, lib, place, checkpointer, program, returns, saw):
+    def test_ends_alike_in_both_libraries_on_threads(
+        self, lib, place, checkpointer, program, returns, saw
+    ):
         tasks = Tasks(lib)
         graph, given, pick = place(tasks, program, checkpointer)
         found = within_time(lambda: graph.invoke(given, CONFIG))
@@ -671,7 +677,9 @@ class TestTheFutureOfATask:
             assert graph.get_state(CONFIG).next == ()
 
     @pytest.mark.parametrize(("program", "returns", "saw"), named(ON_THREADS))
-    def test_of_sync_code_on_a_loop(self, lib, place, checkpointer, program, returns, saw):
+    def test_of_sync_code_ends_on_a_loop_as_on_threads(
+        self, lib, place, checkpointer, program, returns, saw
+    ):
         tasks = Tasks(lib)
         graph, given, pick = place(tasks, program, checkpointer)
         found = within_time(lambda: asyncio.run(graph.ainvoke(given, CONFIG)))

@@ -198,7 +198,7 @@ class TestAProcessWithAnOpenAsyncStream:
     @pytest.mark.parametrize("saver", ["memory", "sqlite"])
     @pytest.mark.parametrize("durability", DURABILITIES)
     @pytest.mark.parametrize("ending", ["run", "run, dropped", "open", "closed"])
-    def test_exits_quietly(self, exits, saver, durability, ending):
+    def test_exits_quietly_and_keeps_what_it_has_shown(self, exits, saver, durability, ending):
         kept = exits(saver, durability, "updates", f"loop {ending}", 2)
         if ending != "closed" or durability == "sync":  # on a closed loop nothing can be stored
             assert saver == "memory" or kept[:2] == ["a", "b"]

@@ -113,7 +113,7 @@ def test_a_task_that_runs_on_after_the_timeout_changes_nothing(stuck: Stuck, sav
     assert (after.values, after.next, after.config) == (before.values, before.next, before.config)
 
 
-def test_it_can_be_given_to_the_constructor(run: Any, stuck: Stuck) -> None:
+def test_a_step_timeout_can_be_given_to_the_constructor(run: Any, stuck: Stuck) -> None:
     app = Pregel(
         nodes={"node": NodeBuilder().subscribe_only("a").do(stuck.sync).write_to("b")},
         channels={"a": EphemeralValue(object), "b": LastValue(object)},

@@ -33,7 +33,7 @@ def test_tasks_that_wait_for_each_other_are_all_at_work_at_once():
     assert len(set(seen)) == 16
 
 
-def test_so_they_are_while_a_consumer_looks_at_an_event():
+def test_tasks_that_wait_for_each_other_are_at_work_while_a_consumer_looks_at_an_event():
     together = threading.Barrier(8, timeout=20)
     passed = threading.Event()
 

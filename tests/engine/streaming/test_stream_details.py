@@ -150,7 +150,7 @@ def test_what_is_not_saved_is_no_checkpoint(run, lib, config):
 
 
 @pytest.mark.parametrize("subgraphs", [False, True])
-def test_of_a_breakpoint_inside_the_outermost_graph_tells(run, lib, config, subgraphs):
+def test_a_breakpoint_inside_a_graph_is_told_by_the_outermost_one(run, lib, config, subgraphs):
     child = path(lib, writes(x=1), writes(y=1)).compile(interrupt_before=["b"])
     graph = path(lib, child, writes(x=2)).compile(checkpointer=lib.InMemorySaver())
     stopped = {"__interrupt__": ()}

@@ -652,6 +652,7 @@ class TestMessages:
             stream_mode="messages",
             durability=durability,
         )
+        assert len(events) > 1
         for _, metadata in events:
             assert metadata["langgraph_node"] == "call"
             assert metadata["langgraph_step"] == 1

@@ -212,7 +212,7 @@ class TestErrorHandlers:
             run.invoke(graph, {"log": []}, config, durability=durability)
         assert run.get_state(graph, config).next == ("bad",)
 
-    def test_may_ask(self, run, trace, saver, config, durability):
+    def test_may_ask_with_an_interrupt(self, run, trace, saver, config, durability):
         def handler(state: State, error: NodeError):
             return Command(update={"log": [interrupt(f"{error.error}?")]}, goto="repair")
 

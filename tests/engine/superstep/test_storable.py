@@ -57,7 +57,7 @@ def test_the_warning_names_node_key_type_and_what_to_do(value: Any) -> None:
         writing({"value": value}, checkpointer=InMemorySaver()).invoke({}, config)
 
 
-def test_it_comes_once_for_each_type_and_node() -> None:
+def test_the_warning_comes_once_for_each_type_and_node() -> None:
     graph = writing({"value": Client(), "other": Client()}, {"value": [Client()]})
     with pytest.warns(MilepostWarning) as caught:
         _ = (graph.invoke({}), graph.invoke({}), asyncio.run(graph.ainvoke({})))
@@ -89,7 +89,9 @@ def test_a_later_value_of_another_type_is_looked_at_too() -> None:
     ],
     ids=["never saved", "untracked", "storable", "long"],
 )
-def test_what_is_not_stored_or_can_be_gives_none(update: Any, checkpointer: Any) -> None:
+def test_a_value_that_is_not_stored_or_can_be_stored_gives_no_warning(
+    update: Any, checkpointer: Any
+) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         writing(update, checkpointer=checkpointer).invoke({})

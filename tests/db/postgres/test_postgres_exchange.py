@@ -119,7 +119,7 @@ def test_statements_of_the_program_in_another_thread_wait_for_the_transaction(en
     assert_apart(connection.execute("SELECT who FROM log ORDER BY id").fetchall())
 
 
-def test_those_of_another_task_wait_for_it_too(uri, connection):
+def test_statements_of_the_program_in_another_task_wait_for_the_transaction(uri, connection):
     async def main(engine: Any, shared: Any) -> Any:
         done = False
 
@@ -193,7 +193,7 @@ def test_what_a_signal_handler_raises_is_raised_as_it_is(engine, connection, uri
     assert connection.closed
 
 
-def test_so_does_the_cancellation_of_a_task(uri, connection):
+def test_the_cancellation_of_a_task_ends_its_statement_and_keeps_the_connection(uri, connection):
     async def main(engine: Any, shared: Any) -> Any:
         for statements in ([SLOW], [Execute("INSERT INTO log (who) VALUES ('x')"), SLOW]):
             task = asyncio.ensure_future(engine.arun(work(*statements), write=True))
@@ -292,7 +292,7 @@ def test_a_class_of_errors_that_psycopg_does_not_know_is_an_error_all_the_same(e
     assert not connection.closed
 
 
-def test_of_a_connection_that_is_lost_it_is_one_that_says_so(uri):
+def test_the_error_of_a_lost_connection_says_that_it_is_unusable(uri):
     with closing(psycopg.connect(uri, autocommit=True)) as lost:
         engine = PostgresEngine(lost, SETTINGS)
         ended = Query("SELECT pg_terminate_backend(pg_backend_pid())")

@@ -154,7 +154,7 @@ class TestALostConnection:
         yield server
         server.close()
 
-    def test_is_replaced(self, server, colour):
+    def test_is_replaced_and_the_command_is_sent_again(self, server, colour):
         opened = Engine(server.url, colour)
         try:
             assert opened(add(b"n", 1)) == 1

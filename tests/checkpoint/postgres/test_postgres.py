@@ -328,7 +328,7 @@ def test_a_run_survives_the_death_of_its_connection(postgres, uri, config, durab
         assert_no_duplicates(postgres, config)
 
 
-def test_so_does_one_on_a_pool(uri, config):
+def test_a_run_on_a_pool_survives_the_death_of_its_connection(uri, config):
     with ConnectionPool(uri, min_size=2, max_size=4, kwargs=DOCUMENTED, open=True) as pool:
         saver = PostgresSaver(pool)
         saver.setup()
@@ -337,7 +337,7 @@ def test_so_does_one_on_a_pool(uri, config):
         assert_no_duplicates(saver, config)
 
 
-def test_so_does_an_async_one(uri, config):
+def test_an_async_run_survives_the_death_of_its_connection(uri, config):
     async def main() -> None:
         async with AsyncPostgresSaver.from_conn_string(uri) as saver:
             await saver.setup()
@@ -425,7 +425,7 @@ def test_the_shallow_saver_warns_and_keeps_the_latest(uri, config):
         manager.__exit__(None, None, None)
 
 
-def test_so_does_the_async_one(uri, config):
+def test_the_async_shallow_saver_warns_and_keeps_the_latest(uri, config):
     async def main() -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

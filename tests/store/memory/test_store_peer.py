@@ -25,7 +25,7 @@ def plain(result):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_in_a_random_life(seed):
+def test_our_store_does_what_langgraphs_does_in_a_random_life(seed):
     rng = random.Random(seed)
     pair = [
         (Ours(index={"embed": Model(), "dims": 3}), our),

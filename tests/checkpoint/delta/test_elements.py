@@ -74,7 +74,9 @@ def shape(row: Any) -> Any:
 @given(_EDITS, st.booleans(), st.booleans())
 @example([("add", 0, "y" * 300)] * 25, False, False)
 @settings(max_examples=150, deadline=None)
-def test_rows_are_the_same_as_without(edits: Any, as_dicts: bool, forgetful: bool) -> None:
+def test_rows_are_the_same_as_without_the_accelerator(
+    edits: Any, as_dicts: bool, forgetful: bool
+) -> None:
     value: list[Any] = ["z" * 50]
     base: CachedValue | None = None
     plain: CachedValue | None = None
@@ -276,7 +278,7 @@ def test_what_is_no_call_of_it_is_refused() -> None:
             call()
 
 
-def test_nothing_leaks() -> None:
+def test_cutting_values_into_elements_leaks_no_references() -> None:
     source = random.Random(1)
     value: list[Any] = [{"a": "x" * source.randrange(400), "é": [n, (n,)]} for n in range(200)]
     member = value[5]["é"]

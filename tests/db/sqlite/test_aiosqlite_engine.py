@@ -1,6 +1,7 @@
 """An aiosqlite connection that the program uses too."""
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +77,25 @@ def test_callbacks_of_the_program_see_only_its_own_rows(tmp_path):
 
 
 def test_a_file_is_rewritten_in_the_connections_thread(tmp_path):
-    async def main(engine: Any, connection: Any) -> None:
-        await engine.avacuum()
+    traced: list[tuple[str, str]] = []
 
-    run(tmp_path, main)
+    async def main(engine: Any, connection: Any) -> tuple[Any, str]:
+        await connection.execute("INSERT INTO log (who) VALUES (zeroblob(100000))")
+        await connection.execute("DELETE FROM log")
+
+        def trace(statement: str) -> None:
+            traced.append((statement, threading.current_thread().name))
+
+        await connection.set_trace_callback(trace)
+        await engine.avacuum()
+        await connection.set_trace_callback(None)
+        [(free,)] = await connection.execute_fetchall("PRAGMA freelist_count")
+        return free, await connection._execute(lambda: threading.current_thread().name)
+
+    free, thread = run(tmp_path, main)
+    assert free == 0
+    assert ("VACUUM", thread) in traced
+    assert thread != threading.current_thread().name
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), ValueError("a connection"), StopIteration(1)])

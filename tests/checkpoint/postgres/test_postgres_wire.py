@@ -95,7 +95,7 @@ def test_runs_that_begin_at_once_take_their_threads_together(postgres, trips):
     assert [postgres.head(f"t{n}") is not None for n in range(23)] == [True] * 23
 
 
-def test_in_a_schema_it_is_one_as_well(uri, trips):
+def test_a_commit_in_a_schema_is_one_round_trip_as_well(uri, trips):
     with PostgresSaver.from_conn_string(uri, schema="mine") as saver:
         saver.setup()
         line("a", "b").compile(checkpointer=saver).invoke({}, thread("t"), durability="sync")
@@ -380,7 +380,7 @@ def test_an_open_pipeline_of_the_user_is_used(postgres, uri, named):
         assert connection.execute("SELECT COUNT(*) AS n FROM mine").fetchone() == {"n": 1}
 
 
-def test_so_is_an_async_one(postgres, uri):
+def test_an_open_async_pipeline_of_the_user_is_used(postgres, uri):
     async def main() -> None:
         async with (
             await psycopg.AsyncConnection.connect(uri, autocommit=True) as connection,

@@ -424,7 +424,7 @@ def test_the_oldest_server_will_do(old_redis):
         assert keys(store.search(NS, query="b", filter={"text": "b"})) == ["b"]
 
 
-def test_it_is_made_in_the_ways_that_programs_know(redis_url, monkeypatch):
+def test_an_async_store_is_made_in_the_ways_that_programs_know(redis_url, monkeypatch):
     async def play() -> None:
         client = redis.asyncio.Redis.from_url(redis_url)
         for store in (AsyncRedisStore(redis_client=client), AsyncRedisStore(client)):

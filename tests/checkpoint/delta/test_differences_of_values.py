@@ -45,7 +45,7 @@ def test_a_difference_makes_the_new_value_out_of_the_old(old, new):
 
 
 @given(st.lists(element, max_size=12), st.data())
-def test_so_it_does_for_edits_of_one_list(elements, data):
+def test_a_difference_makes_an_edited_list_out_of_the_old_one(elements, data):
     old = Parts(b"\x90", elements)
     changed = list(elements)
     for _ in range(data.draw(st.integers(0, 4))):
@@ -79,7 +79,7 @@ def test_a_program_is_read_as_it_was_packed(program, as_view):
 
 
 @given(st.binary(max_size=40) | steps.map(lambda program: pack(program)[:-1] + b"\xc1"))
-def test_what_is_no_program_is_refused(data):
+def test_any_bytes_are_a_program_or_a_typed_error(data):
     try:
         program = unpack(data)
     except DeserializationError:

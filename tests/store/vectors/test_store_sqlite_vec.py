@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-MEANING = Path(__file__).with_name("test_store_meaning.py")
+MEANING = Path(__file__).parents[1] / "test_store_meaning.py"
 
 PROGRAM = """
 import sys

@@ -52,12 +52,12 @@ def test_from_conn_string_works_in_memory_and_in_a_file(path):
             assert runs(saver) == DONE
 
 
-def test_used_without_with_the_error_says_so():
+def test_from_conn_string_without_with_is_refused_with_the_line_to_write():
     with pytest.raises(TypeError, match=r"with SqliteSaver\.from_conn_string"):
         two_nodes().compile(checkpointer=SqliteSaver.from_conn_string(":memory:"))
 
 
-def test_so_does_that_of_the_async_saver(path):
+def test_from_conn_string_of_the_async_saver_without_with_is_refused_with_the_line_to_write(path):
     with pytest.raises(TypeError, match=r"async with AsyncSqliteSaver\.from_conn_string"):
         two_nodes().compile(checkpointer=AsyncSqliteSaver.from_conn_string(path))
 
