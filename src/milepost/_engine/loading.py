@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from milepost._engine import leases
 from milepost._engine.delta_snapshots import rebuild_deltas
-from milepost._engine.drivers.effects import EffectGenerator, Flush
+from milepost._engine.drivers.effects import EffectGenerator, Flush, KeepClaim
 from milepost._engine.drivers.saver_effects import (
     HoldThread,
     ListCheckpoints,
@@ -196,7 +195,7 @@ def _claim(
             )
         yield HoldThread(native, thread_id, fence)
         if not native.instant:
-            leases.keep(native, thread_id, fence)
+            yield KeepClaim(native, thread_id, fence)
     return fence
 
 

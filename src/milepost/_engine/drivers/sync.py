@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from milepost._engine import leases
 from milepost._engine.drivers.effects import (
     AFTER_EVENTS,
     Abandoned,
@@ -24,6 +25,7 @@ from milepost._engine.drivers.effects import (
     Effect,
     EffectGenerator,
     Flush,
+    KeepClaim,
     Pause,
     Save,
     Start,
@@ -248,6 +250,9 @@ class SyncDriver:
                 queue.close()
                 writer.queue = None
 
+    def _keep_claim(self, effect: KeepClaim) -> None:
+        leases.keep(effect.saver, effect.thread_id, effect.fence)
+
     # -- tasks
 
     def _start(self, effect: Start) -> Sequence[Task]:
@@ -341,6 +346,7 @@ _CARRY_OUT: dict[type, Callable[[SyncDriver, Any], Any]] = {
     Start: SyncDriver._start,
     Save: SyncDriver._save,
     Flush: SyncDriver._flush,
+    KeepClaim: SyncDriver._keep_claim,
     Call: SyncDriver._call,
     Pause: SyncDriver._pause,
     Tell: SyncDriver._tell,
