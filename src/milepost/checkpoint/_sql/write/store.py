@@ -71,12 +71,18 @@ class Storer:
         ) or self._guarded_batch(steps)
         if guarded is not None and (yield guarded):
             return [None] * len(steps)
+            for step in steps:
+                if step.fence is not None:
+                    # An attempt before may have found the thread in use.
+                    step.fence.overtakes = False
         return (yield from self._checked.steps(steps))
 
     def settle(self, steps: Sequence[Prepared], outcome: Outcome) -> None:
         """Update the cache and the fences, after the transaction was committed or rolled back."""
         for step, error in zip(steps, outcome, strict=True):
             owner = None if error is None else NOT_STORED
+            if (fence := step.fence) is not None and (fence.overtakes or fence.refusal):
+                fence.log_outcome(step.place.thread_id, error)
             row = step.checkpoint
             values: dict[str, CachedValue] = {}
             for blob in step.blobs:
@@ -87,10 +93,10 @@ class Storer:
                 row.cached.owner = owner
             if error is not None:
                 self._cache.forget(step.place.thread_id)
-                if step.fence is not None:
-                    step.fence.written.clear()
+                if fence is not None:
+                    fence.written.clear()
                 continue
-            if (fence := step.fence) is not None:
+            if fence is not None:
                 note_stored(step, fence, self._cache)
                 fence.taken = True
                 fence.status = step.status
