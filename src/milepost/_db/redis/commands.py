@@ -86,6 +86,8 @@ class RunScript(NamedTuple):
     watch: bool = True
     """Whether the plan depends on its keys: one that only reads all at once does not."""
     writes: bool = False
+    thread_id: str | None = None
+    """Whose keys they are, for the log."""
 
 
 class Waited(NamedTuple):

@@ -97,23 +97,41 @@ class Sender:
         self, effect: Effect, error: BaseException, attempt: int, seconds: float
     ) -> Pause | None:
         """What to wait for before another attempt; raises if there is to be none."""
-        moved = self.is_cluster and is_moved(error)
-        if not moved and not is_lost(error):
-            raise translated(error, self.owner) from error
-        may_be_done = not moved and not is_passing(error)
-        change = effect.run if isinstance(effect, Waited) else effect
-        if may_be_done and getattr(change, "once", False):
-            raise outcome_unknown(error, self.owner) from error
-        if seconds >= self.patience or (attempt >= _AT_FIRST and not self._has_answered):
-            if may_be_done and getattr(change, "writes", False):
-                raise outcome_unknown(error, self.owner) from error
-            raise translated(error, self.owner) from error
+        failure = self._failure(effect, error, attempt, seconds)
+        if failure is not None:
+            if attempt > 1:
+                gave_up = "%s: an operation has failed for good in attempt %d, with %s."
+                log.warning(log.STORAGE, gave_up, self._where(effect), attempt, error)
+            raise failure from error
         # At once at first: a server closes connections that were idle.
         pause = min(0.025 * 2**attempt, _LONGEST_PAUSE) if attempt > 1 else 0.0
         if attempt.bit_count() == 1:  # 1, 2, 4, …: an outage lasts for many attempts
             again = "%s: attempt %d has failed with %s; again in %.1f s."
-            log.warning(log.STORAGE, again, self.owner, attempt, error, pause)
+            log.warning(log.STORAGE, again, self._where(effect), attempt, error, pause)
         return Pause(pause * random.uniform(0.75, 1.25)) if pause else None
+
+    def _failure(
+        self, effect: Effect, error: BaseException, attempt: int, seconds: float
+    ) -> Exception | None:
+        """What an attempt that is the last one has failed with; None if another one follows."""
+        moved = self.is_cluster and is_moved(error)
+        if not moved and not is_lost(error):
+            return translated(error, self.owner)
+        may_be_done = not moved and not is_passing(error)
+        change = effect.run if isinstance(effect, Waited) else effect
+        if may_be_done and getattr(change, "once", False):
+            return outcome_unknown(error, self.owner)
+        if seconds >= self.patience or (attempt >= _AT_FIRST and not self._has_answered):
+            if may_be_done and getattr(change, "writes", False):
+                return outcome_unknown(error, self.owner)
+            return translated(error, self.owner)
+        return None
+
+    def _where(self, effect: Effect) -> str:
+        """Whose attempt it is, and on which thread, if that is known."""
+        change = effect.run if isinstance(effect, Waited) else effect
+        thread_id = getattr(change, "thread_id", None)
+        return self.owner if thread_id is None else f"{self.owner}, thread '{thread_id}'"
 
     def _attempt(self, effect: Effect) -> Steps[Any]:
         if isinstance(effect, Command):

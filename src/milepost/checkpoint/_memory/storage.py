@@ -100,7 +100,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
         self.writes = factory(dict)
         self.blobs = factory(bytes)
         self._threads: dict[str, RegistryEntry] = {}
-        self._sweeping = Sweeping()
+        self._sweeping = Sweeping(type(self).__name__)
         self._lock = fork_guard.held_at_fork(threading.RLock())
         self._opened = ExitStack()
         self._encoder = Encoder(self.serde)
@@ -123,7 +123,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
             twin.storage, twin.writes, twin.blobs = kept
             twin._threads = {name: thread.copy() for name, thread in self._threads.items()}
             twin._latest = {}
-        twin._sweeping = Sweeping()
+        twin._sweeping = Sweeping(type(self).__name__)
         twin._lock = fork_guard.held_at_fork(threading.RLock())
         twin._opened = ExitStack()
         twin._names = NameChecker()

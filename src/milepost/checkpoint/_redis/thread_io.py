@@ -89,7 +89,8 @@ def read(settings: Settings, thread_id: str, requests: Sequence[Argument]) -> Pr
     found: list[Any]
     if settings.scripts:
         args = (used, _ttl(settings), *requests)
-        found = yield RunScript(scripts.READ, keys, args, partial(_barred, settings), watch=False)
+        plan = partial(_barred, settings)
+        found = yield RunScript(scripts.READ, keys, args, plan, watch=False, thread_id=thread_id)
         return found
     commands = [command("HGET", keys[0], "rev")]
     shapes = []
@@ -171,6 +172,7 @@ def write(settings: Settings, thread_id: str, changes: Sequence[Argument]) -> Pr
         (rev, _ttl(settings), *changes),
         partial(_chosen, settings, keys, rev, changes),
         writes=True,
+        thread_id=thread_id,
     )
     local, replicas = int(bool(settings.fsyncs)), settings.wait_replicas
     if not local and not replicas:
