@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.util
 import inspect
@@ -14,6 +15,7 @@ from typing import Any, TypedDict
 import pytest
 
 import milepost
+from milepost._engine import leases
 from milepost._engine.context.options import RunSettings
 from milepost._engine.context.task_context import find_context
 from milepost._engine.drivers.effects import AWAIT, Start
@@ -22,6 +24,7 @@ from milepost._engine.run import GraphRun
 from milepost._engine.streaming.events import EventStream
 from milepost._internal.generators import GeneratorDriver, drive
 from milepost.checkpoint.memory import InMemorySaver
+from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.graph import END, START, StateGraph
 
 TOOL = Path(__file__).parents[2] / "tools" / "trace_step.py"
@@ -165,6 +168,38 @@ def test_a_run_never_calls_its_saver_itself(config, durability):
     assert steps.result == {"count": 3}
     saver.driven = True
     assert graph.get_state(config).values == {"count": 3}
+
+
+@pytest.mark.parametrize("on_conflict", ["newest", "reject"])
+def test_claims_are_renewed_by_the_driver_and_only_where_a_run_has_one(
+    config, on_conflict, monkeypatch, tmp_path
+):
+    kept: list[str] = []
+    monkeypatch.setattr(leases, "keep", lambda saver, thread_id, fence: kept.append(thread_id))
+    effects: list[str] = []
+    with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as saver:
+        graph = counting(lambda state: {"count": 3}).compile(checkpointer=saver)
+        settings = RunSettings(
+            config=config, checkpointer=saver, durability="sync", on_conflict=on_conflict
+        )
+        driver = SyncDriver()
+        steps = GeneratorDriver(GraphRun(graph.program, settings, EventStream()).run({"count": 0}))
+        for effect in steps:
+            assert len(kept) == effects.count("KeepClaim"), "by the generator itself"
+            effects.append(type(effect).__name__)
+            steps.answer = driver.carry_out(effect)
+    claims = ["HoldThread", "KeepClaim"] if on_conflict == "reject" else []
+    assert [name for name in effects if name in ("HoldThread", "KeepClaim")] == claims
+    assert kept == ["t"] * len(claims[1:])
+
+
+def test_claims_of_runs_on_an_event_loop_are_renewed_too(config, monkeypatch, tmp_path):
+    kept: list[str] = []
+    monkeypatch.setattr(leases, "keep", lambda saver, thread_id, fence: kept.append(thread_id))
+    with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as saver:
+        graph = counting(lambda state: {"count": 3}).compile(checkpointer=saver)
+        asyncio.run(graph.ainvoke({"count": 0}, config, on_conflict="reject"))
+    assert kept == ["t"]
 
 
 def trace_step() -> Any:

@@ -12,7 +12,6 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from milepost._db.failures import FAILURES_OF_THE_DATABASE
 from milepost._db.operations import Operation, Work
-from milepost._internal import log
 from milepost._internal.dataclass_tools import record
 from milepost._internal.generators import drive
 
@@ -40,6 +39,10 @@ class GroupStorer(Protocol[Stored]):
 
     def settle(self, steps: Sequence[Stored], outcome: Outcome, /) -> None:
         """Note which of the steps were stored."""
+        ...
+
+    def log_slow(self, steps: Sequence[Stored], seconds: float, /) -> None:
+        """Log that a transaction took longer than `SLOW`."""
         ...
 
 
@@ -111,7 +114,7 @@ class Committer(Generic[Step]):
             else:
                 outcome = yield from self._one_by_one(taken)
         if (seconds := time.monotonic() - start) > SLOW:
-            log.warning(log.STORAGE, "A commit of %d steps took %.1f s.", len(steps), seconds)
+            self._storer.log_slow(steps, seconds)
         self._storer.settle(steps, outcome)
         at = 0
         for waiting in taken:

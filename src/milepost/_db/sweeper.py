@@ -12,11 +12,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+def log_ended(owner: str) -> None:
+    """Log that a sweep has ended."""
+    log.debug(log.STORAGE, "A sweep of %s has ended.", owner)
+
+
+def log_stopped(owner: str, error: BaseException) -> None:
+    """Log that a sweeper has ended because of an error."""
+    stopped = "The sweeper of %s has stopped: a sweep failed with %s."
+    log.warning(log.STORAGE, stopped, owner, error)
+
+
 class Sweeper:
     """A thread that removes what has expired, at intervals, until it is stopped or fails."""
 
-    def __init__(self, sweep: Callable[[], object]) -> None:
+    def __init__(self, sweep: Callable[[], object], owner: str = "threads") -> None:
         self._sweep = sweep
+        self._owner = owner
+        """What the log says is swept: the class of a saver or a store."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._done: Future[None] = Future()
@@ -43,7 +56,7 @@ class Sweeper:
             self._done = Future()
             self._thread = threading.Thread(
                 target=self._run,
-                args=(seconds, self._sweep, self._stop, self._done),
+                args=(self._owner, seconds, self._sweep, self._stop, self._done),
                 name="milepost-ttl-sweeper",
                 daemon=True,
             )
@@ -66,6 +79,7 @@ class Sweeper:
 
     @staticmethod
     def _run(
+        owner: str,
         seconds: float,
         sweep: Callable[[], object],
         stop: threading.Event,
@@ -74,9 +88,9 @@ class Sweeper:
         try:
             while not stop.wait(seconds):
                 sweep()
-                log.debug(log.STORAGE, "A sweep has ended.")
+                log_ended(owner)
         except BaseException as error:
-            log.warning(log.STORAGE, "The sweeper has stopped: a sweep failed with %s.", error)
+            log_stopped(owner, error)
             done.set_exception(error)
         else:
             done.set_result(None)

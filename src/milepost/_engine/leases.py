@@ -30,6 +30,8 @@ class _Claim:
     fence: Fence
     waiting: bool = False
     """Whether the last renewal is still under way."""
+    lost: bool = False
+    """Whether another run has the thread, for good: tokens do not come back."""
 
 
 _claims: list[_Claim] = []
@@ -56,7 +58,7 @@ def renew() -> None:
     database does not answer.
     """
     with _lock:
-        _claims[:] = [claim for claim in _claims if not claim.fence.ended]
+        _claims[:] = [claim for claim in _claims if not (claim.lost or claim.fence.ended)]
         due = [claim for claim in _claims if not claim.waiting]
         for claim in due:
             claim.waiting = True
@@ -71,6 +73,7 @@ def _renew(claim: _Claim) -> None:
     try:
         claim.saver.hold(claim.thread_id, claim.fence)
     except ThreadConflict:
+        claim.lost = True
         lost = "Thread '%s': another run has taken the lease; this run's next commit fails."
         log.warning(log.THREADS, lost, claim.thread_id)
     except Exception as error:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from milepost._engine import leases
 from milepost._engine.delta_snapshots import rebuild_deltas
-from milepost._engine.drivers.effects import EffectGenerator, Flush
+from milepost._engine.drivers.effects import EffectGenerator, Flush, KeepClaim
 from milepost._engine.drivers.saver_effects import (
     HoldThread,
     ListCheckpoints,
@@ -22,6 +21,7 @@ from milepost._engine.superstep.pending_writes import null_writes
 from milepost._engine.superstep.program import ExternalWriter, Write
 from milepost._engine.superstep.renames import as_renamed
 from milepost._engine.thread_writer import ThreadWriter
+from milepost._internal import log
 from milepost.checkpoint._contract.names import LONGEST
 from milepost.checkpoint._contract.overrides import step_saver
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
@@ -34,6 +34,7 @@ from milepost.errors import (
     InvalidIdError,
     MissingThreadError,
     OutsideRunError,
+    ThreadConflict,
 )
 
 if TYPE_CHECKING:
@@ -194,10 +195,22 @@ def _claim(
                 f"{type(saver).__name__} has only the methods of BaseCheckpointSaver. Use one "
                 "of milepost's savers, or leave on_conflict out."
             )
-        yield HoldThread(native, thread_id, fence)
+        yield from _hold(native, thread_id, fence)
         if not native.instant:
-            leases.keep(native, thread_id, fence)
+            yield KeepClaim(native, thread_id, fence)
     return fence
+
+
+def _hold(saver: StepSaver[Any], thread_id: str, fence: Fence) -> EffectGenerator[None]:
+    try:
+        yield HoldThread(saver, thread_id, fence)
+    except ThreadConflict:
+        log.info(log.THREADS, "Thread '%s': a run was refused; another has it.", thread_id)
+        raise
+    if fence.overtakes:
+        taken = "Thread '%s': a run has taken it over from one whose lease is over."
+        log.info(log.THREADS, taken, thread_id)
+        fence.overtakes = False
 
 
 def _root_place(

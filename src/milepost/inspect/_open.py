@@ -189,7 +189,8 @@ def _open_postgres(
     if langgraph is not None:
         return langgraph
     saver = PostgresSaver(connection, serde=serde_for(serde), pooler_safe=True)
-    saver.engine = PostgresEngine(connection, Settings(None, True, TABLES), reconnect=connect)
+    settings = Settings(None, True, TABLES, type(saver).__name__)
+    saver.engine = PostgresEngine(connection, settings, reconnect=connect)
     if not columns:
         saver.setup()
 

@@ -66,18 +66,19 @@ _warned: Final[set[str]] = set()
 
 
 def _warn(hinted: Any, error: Exception) -> None:
-    """Log once for each type that it has no schema, and why."""
-    name = f"{hinted.__module__}.{hinted.__qualname__}" if isinstance(hinted, type) else str(hinted)
-    if name in _warned:
+    """Log once for each type that it has no schema.
+
+    What such as `Annotated` and `Literal` are made of is left out: they may hold values.
+    """
+    if str(hinted) in _warned:
         return
-    _warned.add(name)
-    reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-    log.warning(
-        log.SERVER,
-        "There is no JSON schema of %s as a whole: clients are told its keys. %s",
-        name,
-        reason,
-    )
+    _warned.add(str(hinted))
+    kind = getattr(hinted, "__origin__", hinted)
+    name = getattr(hinted, "__name__", type(hinted).__name__)
+    if isinstance(kind, type):
+        name = f"{kind.__module__}.{kind.__qualname__}"
+    without = "There is no JSON schema of %s as a whole (%s): clients are told its keys."
+    log.warning(log.SERVER, without, name, error)
 
 
 def _by_keys(hinted: Any) -> dict[str, Any] | None:

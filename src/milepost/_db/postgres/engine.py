@@ -71,13 +71,21 @@ _POOL_IS_BUSY = ("PoolTimeout", "TooManyRequests")
 class Settings:
     """How transactions begin, and what their failures mean."""
 
-    def __init__(self, schema: str | None, pooler_safe: bool, tables: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        schema: str | None,
+        pooler_safe: bool,
+        tables: Sequence[str] = (),
+        owner: str = "PostgreSQL",
+    ) -> None:
         if schema is not None and not _NAME.fullmatch(schema):
             raise ValueError(
                 f"The schema name {schema!r} is not a plain identifier: use letters, digits and "
                 "underscores, at most 63."
             )
         self.schema = schema
+        self.owner = owner
+        """The class that the log names."""
         # For one transaction only, so that a pooler may hand the connection to others afterwards.
         path = (f'SET LOCAL search_path TO "{schema}"',) if schema else ()
         self.begin_write: Begin = ("BEGIN", *path)
@@ -203,6 +211,7 @@ class Retries:
 
     def __init__(self, settings: Settings, replaceable: bool) -> None:
         self._schema = settings.schema
+        self._owner = settings.owner
         self._replaceable = replaceable
         """Whether a connection that has died can be replaced by another one."""
         self._attempts = 0
@@ -213,13 +222,13 @@ class Retries:
         self._attempts += 1
         if not self._may_repeat(error, connection):
             if self._attempts > 1:
-                gave_up = "PostgreSQL: a transaction has failed for good in attempt %d, with %s."
-                log.warning(log.STORAGE, gave_up, self._attempts, error)
+                gave_up = "%s: a transaction has failed for good in attempt %d, with %s."
+                log.warning(log.STORAGE, gave_up, self._owner, self._attempts, error)
             raise explain(error, self._schema) from error
         seconds = float(min(0.02 * 4 ** (self._attempts - 1), 0.5))
         if self._attempts.bit_count() == 1:  # 1, 2, 4, …: an outage lasts for many attempts
-            again = "PostgreSQL: attempt %d at a transaction has failed with %s; again in %.2f s."
-            log.warning(log.STORAGE, again, self._attempts, error, seconds)
+            again = "%s: attempt %d at a transaction has failed with %s; again in %.2f s."
+            log.warning(log.STORAGE, again, self._owner, self._attempts, error, seconds)
         return seconds
 
     def _may_repeat(self, error: psycopg.Error, connection: Any) -> bool:

@@ -91,6 +91,8 @@ class RunScript(NamedTuple):
     transaction does not need that."""
     writes: bool = False
     """Whether the script changes something, and may run twice."""
+    thread_id: str | None = None
+    """Whose keys they are, for the log."""
 
 
 class Waited(NamedTuple):

@@ -72,24 +72,42 @@ class Sender(Attempts):
         self, effect: Effect, error: BaseException, attempt: int, seconds: float
     ) -> Pause | None:
         """The pause before the next attempt, if any; raises if the effect is not to be repeated."""
-        moved = self.is_cluster and is_moved(error)
-        if not moved and not is_lost(error):
-            raise translated(error, self.owner) from error
-        may_be_done = not moved and not is_passing(error)
-        script = _script_in(effect)
-        if may_be_done and script is not None and script.once:
-            raise outcome_unknown(error, self.owner) from error
-        is_first = not self._has_answered
-        if seconds >= self.retry_seconds or (is_first and attempt >= _FIRST_ATTEMPTS):
-            if may_be_done and script is not None and script.writes:
-                raise outcome_unknown(error, self.owner) from error
-            raise translated(error, self.owner) from error
+        failure = self._failure(effect, error, attempt, seconds)
+        if failure is not None:
+            if attempt > 1:
+                gave_up = "%s: an operation has failed for good in attempt %d, with %s."
+                log.warning(log.STORAGE, gave_up, self._where(effect), attempt, error)
+            raise failure from error
         # The second attempt follows at once: servers close idle connections.
         pause = min(_BASE_PAUSE_SECONDS * 2**attempt, _MAX_PAUSE_SECONDS) if attempt > 1 else 0.0
         if attempt.bit_count() == 1:  # attempts 1, 2, 4, …: an outage lasts for many attempts
             again = "%s: attempt %d has failed with %s; again in %.1f s."
-            log.warning(log.STORAGE, again, self.owner, attempt, error, pause)
+            log.warning(log.STORAGE, again, self._where(effect), attempt, error, pause)
         return Pause(pause * random.uniform(0.75, 1.25)) if pause else None
+
+    def _failure(
+        self, effect: Effect, error: BaseException, attempt: int, seconds: float
+    ) -> Exception | None:
+        """What an attempt that is the last one has failed with; None if another one follows."""
+        moved = self.is_cluster and is_moved(error)
+        if not moved and not is_lost(error):
+            return translated(error, self.owner)
+        may_be_done = not moved and not is_passing(error)
+        script = _script_in(effect)
+        if may_be_done and script is not None and script.once:
+            return outcome_unknown(error, self.owner)
+        is_first = not self._has_answered
+        if seconds >= self.retry_seconds or (is_first and attempt >= _FIRST_ATTEMPTS):
+            if may_be_done and script is not None and script.writes:
+                return outcome_unknown(error, self.owner)
+            return translated(error, self.owner)
+        return None
+
+    def _where(self, effect: Effect) -> str:
+        """Whose attempt it is, and on which thread, if that is known."""
+        script = _script_in(effect)
+        thread_id = None if script is None else script.thread_id
+        return self.owner if thread_id is None else f"{self.owner}, thread '{thread_id}'"
 
 
 def _script_in(effect: Effect) -> RunScript | None:

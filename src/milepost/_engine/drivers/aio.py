@@ -16,6 +16,7 @@ from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from milepost._engine import leases
 from milepost._engine.drivers.effects import (
     AFTER_EVENTS,
     Abandoned,
@@ -25,6 +26,7 @@ from milepost._engine.drivers.effects import (
     Effect,
     EffectGenerator,
     Flush,
+    KeepClaim,
     Pause,
     Save,
     Start,
@@ -294,6 +296,9 @@ class AsyncDriver:
                 queue.close()
                 writer.queue = None
 
+    async def _keep_claim(self, effect: KeepClaim) -> None:
+        leases.keep(effect.saver, effect.thread_id, effect.fence)
+
     # -- tasks
 
     async def _start(self, effect: Start) -> Sequence[Task]:
@@ -442,6 +447,7 @@ _CARRY_OUT: dict[type, Callable[[AsyncDriver, Any], Coroutine[Any, Any, Any]]] =
     Start: AsyncDriver._start,
     Save: AsyncDriver._save,
     Flush: AsyncDriver._flush,
+    KeepClaim: AsyncDriver._keep_claim,
     Call: AsyncDriver._call,
     Decide: AsyncDriver._decide,
     Pause: AsyncDriver._pause,

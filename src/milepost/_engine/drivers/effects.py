@@ -8,15 +8,16 @@ Each effect is a class: effects of steps and tasks are here, effects of savers a
 `saver_effects.py`. A driver finds the method that carries out an effect in a table, by the class;
 what is not there is a call of a saver or a cache.
 
-    effect   of       result
-    Start    a run    tasks that have ended, if any has; others are under way
-    Await    a run    tasks that have ended, at least one; none after the deadline
-    Save     a run    None; the step is durable, or queued
-    Flush    a run    None; everything queued is durable
-    Call     a task   what the callable returned
-    Decide   a task   what the function of a branch returned
-    Pause    a task   None, after some seconds
-    Tell     both     what the function of an observer returned
+    effect     of       result
+    Start      a run    tasks that have ended, if any has; others are under way
+    Await      a run    tasks that have ended, at least one; none after the deadline
+    Save       a run    None; the step is durable, or queued
+    Flush      a run    None; everything queued is durable
+    KeepClaim  a run    None; the run's claim is renewed from now on
+    Call       a task   what the callable returned
+    Decide     a task   what the function of a branch returned
+    Pause      a task   None, after some seconds
+    Tell       both     what the function of an observer returned
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext
     from milepost._engine.superstep.plan import Task
     from milepost._engine.thread_writer import ThreadWriter
+    from milepost.checkpoint._contract.step_saver import Fence, StepSaver
     from milepost.types import TimeoutPolicy
 
 R = TypeVar("R")
@@ -92,6 +94,15 @@ class Flush(Effect[None]):
     writer: ThreadWriter
     last: bool = True
     """Whether the run has nothing more to store."""
+
+
+@record
+class KeepClaim(Effect[None]):
+    """Renew a run's claim on its thread in the background, until the run has ended."""
+
+    saver: StepSaver[Any]
+    thread_id: str
+    fence: Fence
 
 
 @record

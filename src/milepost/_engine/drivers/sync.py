@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from milepost._engine import leases
 from milepost._engine.drivers.effects import (
     AFTER_EVENTS,
     Abandoned,
@@ -25,6 +26,7 @@ from milepost._engine.drivers.effects import (
     Effect,
     EffectGenerator,
     Flush,
+    KeepClaim,
     Pause,
     Save,
     Start,
@@ -249,6 +251,9 @@ class SyncDriver:
                 queue.close()
                 writer.queue = None
 
+    def _keep_claim(self, effect: KeepClaim) -> None:
+        leases.keep(effect.saver, effect.thread_id, effect.fence)
+
     # -- tasks
 
     def _start(self, effect: Start) -> Sequence[Task]:
@@ -342,6 +347,7 @@ _CARRY_OUT: dict[type, Callable[[SyncDriver, Any], Any]] = {
     Start: SyncDriver._start,
     Save: SyncDriver._save,
     Flush: SyncDriver._flush,
+    KeepClaim: SyncDriver._keep_claim,
     Call: SyncDriver._call,
     Decide: SyncDriver._call,
     Pause: SyncDriver._pause,

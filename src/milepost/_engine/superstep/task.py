@@ -84,8 +84,8 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
             if delay is None:
                 yield from _give_up(task, context, error)
                 return
-            retry = "Node '%s' has failed with %s in attempt %d; the next one is in %.1f s."
-            log.info(log.RUN, retry, task.name, error, attempt, delay)
+            retry = "%s '%s' of %s has failed with %s in attempt %d; the next one is in %.1f s."
+            log.info(log.RUN, retry, *_names(run, task), error, attempt, delay)
             yield Pause(delay)
     if task.cache_entry is not None:
         try:
@@ -176,7 +176,8 @@ def _give_up(task: Task, context: TaskContext, error: Exception) -> TaskGenerato
     if handler is None:
         task.error = error
         return
-    log.info(log.RUN, "Node '%s' has failed with %s; its error handler runs.", task.name, error)
+    handled = "%s '%s' of %s has failed with %s; its error handler runs."
+    log.info(log.RUN, handled, *_names(context.run, task), error)
     context.failure = NodeError(task.name, error, task.input)
     try:
         observers = context.run.events.observers
@@ -195,6 +196,13 @@ def _give_up(task: Task, context: TaskContext, error: Exception) -> TaskGenerato
         task.pause(pause.interrupts)
     except Exception as worse:
         task.error = worse
+
+
+def _names(run: GraphRun, task: Task) -> tuple[str, str, str]:
+    """What the log calls a task: whether it is a node or a `@task`, its name, its thread."""
+    thread_id = run.position.thread_id
+    where = "a run without a thread" if thread_id is None else f"thread '{thread_id}'"
+    return "Node" if task.caller is None else "Task", task.name, where
 
 
 def _pause_before_retry(

@@ -97,6 +97,12 @@ class Fence:
     """When the claim added the thread's registry entry; None if the entry existed."""
     ended: bool = False
     """Whether the run is over: it stores nothing more, and another run may claim the thread."""
+    overtakes: bool = False
+    """Whether the transaction under way takes the thread from a run that has not ended."""
+    refusal: str | None = None
+    """What has happened to the thread, if the transaction under way refuses a step of the run."""
+    is_refused: bool = False
+    """Whether a refusal was logged: one line is enough for a run."""
 
     @property
     def root(self) -> str | None:
@@ -138,7 +144,6 @@ class Fence:
                 "claimed it."
             )
         if busy:
-            log.info(log.THREADS, "Thread '%s': a run was refused; another has it.", thread_id)
             raise ThreadConflict(
                 f"Another run has thread '{thread_id}', and this one was to be refused "
                 "in that case (on_conflict='reject'). Nothing was changed. Repeat the call when "
@@ -166,13 +171,28 @@ class Fence:
             happened = "was deleted"
         else:
             happened = "was taken by another run" if self.taken else "has moved on"
-        refused = "Thread '%s' %s: a commit of a run that loaded it before was refused."
-        log.warning(log.THREADS, refused, thread_id, happened)
+        self.refusal = happened
         raise ThreadConflict(
             f"Thread '{thread_id}' {happened} since this run loaded it, so this run cannot save "
             "to it any more. Nothing of the present step was stored. Load the thread again and "
             "repeat the call, or give each run a thread of its own."
         )
+
+    def log_outcome(self, thread_id: str, error: Exception | None) -> None:
+        """Log whom a commit took the thread from, or why it was refused.
+
+        Not in the transaction, which may be repeated, or fail.
+        """
+        if error is None:
+            if self.overtakes:
+                taken = "Thread '%s': a run has taken it over from one that had not ended."
+                log.info(log.THREADS, taken, thread_id)
+            self.overtakes, self.refusal = False, None
+        elif self.refusal is not None and isinstance(error, ThreadConflict):
+            if not self.is_refused:
+                refused = "Thread '%s' %s: a commit of a run that loaded it before was refused."
+                log.warning(log.THREADS, refused, thread_id, self.refusal)
+            self.refusal, self.is_refused = None, True
 
 
 @record(frozen=False)

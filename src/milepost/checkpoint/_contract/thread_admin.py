@@ -37,6 +37,10 @@ class Sweeping:
 
     sweeper: Sweeper | None = None
 
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        """The class of the saver, for the log."""
+
     def stop(self) -> None:
         if self.sweeper is not None:
             self.sweeper.stop(timeout=0)
@@ -380,7 +384,7 @@ class Threads:
         if self._sweeping.sweeper is None:
             from milepost._db.sweeper import Sweeper
 
-            self._sweeping.sweeper = Sweeper(sweep)
+            self._sweeping.sweeper = Sweeper(sweep, self._sweeping.owner)
         return self._sweeping.sweeper.start(every, sweep)
 
     def stop_sweeper(self) -> None:

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, Self, TypeAlias
 
-from milepost._internal import fork_guard, log
+from milepost._internal import fork_guard
 from milepost._internal.fork_guard import ProcessBound
 from milepost.checkpoint._contract.names import NameChecker, check_name
 from milepost.checkpoint._contract.records import (
@@ -100,7 +100,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
         self.writes = factory(dict)
         self.blobs = factory(bytes)
         self._threads: dict[str, RegistryEntry] = {}
-        self._sweeping = Sweeping()
+        self._sweeping = Sweeping(type(self).__name__)
         self._lock = fork_guard.held_at_fork(threading.RLock())
         self._opened = ExitStack()
         self._encoder = Encoder(self.serde)
@@ -123,7 +123,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
             twin.storage, twin.writes, twin.blobs = kept
             twin._threads = {name: thread.copy() for name, thread in self._threads.items()}
             twin._latest = {}
-        twin._sweeping = Sweeping()
+        twin._sweeping = Sweeping(type(self).__name__)
         twin._lock = fork_guard.held_at_fork(threading.RLock())
         twin._opened = ExitStack()
         twin._names = NameChecker()
@@ -190,6 +190,9 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
                     outcome.append(error)
                 else:
                     outcome.append(None)
+        for step, failure in zip(steps, outcome, strict=True):
+            if (fence := step.fence) is not None and (fence.overtakes or fence.refusal):
+                fence.log_outcome(step.place.thread_id, failure)
         return outcome
 
     async def acommit(self, steps: Sequence[Prepared]) -> list[Exception | None]:
@@ -366,9 +369,8 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
             head = thread.head if thread else self.head(thread_id)
             token = thread.token if thread else None
             fence.check(thread_id, head, token, self._is_overtaken(step))
-            if thread is not None and thread.fence is not None and not thread.fence.ended:
-                taken = "Thread '%s': a run has taken it over from one that had not ended."
-                log.info(log.THREADS, taken, thread_id)
+            holder = thread.fence if thread is not None else None
+            fence.overtakes = holder is not None and not holder.ended
         if parent_id and parent_id not in (graph or ()):
             raise parent_gone(thread_id, stored.id if stored else None, parent_id)
         if fence.taken and ns and (root := fence.root) and root not in (by_ns or {}).get("", ()):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, Unpack
 
+from milepost._db import group_commit
 from milepost._db.dialect import Bounds, Traits
 from milepost._db.engine import Program, Transaction
 from milepost._db.operations import Execute, Query
@@ -246,6 +248,7 @@ class RedisStorage:
 
     def _store_some(self, steps: Sequence[Prepared], token: str | None) -> RedisEffects[Outcome]:
         work = partial(self._storer.steps, steps)
+        start = time.monotonic()
         outcome: Outcome
         try:
             outcome = yield from transaction(self.settings, work, write=True, owner=token)
@@ -254,5 +257,7 @@ class RedisStorage:
         except BaseException:
             self._storer.settle(steps, [RuntimeError("the commit was interrupted")] * len(steps))
             raise
+        if (seconds := time.monotonic() - start) > group_commit.SLOW:
+            self._storer.log_slow(steps, seconds)
         self._storer.settle(steps, outcome)
         return outcome

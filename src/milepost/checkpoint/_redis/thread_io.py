@@ -89,7 +89,9 @@ def read(
         return (yield from without_scripts.read(settings, keys, requests))
     args = (int(settings.refresh_on_read), settings.ttl_text, *requests)
     barred = partial(_barred, settings)
-    found: list[Any] = yield RunScript(scripts.READ, keys, args, barred, watch=False)
+    found: list[Any] = yield RunScript(
+        scripts.READ, keys, args, barred, watch=False, thread_id=thread_id
+    )
     return found
 
 
@@ -138,6 +140,7 @@ def write(settings: Settings, thread_id: str, changes: Sequence[Argument]) -> Re
         (rev, settings.ttl_text, *changes),
         partial(_plan_write, settings, keys, rev, changes),
         writes=True,
+        thread_id=thread_id,
     )
     local, replicas = int(bool(settings.fsyncs)), settings.wait_replicas
     if not local and not replicas:

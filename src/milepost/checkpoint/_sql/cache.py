@@ -9,10 +9,12 @@ run may build on it.
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from milepost._internal import log
 from milepost._internal.dataclass_tools import record
 from milepost.checkpoint._delta.copies import Copies
 from milepost.checkpoint._delta.split import split_like
@@ -196,6 +198,9 @@ than twice the memory, so not every thread may have copies."""
 _MAX_EARLY_WRITES = 256
 """Cached large writes of one graph."""
 
+_LINE_INTERVAL = 60.0
+"""Seconds in which at most one line tells of dropped threads."""
+
 
 class ThreadCache:
     """The cache of threads. The least recently used thread is dropped first.
@@ -209,6 +214,10 @@ class ThreadCache:
         self.limit = limit
         self._threads: OrderedDict[str, _Thread] = OrderedDict()
         self._size = 0
+        self._dropped = 0
+        """Threads that were dropped since the last line in the log."""
+        self._next_line = 0.0
+        """When the next line may be logged, by `time.monotonic`."""
         self._lock = threading.Lock()
 
     @property
@@ -303,13 +312,33 @@ class ThreadCache:
                 if len(line) > _MAX_VERSIONS:
                     thread.size -= _memory_of(line.pop(0))
             self._size += thread.size
-            if self._size + self.copies.size > self._limit:
+            is_full = self._size + self.copies.size > self._limit
+            if is_full:
                 self._make_room()
+        if is_full:
+            self._log_dropped()
 
     def _make_room(self) -> None:
         while self._size + self.copies.size > self._limit and len(self._threads) > 1:
             _, dropped = self._threads.popitem(last=False)
             self._size -= dropped.size
+            self._dropped += 1
+
+    def _log_dropped(self) -> None:
+        """Log how many threads were dropped, at most once in a while.
+
+        Not under the lock: a handler of the program may call the saver.
+        """
+        if not self._dropped:
+            return
+        with self._lock:
+            now = time.monotonic()
+            if now < self._next_line:
+                return
+            dropped, self._dropped = self._dropped, 0
+            self._next_line = now + _LINE_INTERVAL
+        full = "A saver's cache of %d KB is full; threads that it has dropped: %d."
+        log.info(log.STORAGE, full, self._limit // 1024, dropped)
 
     def add_early_write(self, thread_id: str, ns: str, write: EarlyWrite) -> None:
         """Cache a large write until its step ends."""
@@ -322,6 +351,7 @@ class ThreadCache:
                 thread.size += write.encoded.size
                 self._size += write.encoded.size
                 self._make_room()
+        self._log_dropped()
 
     def take_early_writes(self, thread_id: str, ns: str, id: str, token: str) -> list[EarlyWrite]:
         """Remove a graph's cached large writes; return those of this run at this checkpoint."""

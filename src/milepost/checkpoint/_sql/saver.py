@@ -95,7 +95,7 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         super().__init__(serde=serde)
         self.thread_metadata = keys_of_thread(thread_metadata)
         self._seal_thread_metadata = seal_thread_metadata
-        self._sweeping = Sweeping()
+        self._sweeping = Sweeping(type(self).__name__)
         self._queries = self._statements()
         self._assemble()
 

@@ -93,7 +93,8 @@ class PostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ignore[
         check_source(type(self).__name__, conn, pipe, driver.Connection)
         self.conn = conn
         self.pipe = pipe
-        self.engine = PostgresEngine(conn, Settings(schema, pooler_safe, TABLES))
+        settings = Settings(schema, pooler_safe, TABLES, type(self).__name__)
+        self.engine = PostgresEngine(conn, settings)
 
     @classmethod
     @contextmanager
@@ -117,7 +118,7 @@ class PostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ignore[
             **options: Those of the class.
         """
         check_options(options)
-        settings = Settings(schema, pooler_safe, TABLES)
+        settings = Settings(schema, pooler_safe, TABLES, cls.__name__)
         threshold = None if pooler_safe else 0
         open_pipe = Pipes()
 

@@ -90,7 +90,8 @@ class AsyncPostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ig
         check_source(type(self).__name__, conn, pipe, driver.AsyncConnection)
         self.conn = conn
         self.pipe = pipe
-        self.engine = AsyncPostgresEngine(conn, Settings(schema, pooler_safe, TABLES))
+        settings = Settings(schema, pooler_safe, TABLES, type(self).__name__)
+        self.engine = AsyncPostgresEngine(conn, settings)
 
     @classmethod
     @asynccontextmanager
@@ -113,7 +114,7 @@ class AsyncPostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ig
             **options: Those of the class.
         """
         check_options(options)
-        settings = Settings(schema, pooler_safe, TABLES)
+        settings = Settings(schema, pooler_safe, TABLES, cls.__name__)
         threshold = None if pooler_safe else 0
         open_pipe = AsyncPipes()
 

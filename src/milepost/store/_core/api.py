@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from milepost._db.sweeper import Sweeper
+from milepost._db.sweeper import Sweeper, log_ended, log_stopped
 from milepost._internal import fork_guard
 from milepost._internal.generators import adrive, drive
 from milepost.checkpoint.serde._rotation import Reencrypted
@@ -39,7 +39,7 @@ class CoreStore:
     def __init__(self, core: StoreCore, engine: Any = None) -> None:
         self._core = core
         self._batcher = Batcher(self._aexecute)
-        self._sweeper = Sweeper(lambda: self._drive(core.sweep()))
+        self._sweeper = Sweeper(lambda: self._drive(core.sweep()), type(self).__name__)
         self.ttl_config: TTLConfig | None = core.lifetimes.config
         self.index_config = core.index
         self.use(engine)
@@ -239,4 +239,9 @@ class AsyncUpkeep(CoreStore):
         # A pool may swallow a cancellation while it connects: the sweeper ends all the same.
         while not task.cancelling():
             await asyncio.sleep(seconds)
-            await self.asweep_ttl()
+            try:
+                await self.asweep_ttl()
+            except Exception as error:
+                log_stopped(type(self).__name__, error)
+                raise
+            log_ended(type(self).__name__)

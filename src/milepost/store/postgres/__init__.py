@@ -109,7 +109,8 @@ class BasePostgresStore(CoreStore, ProcessBound, BaseStore):
         if isinstance(conn, (PostgresEngine, AsyncPostgresEngine)):
             self.engine: Any = conn
         else:
-            self.engine = self._engine_for(conn, Settings(schema, pooler_safe))
+            settings = Settings(schema, pooler_safe, owner=type(self).__name__)
+            self.engine = self._engine_for(conn, settings)
         self.conn = conn
         self.pipe = pipe
         super().__init__(core, self.engine)

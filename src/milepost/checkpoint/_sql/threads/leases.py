@@ -11,7 +11,6 @@ import time
 from typing import TYPE_CHECKING
 
 from milepost._db.operations import Execute, Operation, Query
-from milepost._internal import log
 from milepost._internal.ids import new_epoch
 from milepost.checkpoint._sql.threads import registry
 
@@ -26,7 +25,7 @@ def hold(q: Statements, thread_id: str, fence: Fence) -> Operation[str]:
     now = time.time()
     if not rows:
         fence.claim(thread_id, None, busy=False)
-        fence.added_at = now
+        fence.added_at, fence.overtakes = now, False
         values = (thread_id, None, fence.token, new_epoch(), "running", now, now)
         yield Execute(q.add_thread, values)
         return ""
@@ -35,9 +34,7 @@ def hold(q: Statements, thread_id: str, fence: Fence) -> Operation[str]:
     if token == fence.token:
         yield Execute(q.renew_lease, (now, thread_id))
     else:
-        if status == "running":
-            taken = "Thread '%s': a run has taken it over from one whose lease is over."
-            log.info(log.THREADS, taken, thread_id)
+        fence.overtakes = status == "running"
         yield Execute(q.take_lease, (fence.token, now, thread_id))
     # The status of a thread whose run was killed.
     return "interrupted" if status == "running" else str(status)

@@ -8,7 +8,6 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from milepost._db.operations import Batch, Execute, ExecuteMany, Operation, Query
-from milepost._internal import log
 from milepost._internal.dataclass_tools import record
 from milepost._internal.ids import new_epoch
 from milepost.checkpoint._contract.threads import parent_gone
@@ -151,9 +150,8 @@ class CheckedSteps:
         if fence is not None:
             if fence.taken and fence.epoch != row.epoch:
                 yield from self._check_reached(step, fence, tables)
-            if row.stored == "running" and not row.new and row.token != fence.token:
-                taken = "Thread '%s': a run has taken it over from one that had not ended."
-                log.info(log.THREADS, taken, step.place.thread_id)
+            if row.token != fence.token:
+                fence.overtakes = row.stored == "running" and not row.new
             row.token, fence.epoch, fence.touched = fence.token, row.epoch, time.time()
             row.metadata = {**row.metadata, **fence.thread_metadata}
         row.status = yield from self._status(step, row)

@@ -15,6 +15,7 @@ from milepost._db.operations import (
     GuardedBatch,
     Operation,
 )
+from milepost._internal import log
 from milepost._internal.dataclass_tools import record
 from milepost._internal.ids import new_epoch
 from milepost.checkpoint._sql.cache import NOT_STORED, CachedValue, ThreadCache
@@ -70,12 +71,18 @@ class Storer:
             self._single_insert(steps[0]) if len(steps) == 1 else None
         ) or self._guarded_batch(steps)
         if guarded is not None and (yield guarded):
+            for step in steps:
+                if step.fence is not None:
+                    # An attempt before may have found the thread in use.
+                    step.fence.overtakes = False
             return [None] * len(steps)
         return (yield from self._checked.steps(steps))
 
     def settle(self, steps: Sequence[Prepared], outcome: Outcome) -> None:
         """Update the cache and the fences, after the transaction was committed or rolled back."""
         for step, error in zip(steps, outcome, strict=True):
+            if (fence := step.fence) is not None and (fence.overtakes or fence.refusal):
+                fence.log_outcome(step.place.thread_id, error)
             owner = None if error is None else NOT_STORED
             row = step.checkpoint
             values: dict[str, CachedValue] = {}
@@ -87,10 +94,10 @@ class Storer:
                 row.cached.owner = owner
             if error is not None:
                 self._cache.forget(step.place.thread_id)
-                if step.fence is not None:
-                    step.fence.written.clear()
+                if fence is not None:
+                    fence.written.clear()
                 continue
-            if (fence := step.fence) is not None:
+            if fence is not None:
                 note_stored(step, fence, self._cache)
                 fence.taken = True
                 fence.status = step.status
@@ -101,6 +108,16 @@ class Storer:
                 self._cache.learn(
                     step.place.thread_id, step.place.checkpoint_ns, row.cached, values
                 )
+
+    def log_slow(self, steps: Sequence[Prepared], seconds: float) -> None:
+        """Log that steps took long to be stored."""
+        threads = {step.place.thread_id for step in steps}
+        if len(threads) == 1:
+            of_one = "Thread '%s': a commit of %d steps took %.1f s."
+            log.warning(log.STORAGE, of_one, *threads, len(steps), seconds)
+        else:
+            of_many = "A commit of %d steps of %d threads took %.1f s."
+            log.warning(log.STORAGE, of_many, len(steps), len(threads), seconds)
 
     # -- steps of runs that own their threads: no lookups
 
