@@ -35,7 +35,7 @@ class Statements(_Texts):
     """Locks the entry of a thread until the transaction ends."""
     add_thread: str = """
         INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at)
-        VALUES (?, ?, ?, ?, ?, ?, ?)"""
+        VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
     touch_thread: str = """
         UPDATE threads SET head = ?, token = ?, status = ?, updated_at = ? WHERE thread_id = ?"""
     holds_thread: str
@@ -58,9 +58,8 @@ class Statements(_Texts):
     writers: str = """
         SELECT DISTINCT task_id FROM checkpoint_writes
             WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
-    new_thread: str = """
-        INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at)
-        VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
+    new_thread: str = add_thread
+    """The same, as a guard of a step: PostgreSQL has another text for it."""
     new_described_thread: str = """
         INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at, owner,
             metadata)
