@@ -232,6 +232,11 @@ STATEMENTS: Final = Statements(
             AND b.channel = chain.channel AND b.version = chain.version OFFSET 0) b ON TRUE
         UNION ALL
         SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done""",
+    # Compared as text, since 1 and 1.0 are equal as jsonb.
+    has_metadata="(?::jsonb -> 0)::text = (metadata -> ?::text)::text",
+    has_tag="metadata -> 'tags' @> ?::jsonb",
+    has_digest="metadata -> '$sealed' -> 'digests' @> ?::jsonb",
+    has_text="(strpos(lower(thread_id), ?) > 0 OR strpos(lower(metadata::text), ?) > 0)",
     lineage="""
         WITH RECURSIVE line (id, first) AS (
             SELECT COALESCE(?, (SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
