@@ -66,8 +66,6 @@ class Dialect(Traits):
     """A relation (a) made from a JSON array of text, passed as one parameter."""
     int: str
     """The type of a column of 64-bit integers."""
-    lock: str
-    """Ends a SELECT that locks its row; SQLite has one writer at a time and needs no lock."""
 
     def sql(self, query: str) -> str:
         return self.placed(query.format(**asdict(self)))
@@ -85,7 +83,6 @@ SQLITE = Dialect(
     " FROM json_each(?))",
     items="(SELECT value AS a FROM json_each(?))",
     int="INTEGER",
-    lock="",
     remote=False,
     settled=(),
     chain=Bounds(8, 16, 8, short=8192, short_rows=2),
@@ -107,7 +104,6 @@ POSTGRES = Dialect(
     f" FROM json_array_elements(?::json){_FEW})",
     items=f'(SELECT value COLLATE "C" AS a FROM json_array_elements_text(?::json){_FEW})',
     int="BIGINT",
-    lock=" FOR UPDATE",
     remote=True,
     settled=("SET LOCAL plan_cache_mode TO force_generic_plan",),
     chain=Bounds(64, 32, 16, short=8192, short_rows=2),
