@@ -1,7 +1,7 @@
 """Where SQLite and PostgreSQL differ.
 
-SQL for both databases is written once: parameters are `?`, and names of `Dialect` fields in braces
-stand for the parts that differ.
+Tables are written once for both databases: names of `Dialect` fields in braces stand for the parts
+that differ. Statements are written for each database where they differ. A parameter is `?`.
 """
 
 from __future__ import annotations
@@ -60,14 +60,8 @@ class Dialect(Traits):
     """Ends a CREATE TABLE whose rows are small and stored in key order."""
     packed: str
     """Follows a PRIMARY KEY that mostly grows at its end: its pages are filled completely."""
-    pairs: str
-    """A relation (a, b) made from a JSON array of pairs of text, passed as one parameter."""
-    items: str
-    """A relation (a) made from a JSON array of text, passed as one parameter."""
     int: str
     """The type of a column of 64-bit integers."""
-    lock: str
-    """Ends a SELECT that locks its row; SQLite has one writer at a time and needs no lock."""
 
     def sql(self, query: str) -> str:
         return self.placed(query.format(**asdict(self)))
@@ -81,19 +75,11 @@ SQLITE = Dialect(
     json="TEXT",
     compact="WITHOUT ROWID",
     packed="",
-    pairs="(SELECT json_extract(value, '$[0]') AS a, json_extract(value, '$[1]') AS b"
-    " FROM json_each(?))",
-    items="(SELECT value AS a FROM json_each(?))",
     int="INTEGER",
-    lock="",
     remote=False,
     settled=(),
     chain=Bounds(8, 16, 8, short=8192, short_rows=2),
 )
-
-_FEW = " LIMIT (SELECT 1000000)"
-"""Makes the planner expect ten rows instead of a hundred. With a hundred, the planner overestimates
-a chain of deltas and compiles the query to machine code, which takes longer than running it."""
 
 POSTGRES = Dialect(
     name="postgres",
@@ -103,11 +89,7 @@ POSTGRES = Dialect(
     json="JSONB",
     compact="",
     packed=" WITH (fillfactor = 100)",
-    pairs='(SELECT (value->>0) COLLATE "C" AS a, (value->>1) COLLATE "C" AS b'
-    f" FROM json_array_elements(?::json){_FEW})",
-    items=f'(SELECT value COLLATE "C" AS a FROM json_array_elements_text(?::json){_FEW})',
     int="BIGINT",
-    lock=" FOR UPDATE",
     remote=True,
     settled=("SET LOCAL plan_cache_mode TO force_generic_plan",),
     chain=Bounds(64, 32, 16, short=8192, short_rows=2),
