@@ -1,6 +1,6 @@
-"""Where SQLite and PostgreSQL differ.
+"""Where databases differ.
 
-SQL for both databases is written once: parameters are `?`, and names of `Dialect` fields in braces
+SQL for all of them is written once: parameters are `?`, and names of `Dialect` fields in braces
 stand for the parts that differ.
 """
 
@@ -34,16 +34,20 @@ class Traits:
     """What a saver needs to know about a database besides its SQL."""
 
     name: str
+    """Migrations for one database alone are marked with it."""
     remote: bool
     """Whether each query is a round trip. If so, a reader asks early for what it may need."""
     settled: tuple[str, ...]
     """Statements that let a transaction use generic query plans. PostgreSQL otherwise plans a query
     again for each of its first five runs, which takes longer than running the query."""
     chain: Bounds
+    placeholder: str = "?"
+    """What stands for a parameter, the same for all. A driver that wants numbers or names gets them
+    from the backend's engine."""
 
     def placed(self, query: str) -> str:
         """`query` with the driver's placeholders for parameters."""
-        return query.replace("?", "%s") if self.name == "postgres" else query
+        return query if self.placeholder == "?" else query.replace("?", self.placeholder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +72,8 @@ class Dialect(Traits):
     """The type of a column of 64-bit integers."""
     lock: str
     """Ends a SELECT that locks its row; SQLite has one writer at a time and needs no lock."""
+    columns: str
+    """A query for the names of a table's columns: no rows if there is no such table."""
 
     def sql(self, query: str) -> str:
         return self.placed(query.format(**asdict(self)))
@@ -86,6 +92,7 @@ SQLITE = Dialect(
     items="(SELECT value AS a FROM json_each(?))",
     int="INTEGER",
     lock="",
+    columns="SELECT name FROM pragma_table_info(?)",
     remote=False,
     settled=(),
     chain=Bounds(8, 16, 8, short=8192, short_rows=2),
@@ -108,6 +115,9 @@ POSTGRES = Dialect(
     items=f'(SELECT value COLLATE "C" AS a FROM json_array_elements_text(?::json){_FEW})',
     int="BIGINT",
     lock=" FOR UPDATE",
+    columns="SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(?)"
+    " AND attnum > 0 AND NOT attisdropped",
+    placeholder="%s",
     remote=True,
     settled=("SET LOCAL plan_cache_mode TO force_generic_plan",),
     chain=Bounds(64, 32, 16, short=8192, short_rows=2),

@@ -6,8 +6,11 @@ import os
 from pathlib import Path
 
 import third_backend
-from third_backend import ThirdSaver
+from third_backend import STATEMENTS, THIRD, ThirdSaver
 
+import milepost
+from graphs import thread
+from milepost.graph import START, MessagesState, StateGraph
 from milepost.testing import saver_tests
 
 
@@ -19,6 +22,28 @@ GROUPS = None if os.environ.get("MILEPOST_LONG") else ("put", "get_tuple", "list
 """The groups of clauses; without the long form those that every saver needs."""
 
 test_it_keeps_every_clause_of_the_contract = saver_tests(third, persistent=True, groups=GROUPS)
+
+
+def test_its_dialect_is_its_own(tmp_path: Path) -> None:
+    """Nothing in the package knows its name, its placeholders or its statements."""
+    package = Path(milepost.__file__).parent
+    assert not [file for file in package.rglob("*.py") if f'"{THIRD.name}"' in file.read_text()]
+    queries = vars(third(tmp_path)._queries).values()
+    assert any("%s" in query for query in queries)
+    assert not any("?" in query for query in queries)
+    assert third(tmp_path)._queries.add_blob == STATEMENTS.add_blob.replace("?", "%s")
+
+
+def test_a_graph_runs_on_it(tmp_path: Path) -> None:
+    builder = StateGraph(MessagesState).add_node("a", lambda state: {"messages": ["b" * 2000]})
+    saver = third(tmp_path)
+    graph = builder.add_edge(START, "a").compile(checkpointer=saver)
+    config = thread("t")
+    graph.invoke({"messages": ["a"]}, config)
+    graph = builder.compile(checkpointer=third(tmp_path))
+    said = [message.content for message in graph.get_state(config).values["messages"]]
+    assert said == ["a", "b" * 2000]
+    assert saver.verify() == []
 
 
 def test_it_takes_less_than_400_lines():
