@@ -88,8 +88,10 @@ def versions_without_lock() -> None:
     """Two puts with the same version were both accepted."""
     from milepost.store._sql.dialects import PG
 
-    PG.words["lock"] = ""
-    object.__setattr__(PG, "locks_rows", False)
+    unlocked = PG.own.versions.removesuffix(" FOR UPDATE")
+    assert unlocked != PG.own.versions
+    object.__setattr__(PG, "own", PG.own._replace(versions=unlocked))
+    object.__setattr__(PG, "locks", None)
 
 
 def versions_forgotten() -> None:

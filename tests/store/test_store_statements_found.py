@@ -1,5 +1,5 @@
-"""A statement of a store in a server's log can be found in the source, by any part of it that is
-neither a database's own word nor the filter of a search."""
+"""A statement of a store in a server's log can be found in the source: only its placeholders were
+rewritten, and what a call alone knows was added: filter, order, table of vectors, rows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 import milepost
+from milepost.store._sql.statements import REPLACING
 from milepost.store.base import GetOp, PutOp
 from milepost.store.sqlite import SqliteStore
 
 ROOT = Path(milepost.__file__).parent
-LEFT_OPEN = re.compile(r"%\w+%|@\w+@|\{\w*\}")
+LEFT_OPEN = re.compile(r"\{\w+\}")
 OTHERS = re.compile(
     r"INSERT INTO milepost_deleted .* DO NOTHING|CREATE |ALTER |DROP |INSERT INTO \w*migrations|SELECT v FROM \w*migrations|"
     r"BEGIN|COMMIT|ROLLBACK|PRAGMA|SET |LOCK TABLE|SELECT (current_setting|set_config|pg_|attname)|"
@@ -30,19 +31,19 @@ MANY = 200
 
 
 def plain(sql: str) -> str:
-    text = re.sub(r"\s+", " ", re.sub(r"\$\d+|%s", "?", sql)).strip()
-    return text.replace("LIMIT ? + 0", "LIMIT ?")
+    return re.sub(r"\s+", " ", re.sub(r"\$\d+|%s", "?", sql)).strip()
 
 
 @cache
 def known() -> list[re.Pattern[str]]:
     found = []
+    ends = f"( {re.escape(plain(REPLACING))})?( WHERE [\\w. <=?]+)?"
     for path in (ROOT / "store").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             text = node.value if isinstance(node, ast.Constant) else None
             if isinstance(text, str) and re.match(r"(SELECT|INSERT|UPDATE|DELETE|WITH) ", text):
                 parts = map(re.escape, LEFT_OPEN.split(plain(text)))
-                found.append(re.compile(".*".join(parts) + r"( WHERE [\w. <=?]+)?"))
+                found.append(re.compile(".*".join(parts) + ends))
     return found
 
 

@@ -1,7 +1,7 @@
 """Where databases differ.
 
-SQL for all of them is written once: parameters are `?`, and names of `Dialect` fields in braces
-stand for the parts that differ.
+Tables are written once for all databases: names of `Dialect` fields in braces stand for the parts
+that differ. Statements are written for each database where they differ. A parameter is `?`.
 """
 
 from __future__ import annotations
@@ -64,14 +64,8 @@ class Dialect(Traits):
     """Ends a CREATE TABLE whose rows are small and stored in key order."""
     packed: str
     """Follows a PRIMARY KEY that mostly grows at its end: its pages are filled completely."""
-    pairs: str
-    """A relation (a, b) made from a JSON array of pairs of text, passed as one parameter."""
-    items: str
-    """A relation (a) made from a JSON array of text, passed as one parameter."""
     int: str
     """The type of a column of 64-bit integers."""
-    lock: str
-    """Ends a SELECT that locks its row; SQLite has one writer at a time and needs no lock."""
     columns: str
     """A query for the names of a table's columns: no rows if there is no such table."""
 
@@ -87,20 +81,12 @@ SQLITE = Dialect(
     json="TEXT",
     compact="WITHOUT ROWID",
     packed="",
-    pairs="(SELECT json_extract(value, '$[0]') AS a, json_extract(value, '$[1]') AS b"
-    " FROM json_each(?))",
-    items="(SELECT value AS a FROM json_each(?))",
     int="INTEGER",
-    lock="",
     columns="SELECT name FROM pragma_table_info(?)",
     remote=False,
     settled=(),
     chain=Bounds(8, 16, 8, short=8192, short_rows=2),
 )
-
-_FEW = " LIMIT (SELECT 1000000)"
-"""Makes the planner expect ten rows instead of a hundred. With a hundred, the planner overestimates
-a chain of deltas and compiles the query to machine code, which takes longer than running it."""
 
 POSTGRES = Dialect(
     name="postgres",
@@ -110,11 +96,7 @@ POSTGRES = Dialect(
     json="JSONB",
     compact="",
     packed=" WITH (fillfactor = 100)",
-    pairs='(SELECT (value->>0) COLLATE "C" AS a, (value->>1) COLLATE "C" AS b'
-    f" FROM json_array_elements(?::json){_FEW})",
-    items=f'(SELECT value COLLATE "C" AS a FROM json_array_elements_text(?::json){_FEW})',
     int="BIGINT",
-    lock=" FOR UPDATE",
     columns="SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(?)"
     " AND attnum > 0 AND NOT attisdropped",
     placeholder="%s",

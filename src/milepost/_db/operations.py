@@ -106,7 +106,9 @@ class GuardedBatch(NamedTuple):
     """
 
     guards: Sequence[ExecuteMany]
-    """For each set of parameters, a query must find one row, or a statement must change one."""
+    """For each set of parameters, a query must find one row, or a statement must change one. On
+    PostgreSQL the SQL itself fails otherwise: its parameters are an array for each parameter of a
+    set, and the number of sets."""
     statements: Sequence[Execute | ExecuteMany]
 
 

@@ -151,6 +151,18 @@ def test_a_new_thread_is_locked_before_anything_is_read(saver, other, uri):
     assert waited == [False, False, True, False]
 
 
+def test_of_two_runs_that_claim_a_new_thread_at_once_one_is_refused(saver, other, uri, caplog):
+    def claim(by: Any) -> None:
+        by.hold("t", Fence(None))
+
+    for beside, error in at_each_statement(saver, uri, lambda: claim(saver), lambda: claim(other)):
+        errors = [one for one in (error, beside.error) if one is not None]
+        assert [type(one) for one in errors] == [ThreadConflict]
+        assert "Another run has thread 't'" in str(errors[0])
+        assert saver.get_thread("t").status == "running"
+    assert "attempt" not in caplog.text
+
+
 def test_a_step_that_is_refused_leaves_no_entry_behind(saver, other):
     begin(saver)
     state = graph_on(saver).get_state(CONFIG)

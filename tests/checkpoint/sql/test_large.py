@@ -15,7 +15,7 @@ from milepost._db.dialect import POSTGRES, SQLITE
 from milepost._db.operations import ReadCells
 from milepost._db.sqlite.cells import read_cells
 from milepost.checkpoint._sql import postgres_statements, sqlite_statements
-from milepost.checkpoint._sql.large import through_values
+from milepost.checkpoint._sql.admin.reencrypt_statements import reseal_statements
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.keyring import AesKeyRing
 from milepost.checkpoint.sqlite import SqliteSaver
@@ -146,9 +146,9 @@ def test_cells_are_read_alike_where_the_module_can_only_ask_for_them():
 
 
 def test_elsewhere_values_are_in_their_rows():
-    query = "SELECT blob FROM checkpoint_values"
-    assert through_values(POSTGRES, query) == "SELECT blob FROM checkpoint_blobs"
-    assert through_values(SQLITE, query) == query
+    for dialect, place in ((POSTGRES, "checkpoint_blobs"), (SQLITE, "checkpoint_values")):
+        for statement in reseal_statements(dialect, "checkpoint_blobs"):
+            assert f" {place}" in statement
     assert "INTO checkpoint_blobs" in postgres_statements.STATEMENTS.add_blob
     assert postgres_statements.STATEMENTS.add_blob.endswith("ON CONFLICT DO NOTHING")
     assert "INTO checkpoint_values" in sqlite_statements.STATEMENTS.add_blob

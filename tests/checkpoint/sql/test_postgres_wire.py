@@ -19,7 +19,11 @@ from milepost._db.operations import (
     Query,
 )
 from milepost._db.postgres import transaction as pg_transaction
+from milepost._db.postgres import wire
 from milepost._db.postgres.inserts import insert_statements
+from milepost.checkpoint._contract.step_saver import Fence
+from milepost.checkpoint._sql.saver import queries_for
+from milepost.checkpoint._sql.write import store
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
 from milepost.errors import SaverError, ThreadConflict
@@ -28,6 +32,12 @@ from milepost.types import Send
 from savers import first_step
 
 INSERT = "INSERT INTO t (a, b) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+GUARD = "WITH held AS ({}) SELECT 1 / (count(*) = %s)::integer FROM held"
+"""How the guards in `postgres_statements.py` are written."""
+INSERT_NEW = GUARD.format(
+    "INSERT INTO t (a, b) SELECT * FROM unnest(%s::text[], %s::bigint[])"
+    " ON CONFLICT DO NOTHING RETURNING 1"
+)
 REPLACE = "INSERT INTO t (a, b) VALUES (%s, %s) ON CONFLICT (a) DO UPDATE SET b = excluded.b"
 
 
@@ -160,6 +170,24 @@ def test_what_takes_several_statements_is_planned_once_for_all_parameters(postgr
     assert [custom for _, custom, _ in plans] == [0] * len(plans)
 
 
+def test_guards_look_their_rows_up_whatever_the_parameters_are(postgres):
+    connection = postgres.conn
+    connection.execute(
+        "INSERT INTO threads (thread_id, created_at, updated_at)"
+        " SELECT 'x' || n, 1, 1 FROM generate_series(1, 3000) n"
+    )
+    connection.execute("ANALYZE threads")
+    connection.execute("SET plan_cache_mode TO force_generic_plan")
+    texts = queries_for(postgres.statements, postgres.dialect)
+    for name in ("holds_thread", "hold_thread", "take_thread", "has_writes"):
+        sql = wire._numbered(getattr(texts, name)).decode()
+        connection.execute(f"PREPARE {name} AS {sql}")
+        nothing = ", ".join(["NULL"] * getattr(texts, name).count("%s"))
+        plan = str(connection.execute(f"EXPLAIN EXECUTE {name} ({nothing})").fetchall())
+        assert "Index" in plan
+        assert "Seq Scan" not in plan
+
+
 def test_what_is_first_and_last_is_one_round_trip_without_a_transaction_around_it(table, trips):
     trips.clear()
     assert table(Query("SELECT a, b FROM t", (), True), write=False) == [[("x", 1)]]
@@ -228,7 +256,10 @@ def test_a_step_whose_acknowledgement_was_lost_is_stored_once(uri, monkeypatch, 
 
 
 def test_a_guard_that_does_not_hold_undoes_all_of_it(table):
-    guard = "UPDATE t SET b = b + 1 WHERE a = %s"
+    guard = GUARD.format(
+        "UPDATE t SET b = b + 1 FROM unnest(%s::text[]) AS claim (a) WHERE t.a = claim.a"
+        " RETURNING 1"
+    )
     held = table(GuardedBatch([ExecuteMany(guard, [("x",)])], [ExecuteMany(INSERT, [("y", 5)])]))
     assert held == [True]
     both = GuardedBatch(
@@ -239,11 +270,14 @@ def test_a_guard_that_does_not_hold_undoes_all_of_it(table):
 
 def test_a_guard_of_many_rows_holds_only_if_each_of_them_does(table, trips):
     table(ExecuteMany(INSERT, [(f"g{n}", n) for n in range(23)]))
-    guard = "UPDATE t SET b = COALESCE(%s, b) WHERE a = %s"
+    guard = GUARD.format(
+        "UPDATE t SET b = COALESCE(claim.b, t.b) FROM unnest(%s::bigint[], %s::text[])"
+        " AS claim (b, a) WHERE t.a = claim.a RETURNING 1"
+    )
     rows = [(None if n % 3 else -1, f"g{n}") for n in range(23)]
     trips.clear()
     assert table(GuardedBatch([ExecuteMany(guard, rows)], [])) == [True]
-    assert [len(trip) for trip in trips] == [5]
+    assert [len(trip) for trip in trips] == [1]
     total = Query("SELECT sum(b)::bigint FROM t WHERE a LIKE 'g%%'")
     expected = sum(-1 if n % 3 == 0 else n for n in range(23))
     assert table(total) == [[(expected,)]]
@@ -258,29 +292,84 @@ def test_a_guard_of_many_rows_holds_only_if_each_of_them_does(table, trips):
 def test_a_guard_may_add_rows_that_must_be_new(table, trips):
     rows = [(f"g{n}", n) for n in range(23)]
     trips.clear()
-    assert table(GuardedBatch([ExecuteMany(INSERT, rows)], [ExecuteMany(INSERT, [("y", 5)])])) == [
-        True
-    ]
-    assert [len(trip) for trip in trips] == [6]
+    new = GuardedBatch([ExecuteMany(INSERT_NEW, rows)], [ExecuteMany(INSERT, [("y", 5)])])
+    assert table(new) == [True]
+    assert [len(trip) for trip in trips] == [2]
     for there in (0, 20, 22):
         again = [(f"h{n}" if n != there else f"g{n}", n) for n in range(23)]
-        guarded = GuardedBatch([ExecuteMany(INSERT, again)], [ExecuteMany(INSERT, [("z", 6)])])
+        guarded = GuardedBatch([ExecuteMany(INSERT_NEW, again)], [ExecuteMany(INSERT, [("z", 6)])])
         assert table(guarded, Query("SELECT a FROM t WHERE a = 'z' OR a LIKE 'h%%'")) == [False, []]
 
 
 def test_a_guard_may_be_a_query_that_finds_one_row_each(table, trips):
     table(ExecuteMany(INSERT, [(f"g{n}", n) for n in range(23)]))
-    guard = "SELECT 1 FROM t WHERE a = %s AND b = %s FOR UPDATE OF t"
+    guard = GUARD.format(
+        "SELECT 1 FROM t JOIN unnest(%s::text[], %s::bigint[]) AS claim (a, b) USING (a, b)"
+        " FOR UPDATE OF t"
+    )
     rows = [(f"g{n}", n) for n in range(23)]
     trips.clear()
     assert table(GuardedBatch([ExecuteMany(guard, rows)], [ExecuteMany(INSERT, [("y", 5)])])) == [
         True
     ]
-    assert [len(trip) for trip in trips] == [6]
+    assert [len(trip) for trip in trips] == [2]
     for missing in (0, 20, 22):
         broken = [(a, b if b != missing else 99) for a, b in rows]
         guarded = GuardedBatch([ExecuteMany(guard, broken)], [ExecuteMany(INSERT, [("z", 6)])])
         assert table(guarded, Query("SELECT b FROM t WHERE a = 'z'")) == [False, []]
+
+
+def test_a_guard_takes_any_text_and_any_number_as_it_is(table):
+    texts = [
+        "",
+        " ",
+        "NULL",
+        "null",
+        "{",
+        "}",
+        '{"a"}',
+        ",",
+        '"',
+        "\\",
+        '\\"',
+        "\n\t",
+        "ü \U0001f40d",
+        "x y",
+    ]
+    numbers = [0, -1, 2**63 - 1, -(2**63), *range(len(texts) - 5), None]
+    rows = [*zip(texts, numbers, strict=True)]
+    assert table(GuardedBatch([ExecuteMany(INSERT_NEW, rows)], [])) == [True]
+    [found] = table(Query("SELECT a, b FROM t WHERE a <> 'x'"))
+    assert sorted(found, key=str) == sorted(rows, key=str)
+
+
+def test_a_guard_with_a_text_that_cannot_be_stored_sends_nothing(table, trips):
+    trips.clear()
+    with pytest.raises(SaverError, match="NUL"):
+        table(GuardedBatch([ExecuteMany(INSERT_NEW, [("a\0b", 1)])], []))
+    assert table(Query("SELECT a FROM t")) == [[("x",)]]
+
+
+def test_steps_of_many_threads_are_guarded_together(postgres, trips, monkeypatch):
+    """One thread among them that was taken by another run refuses only its own step."""
+    monkeypatch.setattr(store, "_REGISTRY_INTERVAL", 3600.0)  # however slow this is
+    names = ["plain", "it's", 'a "quoted" one', "back\\slash", "{braces, and a comma}", "NULL"]
+    fences = {name: Fence(None) for name in names}
+
+    def commit() -> Any:
+        steps = [postgres.prepare(first_step(postgres, at, fence=fences[at])) for at in names]
+        trips.clear()
+        return postgres.commit(steps)
+
+    assert commit() == [None] * 6
+    assert [kinds(trip)[:2] for trip in trips] == [["WITH", "INSERT"]]
+    assert commit() == [None] * 6
+    assert [kinds(trip)[:2] for trip in trips] == [["WITH", "INSERT"]]
+    postgres.conn.execute("UPDATE threads SET token = 'other' WHERE thread_id = 'NULL'")
+    *stored, refused = commit()
+    assert stored == [None] * 5
+    assert isinstance(refused, ThreadConflict)
+    assert [postgres.get_thread(name).checkpoints for name in names] == [3] * 5 + [2]
 
 
 @pytest.mark.parametrize("schema", [None, "mine"])

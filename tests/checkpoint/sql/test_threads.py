@@ -202,6 +202,14 @@ def test_metadata_of_an_unknown_thread_is_refused(saver):
         saver.set_thread_metadata("nobody", {})
 
 
+@pytest.mark.parametrize("text", ["\\u0000", "\\", '"', "%s", "?", "", "ü", "1"])
+def test_metadata_is_found_by_any_text(saver, text):
+    saver.create_thread("t", {"tags": ["x", text], "of": text})
+    saver.create_thread("other", {"tags": ["x", 1], "of": 1})
+    assert ids(saver.list_threads(metadata={"tags": [text]})) == ["t"]
+    assert ids(saver.list_threads(metadata={"of": text})) == ["t"]
+
+
 def test_a_page_of_ten_thousand_threads_is_one_query_without_values(path):
     with SqliteSaver.from_conn_string(path) as saver:
         saver.setup()

@@ -50,11 +50,7 @@ THIRD = Dialect(
     json="VARCHAR",
     compact="",
     packed="",
-    pairs="(SELECT json_extract(value, '$[0]') AS a, json_extract(value, '$[1]') AS b"
-    " FROM json_each(?))",
-    items="(SELECT value AS a FROM json_each(?))",
     int="BIGINT",
-    lock="",
     columns="SELECT name FROM pragma_table_info(?)",
     remote=False,
     settled=(),

@@ -57,6 +57,18 @@ def encoded(
     return (sql, tuple(types)), values, formats
 
 
+def array(values: Sequence[Any]) -> str:
+    """Numbers, texts and NULLs as one parameter. The statement says of which type they are."""
+    return f"{{{','.join(map(_element, values))}}}"
+
+
+def _element(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
+
+
 class _Shape(NamedTuple):
     """What is known of parameters from their Python types."""
 

@@ -7,8 +7,6 @@ are a transaction, and a guard that does not hold fails it as a whole.
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psycopg
@@ -25,7 +23,8 @@ from milepost._db.operations import (
     Query,
     Work,
 )
-from milepost._db.postgres.inserts import insert_statements, portions, repeated
+from milepost._db.postgres.inserts import insert_statements
+from milepost._db.postgres.parameters import array
 from milepost._db.postgres.wire import BoundStatement, Rows, SocketWait, exchange, rows_of
 from milepost._internal.generators import GeneratorDriver
 from milepost.errors import OutcomeUnknownError
@@ -145,14 +144,12 @@ class _Transaction:
 
     def _guarded(self, guarded: GuardedBatch) -> Steps[bool]:
         statements: list[BoundStatement] = [
-            (_guard(guard.sql, len(some)), [value for row in some for value in row])
-            for guard in guarded.guards
-            for some in portions(guard.rows)
+            (sql, [*map(array, zip(*rows, strict=True)), len(rows)]) for sql, rows in guarded.guards
         ]
         statements += _bound(guarded.statements)
         try:
             yield from self._one_trip(statements)
-        except psycopg.errors.DivisionByZero:
+        except psycopg.errors.DivisionByZero:  # what a guard does that does not hold
             yield from self._undo()
             return False
         return True
@@ -182,29 +179,6 @@ _RUN: Final = {
 }
 """What runs a statement, by its type. The others are only for databases that are no round trip
 away."""
-
-
-@lru_cache(64)
-def _guard(statement: str, rows: int) -> str:
-    """A statement that fails unless it finds or changes one row for each set of parameters."""
-    is_query = statement.lstrip().startswith("SELECT")
-    if statement.lstrip().startswith("INSERT"):
-        statement = repeated(statement, rows)
-    elif rows > 1:
-        start, condition = re.split(r"\bWHERE\b", statement, maxsplit=1)
-        count = statement.count("%s")
-        names = iter([f"p{n}" for n in range(count)])
-        start, condition = (
-            re.sub("%s", lambda _: f"held_by.{next(names)}", part) for part in (start, condition)
-        )
-        row = f"({', '.join(['%s'] * count)})"
-        statement = (
-            f"{start} {',' if is_query else 'FROM'} (VALUES {', '.join([row] * rows)})"
-            f" AS held_by ({', '.join(f'p{n}' for n in range(count))}) WHERE {condition}"
-        )
-    if not is_query:
-        statement += " RETURNING 1"
-    return f"WITH held AS ({statement}) SELECT 1 / (count(*) = {rows})::integer FROM held"
 
 
 def _bound(statements: Sequence[Query | Execute | ExecuteMany]) -> list[BoundStatement]:

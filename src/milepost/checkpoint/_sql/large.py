@@ -12,10 +12,7 @@ PostgreSQL itself moves large values out of its tables.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from milepost._db.dialect import Dialect
+from typing import Final
 
 _LARGE: Final = 750
 """Bytes up to which a value stays in its row. Such a row with its key fits into its page."""
@@ -72,11 +69,3 @@ _STATEMENTS: Final = (
 
 LARGE: Final = tuple(("sqlite", statement) for statement in _STATEMENTS)
 """Migrations for SQLite alone, after the tables."""
-
-
-def through_values(dialect: Dialect, query: str) -> str:
-    """A query on these views, for any database: without views, on the table."""
-    if dialect.name != "sqlite":
-        for view in ("checkpoint_values", "checkpoint_held"):
-            query = query.replace(view, "checkpoint_blobs")
-    return query

@@ -4,7 +4,11 @@
 ordinary join, PostgreSQL, which knows little about a new table, would read all rows of a thread.
 `LIMIT (SELECT 1000000)` makes the planner expect ten rows instead of a hundred. With a hundred, the
 planner overestimates a chain of deltas and compiles the query to machine code, which takes longer
-than running it.
+than running it. For arrays, the planner expects one row instead of ten, and looks that row up.
+
+A guard (`GuardedBatch`) has an array for each parameter, and then the number of rows that it must
+find or change. With any other number it divides by zero, so that nothing of its transaction is
+stored.
 """
 
 from __future__ import annotations
@@ -18,8 +22,59 @@ STATEMENTS: Final = Statements(
         SELECT head, token, epoch, status, updated_at FROM threads WHERE thread_id = ?
             FOR UPDATE""",
     holds_thread="""
-        SELECT 1 FROM threads WHERE thread_id = ? AND token = ?
-            AND epoch = ? FOR UPDATE OF threads""",
+        WITH held AS (
+            SELECT 1 FROM threads JOIN (SELECT * FROM unnest(?::text[], ?::text[], ?::bigint[])
+                LIMIT (SELECT 1000000)) AS claim (thread_id, token, epoch)
+                USING (thread_id, token, epoch) FOR UPDATE OF threads)
+        SELECT 1 / (count(*) = ?)::integer FROM held""",
+    hold_thread="""
+        WITH held AS (
+            UPDATE threads SET head = CASE WHEN claim.later > COALESCE(threads.head, '')
+                    THEN claim.head ELSE threads.head END,
+                status = claim.status, updated_at = claim.updated_at
+            FROM (SELECT * FROM unnest(?::text[], ?::text[], ?::text[], ?::float8[], ?::text[],
+                ?::text[], ?::bigint[]) LIMIT (SELECT 1000000))
+                AS claim (later, head, status, updated_at, thread_id, token, epoch)
+            WHERE threads.thread_id = claim.thread_id AND threads.token = claim.token
+                AND threads.epoch = claim.epoch
+            RETURNING 1)
+        SELECT 1 / (count(*) = ?)::integer FROM held""",
+    take_thread="""
+        WITH held AS (
+            UPDATE threads SET head = CASE WHEN claim.later > COALESCE(threads.head, '')
+                    THEN claim.head ELSE threads.head END,
+                token = claim.token, status = claim.status, updated_at = claim.updated_at
+            FROM (SELECT * FROM unnest(?::text[], ?::text[], ?::text[], ?::text[], ?::float8[],
+                ?::text[], ?::text[], ?::bigint[]) LIMIT (SELECT 1000000))
+                AS claim (later, head, token, status, updated_at, thread_id, loaded, epoch)
+            WHERE threads.thread_id = claim.thread_id AND threads.head = claim.loaded
+                AND threads.epoch = claim.epoch AND threads.status <> 'running'
+            RETURNING 1)
+        SELECT 1 / (count(*) = ?)::integer FROM held""",
+    has_writes="""
+        WITH held AS (
+            SELECT 1 FROM (SELECT * FROM unnest(?::bigint[], ?::text[], ?::text[], ?::text[])
+                LIMIT (SELECT 1000000)) AS claim (number, thread_id, checkpoint_ns, checkpoint_id)
+            WHERE claim.number = (
+                SELECT count(*) FROM checkpoint_writes w WHERE w.thread_id = claim.thread_id
+                    AND w.checkpoint_ns = claim.checkpoint_ns
+                    AND w.checkpoint_id = claim.checkpoint_id))
+        SELECT 1 / (count(*) = ?)::integer FROM held""",
+    new_thread="""
+        WITH held AS (
+            INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at)
+            SELECT * FROM unnest(?::text[], ?::text[], ?::text[], ?::bigint[], ?::text[],
+                ?::float8[], ?::float8[])
+            ON CONFLICT DO NOTHING RETURNING 1)
+        SELECT 1 / (count(*) = ?)::integer FROM held""",
+    new_described_thread="""
+        WITH held AS (
+            INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at,
+                owner, metadata)
+            SELECT * FROM unnest(?::text[], ?::text[], ?::text[], ?::bigint[], ?::text[],
+                ?::float8[], ?::float8[], ?::text[], ?::jsonb[])
+            ON CONFLICT DO NOTHING RETURNING 1)
+        SELECT 1 / (count(*) = ?)::integer FROM held""",
     thread_size="""
         SELECT 1, COUNT(*), SUM(LENGTH(frame) + LENGTH(metadata)) FROM checkpoints
             WHERE thread_id = ?
@@ -177,6 +232,11 @@ STATEMENTS: Final = Statements(
             AND b.channel = chain.channel AND b.version = chain.version OFFSET 0) b ON TRUE
         UNION ALL
         SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done""",
+    # Compared as text, since 1 and 1.0 are equal as jsonb.
+    has_metadata="(?::jsonb -> 0)::text = (metadata -> ?::text)::text",
+    has_tag="metadata -> 'tags' @> ?::jsonb",
+    has_digest="metadata -> '$sealed' -> 'digests' @> ?::jsonb",
+    has_text="(strpos(lower(thread_id), ?) > 0 OR strpos(lower(metadata::text), ?) > 0)",
     lineage="""
         WITH RECURSIVE line (id, first) AS (
             SELECT COALESCE(?, (SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c

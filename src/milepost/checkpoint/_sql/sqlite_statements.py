@@ -116,6 +116,14 @@ STATEMENTS: Final = Statements(
             AND b.channel = chain.channel AND b.version = chain.version
         UNION ALL
         SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done""",
+    # json_each compares the key as text; other JSON functions would read it as a path.
+    has_metadata="""EXISTS (SELECT 1 FROM json_each(threads.metadata) e, json_each(?) w
+            WHERE e.key = ? AND e.type = w.type AND e.value IS w.value)""",
+    has_tag="""EXISTS (SELECT 1 FROM json_each(threads.metadata, '$.tags') e, json_each(?) w
+            WHERE e.value = w.value)""",
+    has_digest="""EXISTS (SELECT 1 FROM json_each(threads.metadata, '$."$sealed".digests') e,
+            json_each(?) w WHERE e.value = w.value)""",
+    has_text="(instr(lower(thread_id), ?) > 0 OR instr(lower(metadata), ?) > 0)",
     lineage="""
         WITH RECURSIVE line (id, first) AS (
             SELECT COALESCE(?, (SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c

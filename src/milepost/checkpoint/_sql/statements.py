@@ -8,11 +8,6 @@ from __future__ import annotations
 
 from typing import dataclass_transform
 
-HEAD = """COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
-    WHERE status = 'running' AND c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-        AND c.checkpoint_id > COALESCE(head, '')), head)"""
-"""The latest checkpoint of a thread. The registry entry may lag behind while a run goes on."""
-
 
 def just_after(id: str) -> str:
     """The first text that sorts after an id. No id has a character before this one."""
@@ -35,7 +30,7 @@ class Statements(_Texts):
     """Locks the entry of a thread until the transaction ends."""
     add_thread: str = """
         INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at)
-        VALUES (?, ?, ?, ?, ?, ?, ?)"""
+        VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
     touch_thread: str = """
         UPDATE threads SET head = ?, token = ?, status = ?, updated_at = ? WHERE thread_id = ?"""
     holds_thread: str
@@ -58,9 +53,8 @@ class Statements(_Texts):
     writers: str = """
         SELECT DISTINCT task_id FROM checkpoint_writes
             WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
-    new_thread: str = """
-        INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at)
-        VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
+    new_thread: str = add_thread
+    """The same, as a guard of a step: PostgreSQL has another text for it."""
     new_described_thread: str = """
         INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at, owner,
             metadata)
@@ -71,6 +65,7 @@ class Statements(_Texts):
             WHERE status = 'running' AND c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
                 AND c.checkpoint_id > COALESCE(head, '')), head)
         FROM threads WHERE thread_id = ?"""
+    """The latest checkpoint of a thread. The registry entry may lag behind while a run goes on."""
     head_and_newer: str = """
         SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
             WHERE status = 'running' AND c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
@@ -222,6 +217,21 @@ class Statements(_Texts):
 
     # -- listing
 
+    list_threads: str = """SELECT thread_id, status, created_at, updated_at,
+            COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+            WHERE status = 'running' AND c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
+                AND c.checkpoint_id > COALESCE(head, '')), head), metadata
+        FROM threads"""
+    """`threads/registry.py` adds conditions to this statement and to the next."""
+    count_threads: str = "SELECT COUNT(*) FROM threads"
+    has_metadata: str
+    """A condition: a list of one value, as JSON, and the key."""
+    has_tag: str
+    """A condition: a list of one tag, as JSON."""
+    has_digest: str
+    """A condition: a list of one digest of sealed metadata, as JSON."""
+    has_text: str
+    """A condition: a text in lower case, twice."""
     thread_page: str = "SELECT thread_id FROM threads WHERE thread_id >= ? ORDER BY 1 LIMIT ?"
     inner_graph: str = """
         SELECT checkpoint_ns FROM checkpoints WHERE thread_id = ? AND checkpoint_ns > ''

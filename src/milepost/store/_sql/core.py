@@ -35,7 +35,9 @@ from milepost.store._vectors.generations import Generations
 
 _RESEALED: Final = 100
 """Items whose values are sealed again in one go."""
-_PAGE: Final = "SELECT id, ns, key, kind, data FROM milepost_items WHERE id > ? ORDER BY id LIMIT ?"
+_PAGE: Final = (
+    "SELECT id, ns, key, kind, data FROM milepost_items WHERE id > ? ORDER BY id LIMIT ? + 0"
+)
 _COUNT: Final = "SELECT count(*) FROM milepost_items"
 _REPLACE: Final = "UPDATE milepost_items SET kind = ?, data = ? WHERE id = ? AND data = ?"
 

@@ -1,8 +1,7 @@
-"""The words of one database for what the statements of a store leave open."""
+"""What one database has of its own for a store: statements, conditions, limits."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,10 +11,9 @@ from milepost._db.dialect import POSTGRES, SQLITE, Dialect
 from milepost.store._core import namespaces
 from milepost.store._core.filters import Condition
 from milepost.store._core.records import Namespace, Order
+from milepost.store._sql import postgres_statements, sqlite_statements
 from milepost.store._sql import statements as sql
 from milepost.store._sql.conditions import Clause, postgres_clause, sqlite_clause
-
-_WORD: Final = re.compile(r"%(\w+)%")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,9 +22,8 @@ class StoreSql:
 
     dialect: Dialect
     clause: Callable[[Condition], Clause]
-    words: dict[str, str]
-    """What replaces `%word%` in a statement."""
-    locks_rows: bool
+    own: sql.OwnStatements
+    locks: sql.RowLocks | None
     """SQLite has one writer at a time, and needs no locks."""
     delete_one: str | None
     """Deletes an item that has no vectors, if one statement can."""
@@ -42,6 +39,7 @@ class StoreSql:
     """Searches what has changed last."""
     level: str | None
     """Searches one namespace, where there is an index for it."""
+    several: sql.PutSeveral | None
     rows: int
     """How many items one statement stores."""
     largest: int
@@ -53,25 +51,29 @@ class StoreSql:
 
     @lru_cache(maxsize=256)  # noqa: B019 - both instances live as long as the process
     def render(self, statement: str) -> str:
-        """A statement in this database's words."""
-        text = _WORD.sub(lambda found: self.words[found[1]], statement)
-        if self.dialect.name == "sqlite":
-            # Since 3.48, SQLite compiles a statement with a bare parameter here again each time, to
-            # see the number. An empty search took 46 µs instead of 7.
-            return text.replace("LIMIT ?", "LIMIT ? + 0")
-        return self.dialect.placed(text)
+        """A statement with this database's placeholders."""
+        return self.dialect.placed(statement)
 
     @lru_cache(maxsize=64)  # noqa: B019
     def putting(self, rows: int, plain: tuple[int, int] | None = None) -> str:
-        """A `put`, in this database's words."""
-        return self.render(sql.put(rows, plain))
+        """Stores so many items, or so many plain ones with these marks; after their values comes
+        the time."""
+        if rows == 1:
+            text = self.own.put if plain is None else self.own.put_plain
+        else:
+            assert self.several is not None
+            row = self.several.row if plain is None else self.several.plain_row
+            text = self.several.put.replace("{rows}", ", ".join([row] * rows))
+        if plain is not None:
+            indexed, reindexed = map(int, plain)
+            text = text.format(indexed=indexed, reindexed=reindexed)
+        return self.render(text)
 
     @lru_cache(maxsize=256)  # noqa: B019
-    def searching(self, statement: str, clause: str, order: Order | None) -> str:
-        """A search, in this database's words."""
-        words = sql.ORDER[order]
-        text = statement.replace("@where@", clause).replace("@order@", words)
-        return self.render(text.replace("@sum@", words.replace("i.updated", "(i.updated + 0)")))
+    def searching(self, statement: str, where: str, order: Order | None) -> str:
+        """A search with its filter and its order."""
+        words, of_sum = sql.ORDER[order], sql.ORDER_OF_SUM[order]
+        return self.render(statement.format(where=where, order=words, order_of_sum=of_sum))
 
     def below_prefix(self, prefix: Namespace) -> Clause:
         bounds = namespaces.text_range(prefix)
@@ -92,23 +94,16 @@ class StoreSql:
 LITE: Final = StoreSql(
     SQLITE,
     sqlite_clause,
-    words={
-        "pairs": SQLITE.pairs,
-        "items": SQLITE.items,
-        "json": "?",
-        "max": "max",
-        "vector": "?",
-        "integer": "p.a",
-        **dict.fromkeys(("lock", "lock_items", "lock_free", "share"), ""),
-    },
-    locks_rows=False,
+    own=sqlite_statements.STATEMENTS,
+    locks=None,
     delete_one=None,
     share=None,
     take=None,
-    search=sql.SEARCH_IDS_FIRST,
-    filtered=sql.SEARCH,
-    newest=sql.SEARCH_NEWEST_LITE,
-    level=sql.SEARCH_LEVEL,
+    search=sqlite_statements.SEARCH_IDS_FIRST,
+    filtered=sqlite_statements.SEARCH,
+    newest=sqlite_statements.SEARCH_NEWEST,
+    level=sqlite_statements.SEARCH_LEVEL,
+    several=None,
     rows=1,
     largest=1_000_000_000,
     largest_view=1_000_000_000,
@@ -117,26 +112,16 @@ LITE: Final = StoreSql(
 PG: Final = StoreSql(
     POSTGRES,
     postgres_clause,
-    words={
-        "pairs": POSTGRES.pairs,
-        "items": POSTGRES.items,
-        "json": "?::jsonb",
-        "max": "GREATEST",
-        "vector": "?::vector",
-        "integer": "p.a::bigint",
-        "lock": "FOR UPDATE",
-        "lock_items": "FOR UPDATE OF i",  # where items are not the only relation
-        "lock_free": "FOR UPDATE SKIP LOCKED",  # the rows that no other transaction has locked
-        "share": "FOR KEY SHARE",  # blocks transactions that lock a row, not those that share it
-    },
-    locks_rows=True,
-    delete_one=sql.DELETE_ONE,
+    own=postgres_statements.STATEMENTS,
+    locks=postgres_statements.LOCKS,
+    delete_one=postgres_statements.DELETE_ONE,
     share="LOCK TABLE milepost_store_meta IN ACCESS SHARE MODE",
     take="LOCK TABLE milepost_store_meta IN ACCESS EXCLUSIVE MODE",
-    search=sql.SEARCH_BELOW,
-    filtered=sql.SEARCH_BELOW,
-    newest=sql.SEARCH_NEWEST,
+    search=postgres_statements.SEARCH,
+    filtered=postgres_statements.SEARCH,
+    newest=postgres_statements.SEARCH_NEWEST,
     level=None,
+    several=postgres_statements.SEVERAL,
     rows=100,
     # A field has less than 1 GB, and so has the message that brings it. What is in a JSONB has a
     # quarter of that.

@@ -33,7 +33,7 @@ class ItemReader:
         self._vectors = vectors
         self._prefixes = Prefixes(store_sql)
         self._get = store_sql.render(sql.GET)
-        self._get_many = store_sql.render(sql.GET_MANY)
+        self._get_many = store_sql.render(store_sql.own.get_many)
 
     def get_one(self, get: GetOp, reads: Reads) -> Operation[list[Outcome]]:
         """The only task of the only group, if it is a get."""
@@ -164,7 +164,7 @@ class Prefixes:
         wide, uses_left = self._widths.get(prefix, (False, 0))
         if not uses_left:
             clause, parameters = self._store_sql.below_prefix(prefix)
-            text = self._store_sql.render(sql.IS_WIDE.replace("@below@", clause))
+            text = self._store_sql.render(sql.IS_WIDE.format(where=clause))
             wide = bool((yield Query(text, (*parameters, WIDE))))
             if len(self._widths) >= _KEPT:
                 self._widths.clear()

@@ -33,6 +33,7 @@ class SqlReindexer(Reindexer):
         self.state = core.registry.state
         self._registry = core.registry
         self._render = core.store_sql.render
+        self._own = core.store_sql.own
 
     def begin(self) -> Operation[tuple[int, bool, int | None]]:
         known = yield from self._registry.take()
@@ -132,7 +133,7 @@ class SqlReindexer(Reindexer):
     def _unchanged(self, found: list[Read]) -> Operation[list[Read]]:
         """Those that are still what was read. They stay so until the transaction ends."""
         places = json.dumps([_place(one) for one in found])
-        rows = yield from self._rows(sql.LOCK_ITEMS, (places,))
+        rows = yield from self._rows(self._own.lock_items, (places,))
         versions = {(ns, key): updated for ns, key, updated in rows}
         return [one for one in found if versions.get(_place(one)) == one.row.updated]
 
@@ -142,9 +143,9 @@ class SqlReindexer(Reindexer):
         assert self.core.vectors is not None
         pack, table = self.core.vectors.pack, generation.table
         places = json.dumps([_place(one) for one in found])
-        yield Execute(self._render(sql.VECTORS_OF.format(table=table)), (places,))
+        yield Execute(self._render(self._own.vectors_of.format(table=table)), (places,))
         rows = [(pack(vectors[text]), *_place(one)) for one in found for text in one.texts]
-        yield ExecuteMany(self._render(sql.ADD_VECTOR.format(table=table)), rows)
+        yield ExecuteMany(self._render(self._own.add_vector.format(table=table)), rows)
 
 
 def _place(one: Read) -> tuple[str, str]:

@@ -101,7 +101,7 @@ class VectorIndex(ABC):
         page = list(scores)[search.offset : needed]
         if not page:
             return []
-        text = self.store_sql.render(sql.BY_IDS)
+        text = self.store_sql.render(self.store_sql.own.by_ids)
         rows = yield Query(text, (json.dumps(page), now), last=last)
         by_id = {row[6]: row for row in rows}
         return [(scores[item], by_id[item]) for item in page if item in by_id]
@@ -122,7 +122,8 @@ def without_vectors(
         return [many(sql.VECTORS_OF_ONE.format(table=table), places) for table in tables]
     known = json.dumps(places)
     return [
-        Execute(store_sql.render(sql.VECTORS_OF.format(table=table)), (known,)) for table in tables
+        Execute(store_sql.render(store_sql.own.vectors_of.format(table=table)), (known,))
+        for table in tables
     ]
 
 
@@ -131,7 +132,7 @@ def without_vectors_of(
 ) -> list[Execute | ExecuteMany]:
     """Delete all vectors of the items with these ids, given as a JSON array."""
     return [
-        Execute(store_sql.render(sql.VECTORS_OF_IDS.format(table=table)), (ids,))
+        Execute(store_sql.render(store_sql.own.vectors_of_ids.format(table=table)), (ids,))
         for table in tables
     ]
 
@@ -159,15 +160,16 @@ def with_new_vectors(
     several = [
         (vector, *place) for place in packed if place not in only for vector in packed[place]
     ]
+    own = store_sql.own
     statements: list[Execute | ExecuteMany] = []
     for table in generations.tables:
         cleared = [place for place in puts if table != target or place not in only]
         statements += without_vectors(store_sql, [table], cleared)
     if only:
-        other = store_sql.render(sql.OTHER_VECTOR_OF.format(table=target))
+        other = store_sql.render(own.other_vector_of.format(table=target))
         statements.append(many(other, [(*place, vector) for place, vector in only.items()]))
-        add = store_sql.render(sql.ADD_ONLY_VECTOR.format(table=target))
+        add = store_sql.render(own.add_only_vector.format(table=target))
         statements.append(many(add, [(vector, *place) for place, vector in only.items()]))
     if several:
-        statements.append(many(store_sql.render(sql.ADD_VECTOR.format(table=target)), several))
+        statements.append(many(store_sql.render(own.add_vector.format(table=target)), several))
     return statements

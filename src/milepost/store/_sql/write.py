@@ -51,7 +51,7 @@ class ItemWriter:
         self._stamps = stamps
         self._put = store_sql.putting(1)
         self._put_plain = store_sql.putting(1, NO_MARKS)
-        self._put_new = store_sql.render(sql.PUT_NEW)
+        self._put_new = store_sql.render(store_sql.own.put + sql.IF_EXPIRED)
         self._delete = store_sql.render(sql.DELETE)
 
     def write(
@@ -109,10 +109,11 @@ class ItemWriter:
         writes = list(_writes(groups, failed))
         deletes = any(write.data is None for write in writes)
         # A single put shares its row by itself.
-        if not self._store_sql.locks_rows or not (deletes or len(writes) > 1):
+        locks = self._store_sql.locks
+        if locks is None or not (deletes or len(writes) > 1):
             return []
         shards = {_shard(_place(write)) for write in writes}
-        return [self._lock_of(sql.TAKE_SHARDS if deletes else sql.SHARE_SHARDS, shards)]
+        return [self._lock_of(locks.take_shards if deletes else locks.share_shards, shards)]
 
     def _lock_of(self, statement: str, shards: Collection[int]) -> Execute:
         return Execute(self._store_sql.render(statement), (json.dumps(sorted(shards)),))
@@ -131,24 +132,24 @@ class ItemWriter:
         """Renew the lifetimes of these items, except of those that have expired meanwhile."""
         # In one order everywhere, so that two readers cannot wait for each other.
         rows = [(now, id, now) for id in sorted(set(ids))]
-        yield many(self._store_sql.render(sql.RENEW), rows)
+        yield many(self._store_sql.render(self._store_sql.own.renew), rows)
 
     def sweep(self, now: int) -> Operation[int]:
         """Delete some of what has expired; how many items it was."""
-        render = self._store_sql.render
+        render, own, locks = self._store_sql.render, self._store_sql.own, self._store_sql.locks
         generations = yield from self._registry.load()
         page = (now, SWEPT_AT_ONCE)
         taken: set[int] = set()
-        if self._store_sql.locks_rows:
-            seen = yield Query(render(sql.SEE_EXPIRED), page)
+        if locks is not None:
+            seen = yield Query(render(locks.see_expired), page)
             if not seen:
                 return 0
             taken = {_shard((ns, key)) for _, ns, key, _ in seen}
-            yield self._lock_of(sql.TAKE_SHARDS, taken)
+            yield self._lock_of(locks.take_shards, taken)
         # Locked, so that no put or read renews one of them before it is deleted. Those that others
         # have locked are left: they are put or read at this moment.
-        rows = yield Query(render(sql.EXPIRED), page)
-        if self._store_sql.locks_rows:
+        rows = yield Query(render(own.expired), page)
+        if locks is not None:
             rows = [row for row in rows if _shard((row[1], row[2])) in taken]
         if not rows:
             return 0
@@ -159,12 +160,12 @@ class ItemWriter:
             used[shard] = max(version, used.get(shard, 0))
         statements = without_vectors_of(self._store_sql, generations.tables, ids)
         statements.append(many(render(sql.NOTE_VERSION), sorted(used.items())))
-        statements.append(Execute(render(sql.DELETE_IDS), (ids,)))
+        statements.append(Execute(render(own.delete_ids), (ids,)))
         yield Batch(statements, last=True)
         return len(rows)
 
     def _version(self, place: Place, now: int) -> Operation[int]:
-        rows = yield Query(self._store_sql.render(sql.VERSIONS), (*place, now))
+        rows = yield Query(self._store_sql.render(self._store_sql.own.versions), (*place, now))
         return int(rows[0][2]) if rows else 0
 
     def _store(
@@ -214,14 +215,14 @@ class ItemWriter:
         if self._store_sql.delete_one is not None and len(final) == 1 and not tables:
             return [Execute(self._store_sql.render(self._store_sql.delete_one), notes[0])]
         statements: list[Execute | ExecuteMany] = []
-        if self._store_sql.locks_rows:
+        if (locks := self._store_sql.locks) is not None:
             # All that this transaction will touch, in one order. Vectors go before their items,
             # and a transaction that adds vectors holds the item's row: so none comes in between.
             places = sorted(final)
             if len(places) == 1:
-                statements.append(Execute(self._store_sql.render(sql.LOCK_ITEM), places[0]))
+                statements.append(Execute(self._store_sql.render(locks.lock_item), places[0]))
             else:
-                lock = self._store_sql.render(sql.LOCK_ITEMS)
+                lock = self._store_sql.render(self._store_sql.own.lock_items)
                 statements.append(Execute(lock, (json.dumps(places),)))
         statements += without_vectors(self._store_sql, tables, gone)
         statements.append(many(self._store_sql.render(sql.NOTE_DELETED), notes))

@@ -16,7 +16,7 @@ from milepost._db.dialect import Dialect
 from milepost._db.engine import Program, Transaction
 from milepost._db.operations import ExecuteMany, Operation, Query
 from milepost.checkpoint._contract.threads import Problem
-from milepost.checkpoint._sql.large import through_values
+from milepost.checkpoint._sql.admin.reencrypt_statements import reseal_statements
 from milepost.checkpoint.serde._rotation import NOT_ENCRYPTED, Reencrypted
 from milepost.errors import CheckpointError, SerdeError
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.read.reader import CheckpointReader
     from milepost.checkpoint._sql.threads.registry import Registry
 
-_HEAD: Final = 300
-"""First bytes of a sealed cell that show its key. The name of the cipher has at most 255 bytes."""
 _LOOKED_AT: Final = 1_000
 """Rows that one query reads."""
 _ROWS: Final = 100
@@ -45,56 +43,6 @@ class _Table(NamedTuple):
     """The columns of the primary key after the thread's id."""
     cells: dict[str, tuple[str, tuple[str, ...]]]
     """Sealed column → its name in the place it is sealed for, and the columns it is bound to."""
-
-    def looked_at(self, dialect: Traits) -> str:
-        """Query: keys, sizes and first bytes of the rows after a key."""
-        sizes = ", ".join(f"COALESCE(LENGTH({cell}), 0)" for cell in self.cells)
-        heads = ", ".join(f"SUBSTR({cell}, 1, {_HEAD})" for cell in self.cells)
-        return self._sql(
-            dialect,
-            "look",
-            f"SELECT {self._key}, {sizes}, {heads} FROM {self.where}"
-            f" WHERE thread_id = ? AND ({self._key}) > ({self._marks})"
-            f" ORDER BY {self._key} LIMIT {_LOOKED_AT}",
-        )
-
-    def between(self, dialect: Traits) -> str:
-        """Query: the rows between two keys, locked."""
-        bound = "".join(f", {column}" for _, columns in self.cells.values() for column in columns)
-        return self._sql(
-            dialect,
-            "between",
-            f"SELECT {self._key}, {', '.join(self.cells)}{bound} FROM {self.where}"
-            f" WHERE thread_id = ?"
-            f" AND ({self._key}) >= ({self._marks}) AND ({self._key}) <= ({self._marks})"
-            f" ORDER BY {self._key}{{lock}}",
-        )
-
-    def store(self, dialect: Traits) -> str:
-        """Statement: new sealed cells of one row."""
-        cells = ", ".join(f"{cell} = ?" for cell in self.cells)
-        key = " AND ".join(f"{column} = ?" for column in self.key)
-        sql = f"UPDATE {self.where} SET {cells} WHERE thread_id = ? AND {key}"
-        return self._sql(dialect, "store", sql)
-
-    def _sql(self, dialect: Traits, name: str, query: str) -> str:
-        """The SQL of a query; for a database without SQL, the name of the query and table."""
-        if isinstance(dialect, Dialect):
-            return dialect.sql(through_values(dialect, query))
-        return f"reseal_{name} {self.name}"
-
-    @property
-    def where(self) -> str:
-        """The table or view for reading and updating."""
-        return "checkpoint_values" if self.name == "checkpoint_blobs" else self.name
-
-    @property
-    def _key(self) -> str:
-        return ", ".join(self.key)
-
-    @property
-    def _marks(self) -> str:
-        return ", ".join("?" * len(self.key))
 
     @property
     def before_all(self) -> Key:
@@ -129,7 +77,9 @@ class Resealer:
     def __init__(self, reader: CheckpointReader, dialect: Traits, registry: Registry) -> None:
         self._codec = reader.codec
         self._q = reader.q
-        self._dialect = dialect
+        self._statements = {one.name: reseal_statements(dialect, one.name) for one in _TABLES}
+        # A database without SQL is asked for all rows of a thread.
+        self._limit = (_LOOKED_AT,) if isinstance(dialect, Dialect) else ()
         self._registry = registry
 
     def threads(
@@ -174,7 +124,8 @@ class Resealer:
     ) -> Operation[tuple[list[tuple[Key, Key]], int, Key | None]]:
         """First and last key of each page to seal; the number of current rows; the key to continue
         after."""
-        rows = yield Query(table.looked_at(self._dialect), (thread_id, *after))
+        look = self._statements[table.name].look
+        rows = yield Query(look, (thread_id, *after, *self._limit))
         width, cells = len(table.key), len(table.cells)
         old: list[tuple[Key, int]] = []
         for row in rows:
@@ -191,7 +142,8 @@ class Resealer:
         self, table: _Table, thread_id: str, page: tuple[Key, Key]
     ) -> Operation[tuple[int, list[Problem]]]:
         yield Query(self._q.lock_thread, (thread_id,))
-        rows = yield Query(table.between(self._dialect), (thread_id, *page[0], *page[1]))
+        statements = self._statements[table.name]
+        rows = yield Query(statements.between, (thread_id, *page[0], *page[1]))
         width = len(table.key)
         changed, refused = [], []
         for row in rows:
@@ -211,7 +163,7 @@ class Resealer:
             if sealed != list(cells):
                 changed.append((*sealed, thread_id, *key))
         if changed:
-            yield ExecuteMany(table.store(self._dialect), changed)
+            yield ExecuteMany(statements.store, changed)
         return len(changed), refused
 
 

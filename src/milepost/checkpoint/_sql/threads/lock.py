@@ -50,7 +50,7 @@ def lock_all(q: Statements, thread_ids: Collection[str]) -> Operation[dict[str, 
                 entries[id] = LockedThread(*rows[0][:4])
         for id in [id for id in missing if id not in entries]:
             epoch, now = new_epoch(), time.time()
-            added = yield Execute(q.new_thread, (id, None, None, epoch, "idle", now, now))
+            added = yield Execute(q.add_thread, (id, None, None, epoch, "idle", now, now))
             if added:
                 entries[id] = LockedThread(None, None, epoch, "idle", new=True)
         # Rows that could be neither locked nor added were just added by others: try again.

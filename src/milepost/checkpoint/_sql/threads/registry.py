@@ -18,7 +18,6 @@ from milepost.checkpoint._contract.threads import (
     may_be_stored,
     no_such_thread,
 )
-from milepost.checkpoint._sql.statements import HEAD
 from milepost.checkpoint._sql.threads.lock import lock
 from milepost.errors import DamagedRowError, SerdeError
 
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
 LEASE: Final = 60.0
 """Seconds without a commit or renewal after which a run counts as dead."""
-
-_COLUMNS = f"thread_id, status, created_at, updated_at, {HEAD}, metadata"
 
 
 def is_alive(status: str, updated_at: float) -> bool:
@@ -52,8 +49,15 @@ class Search(NamedTuple):
     offset: int = 0
 
 
-_SORTS: Final = {"updated_at": "updated_at", "created_at": "created_at", "thread_id": "thread_id"}
-"""Only these texts go into a query."""
+_ORDERS: Final = {
+    ("updated_at", True): " ORDER BY updated_at DESC, thread_id DESC LIMIT ? OFFSET ?",
+    ("updated_at", False): " ORDER BY updated_at, thread_id LIMIT ? OFFSET ?",
+    ("created_at", True): " ORDER BY created_at DESC, thread_id DESC LIMIT ? OFFSET ?",
+    ("created_at", False): " ORDER BY created_at, thread_id LIMIT ? OFFSET ?",
+    ("thread_id", True): " ORDER BY thread_id DESC LIMIT ? OFFSET ?",
+    ("thread_id", False): " ORDER BY thread_id LIMIT ? OFFSET ?",
+}
+"""By what a search sorts, and whether the last comes first."""
 
 
 class Registry:
@@ -67,7 +71,7 @@ class Registry:
         where, values = self._where(wanted, Search())
         if not all(map(may_be_stored, values)):
             return []
-        sql = f"SELECT {_COLUMNS} FROM threads {where}ORDER BY thread_id LIMIT ?"
+        sql = f"{self._q.list_threads}{where} ORDER BY thread_id LIMIT ?"
         rows = yield Query(self._dialect.placed(sql), (*values, wanted.limit))
         return [self._info(row) for row in rows]
 
@@ -78,17 +82,11 @@ class Registry:
         where, values = self._where(wanted, search)
         if not all(map(may_be_stored, values)):
             return [], 0
-        counted = f"SELECT COUNT(*) FROM threads {where}"
+        counted = self._q.count_threads + where
         [(total,)] = yield Query(self._dialect.placed(counted), tuple(values))
-        way = "DESC" if search.descending else "ASC"
-        order = f"ORDER BY {_SORTS[search.sort]} {way}, thread_id {way} LIMIT ? OFFSET ?"
-        sql = f"SELECT {_COLUMNS} FROM threads {where}{order}"
+        sql = self._q.list_threads + where + _ORDERS[search.sort, search.descending]
         rows = yield Query(self._dialect.placed(sql), (*values, wanted.limit, search.offset))
         return [self._info(row) for row in rows], total
-
-    @property
-    def _is_sqlite(self) -> bool:
-        return self._dialect.name == "sqlite"
 
     def ids(self, start: str, limit: int) -> Operation[list[str]]:
         """A page of thread ids from `start` on. Damage in other columns does not matter here."""
@@ -118,7 +116,8 @@ class Registry:
         return problems
 
     def _where(self, wanted: ThreadFilter, search: Search) -> tuple[str, list[Any]]:
-        """The WHERE clause and its parameters. Values from the caller are always parameters."""
+        """The WHERE clause, empty if there is no condition, and its parameters. Values from the
+        caller are always parameters."""
         wanted.check()
         clauses: list[str] = []
         values: list[Any] = []
@@ -150,51 +149,22 @@ class Registry:
                 add(f"owner IN ({', '.join('?' * len(owners))})", *owners)
             elif key == "tags":
                 for tag in [value] if isinstance(value, str) else value:
-                    add(*self._or_sealed(self._has_tag(tag), key, tag))
+                    given = json.dumps([str(tag)])
+                    add(*self._or_sealed(self._q.has_tag, given, of=(key, tag)))
             else:
-                add(*self._or_sealed(self._equals(key, value), key, value))
+                given = json.dumps([value], sort_keys=True)
+                add(*self._or_sealed(self._q.has_metadata, given, str(key), of=(key, value)))
         if search.unfinished:
             add("status <> 'idle'")
         if search.text:
-            instr, text = ("instr", "metadata") if self._is_sqlite else ("strpos", "metadata::text")
-            found = f"({instr}(lower(thread_id), ?) > 0 OR {instr}(lower({text}), ?) > 0)"
-            add(found, *[search.text.lower()] * 2)
-        return f"WHERE {' AND '.join(clauses)} " if clauses else "", values
+            add(self._q.has_text, *[search.text.lower()] * 2)
+        return f" WHERE {' AND '.join(clauses)}" if clauses else "", values
 
-    def _or_sealed(self, clause: tuple[str, ...], key: str, value: Any) -> tuple[str, ...]:
-        """The clause, or a match of the digest of sealed metadata."""
-        ways = [clause, *map(self._has_digest, self._metadata.digests(key, value))]
-        texts = " OR ".join(text for text, *_ in ways)
-        return (f"({texts})", *(value for _, *values in ways for value in values))
-
-    def _has_digest(self, digest: str) -> tuple[str, str]:
-        if self._is_sqlite:
-            return (
-                "EXISTS (SELECT 1 FROM json_each(threads.metadata, '$.\"$sealed\".digests') e"
-                " WHERE e.value = ?)",
-                digest,
-            )
-        return ("metadata @> ?::jsonb", json.dumps({SEALED: {"digests": [digest]}}))
-
-    def _equals(self, key: str, value: Any) -> tuple[str, str, str]:
-        if self._is_sqlite:
-            # json_each compares the key as text; other JSON functions would read it as a path.
-            return (
-                "EXISTS (SELECT 1 FROM json_each(threads.metadata) e, json_each(?) w"
-                " WHERE e.key = ? AND e.type = w.type AND e.value IS w.value)",
-                json.dumps([value], sort_keys=True),
-                str(key),
-            )
-        # Compared as text, since 1 and 1.0 are equal as jsonb.
-        return ("(metadata -> ?::text)::text = (?::jsonb)::text", str(key), json.dumps(value))
-
-    def _has_tag(self, tag: Any) -> tuple[str, str]:
-        if self._is_sqlite:
-            return (
-                "EXISTS (SELECT 1 FROM json_each(threads.metadata, '$.tags') e WHERE e.value = ?)",
-                str(tag),
-            )
-        return ("metadata -> 'tags' @> ?::jsonb", json.dumps([str(tag)]))
+    def _or_sealed(self, clause: str, *given: str, of: tuple[str, Any]) -> tuple[str, ...]:
+        """The clause, or a match of a digest of the same metadata where that is sealed."""
+        digests = self._metadata.digests(*of)
+        either = " OR ".join([clause, *[self._q.has_digest] * len(digests)])
+        return (f"({either})", *given, *[json.dumps([digest]) for digest in digests])
 
     def one(self, thread_id: str) -> Operation[ThreadInfo | None]:
         """One thread, with counts."""
