@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
 import third_backend
 from third_backend import STATEMENTS, THIRD, ThirdSaver
 
 import milepost
-from graphs import thread
+from graphs import line, thread
+from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.checkpoint.serde.keyring import AesKeyRing
 from milepost.graph import START, MessagesState, StateGraph
 from milepost.testing import saver_tests
 
@@ -44,6 +47,20 @@ def test_a_graph_runs_on_it(tmp_path: Path) -> None:
     said = [message.content for message in graph.get_state(config).values["messages"]]
     assert said == ["a", "b" * 2000]
     assert saver.verify() == []
+
+
+def test_its_rows_are_sealed_again_with_a_new_key(tmp_path: Path) -> None:
+    pytest.importorskip("Crypto")
+    ring = AesKeyRing({"old": b"o" * 16})
+    saver = ThirdSaver(tmp_path / "sealed.db", serde=EncryptedSerializer(ring))
+    graph = line("a", "b").compile(checkpointer=saver)
+    graph.invoke({"log": ["x" * 2000]}, thread("t"))
+    expected = graph.get_state(thread("t")).values
+    ring.add(b"n" * 16, id="new")
+    assert saver.reencrypt().resealed > 5
+    ring.drop("old")
+    fresh = ThirdSaver(tmp_path / "sealed.db", serde=EncryptedSerializer(ring))
+    assert line("a", "b").compile(checkpointer=fresh).get_state(thread("t")).values == expected
 
 
 def test_it_takes_less_than_400_lines():
