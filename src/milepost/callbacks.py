@@ -18,7 +18,7 @@ try:
     from langchain_core.callbacks.manager import ahandle_event, handle_event
 except ImportError as error:
     raise ImportError(
-        "milepost.callbacks needs LangChain: run `pip install langchain-core`."
+        "milepost.callbacks needs LangChain: run `pip install 'milepost[langchain]'`."
     ) from error
 
 __all__ = [

@@ -56,8 +56,8 @@ def old_entry_unnoticed() -> None:
 
     queries_for = saver.queries_for  # type: ignore[attr-defined]
 
-    def unaware(dialect: Any) -> Any:
-        found = queries_for(dialect)
+    def unaware(given: Any, dialect: Any) -> Any:
+        found = queries_for(given, dialect)
         texts = {name: getattr(found, name) for name in statements.Statements.__annotations__}
         changed = {name: _NEWER.sub("NULL", text) for name, text in texts.items()}
         assert changed != texts

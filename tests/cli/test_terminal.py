@@ -113,6 +113,16 @@ def test_a_table_is_the_same_with_rich_and_without_it():
     assert list(plain_table(header, rows, numbers)) == drawn
 
 
+def test_a_line_is_neither_wrapped_nor_cut_whatever_the_width():
+    from rich.console import Console
+
+    from milepost.cli.lines import Text
+
+    console = Console(width=5, force_terminal=True, color_system="256", markup=False)
+    line = Text("a tab\tand [b] spaces   ", style="bold") + Text("\nmore ")
+    assert line.rendered(console) == "\x1b[1ma tab\tand [b] spaces   \x1b[0m\nmore "
+
+
 def test_a_narrow_terminal_cuts_the_last_column_off_first(file):
     status, shown = on_a_terminal(
         ["blame", "done", "messages", "--no-pager"],

@@ -54,6 +54,9 @@ graph.stream(full, stream_mode=["updates", "costum"])  #: List item 1 has incomp
 graph.stream(full, durability="snyc")  #: No overload variant of "stream"
 graph.stream(full, durability="snyc", version="v2")  #: No overload variant of "stream"
 graph.stream_events(full, durability="snyc", version="v3")  #: No overload variant
+graph.stream_events(full, durability="snyc", version="v2")  #: No overload variant
+graph.stream_events(full, durability="snyc")  #: No overload variant
+graph.stream_events(full, version="v9")  #: No overload variant
 graph.batch([full], durability="snyc")  #: Argument "durability" to "batch"
 graph.batch([full, None], stream_mode="updates", durability="sync", return_exceptions=True)
 
@@ -63,6 +66,31 @@ async def on_a_loop() -> None:
     graph.astream(full, durability="snyc")  #: No overload variant of "astream"
     graph.astream(full, durability="sync")
     graph.astream_events(full, version="v3", durability="snyc")  #: No overload variant
+    graph.astream_events(full, version="v2", durability="snyc")  #: No overload variant
+    graph.astream_events(full, version="v1", durability="snyc")  #: No overload variant
+    graph.astream_events(full, durability="snyc")  #: No overload variant
+    graph.astream_events(full, include_name=["a"])  #: No overload variant
+    graph.astream_events(full, include_names=["a"], stream_mode="values", durability="sync")
+    graph.astream_events(full, version="v3", include_names=["a"])  #: No overload variant
+""",
+    "options_of_a_remote_graph": """
+from milepost.pregel.remote import RemoteGraph
+
+remote = RemoteGraph("chat", url="http://127.0.0.1:1")
+remote.invoke(full, durability="sync", metadata={"a": 1}, multitask_strategy="enqueue")
+remote.invoke(full, durability="snyc")  #: Argument "durability" to "invoke"
+remote.invoke(full, version="v9")  #: Argument "version" to "invoke"
+remote.invoke(full, on_conflict="reject")  #: Unexpected keyword argument "on_conflict"
+remote.stream(full, stream_mode="updates", durability="snyc")  #: Argument "durability" to "stream"
+remote.stream(full, webhok="http://127.0.0.1:1")  #: did you mean "webhook"
+remote.stream_events(full, version="v3", metadata={"a": 1})
+remote.stream_events(full, version="v3", durability="sync")  #: Unexpected keyword argument
+remote.stream_events(full, version="v9")  #: Argument "version" to "stream_events"
+
+async def on_a_loop() -> None:
+    await remote.ainvoke(full, durability="snyc")  #: Argument "durability" to "ainvoke"
+    remote.astream(full, durability="snyc")  #: Argument "durability" to "astream"
+    await remote.astream_events(full, version="v3", durability="sync")  #: Unexpected keyword
 """,
     "options_that_are_passed_on": """
 from typing_extensions import Unpack

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -18,6 +19,7 @@ from milepost.checkpoint.memory import InMemorySaver
 from milepost.config import get_stream_writer
 from milepost.errors import GraphBuildError, MissingThreadError
 from milepost.graph import START, StateGraph
+from milepost.pregel._remote.options import RemoteRunOptions
 from milepost.pregel.remote import RemoteException, RemoteGraph
 from milepost.types import Command, Interrupt, interrupt
 
@@ -253,6 +255,19 @@ def test_as_a_node_its_events_come_with_those_of_the_graph(run, around):
     assert ("remote", 1, "custom", {"from": "first"}) in inside
     assert ("remote", 2, "custom", {"from": "inner"}) in inside
     assert ("remote", 1, "updates", {"second": {"log": ["second"]}}) in inside
+
+
+def test_the_options_of_a_run_are_those_that_the_client_takes():
+    from langgraph_sdk.client import RunsClient, SyncRunsClient
+
+    named_by_us = {
+        *("thread_id", "assistant_id", "input", "command", "config", "stream_mode"),
+        *("stream_subgraphs", "if_not_exists", "checkpoint", "context", "interrupt_before"),
+        *("interrupt_after", "headers", "params", "version"),
+    }
+    for client in (RunsClient, SyncRunsClient):
+        taken = inspect.signature(client.stream).parameters.keys() - {"self", *named_by_us}
+        assert set(RemoteRunOptions.__annotations__) == taken
 
 
 def test_what_is_missing_is_said(run):

@@ -235,7 +235,7 @@ for call in (lambda: graph | len, lambda: graph.bind(), lambda: __import__("mile
     try:
         call()
     except ImportError as error:
-        assert "pip install langchain-core" in str(error), error
+        assert "pip install 'milepost[langchain]'" in str(error), error
     else:
         raise AssertionError("no ImportError")
 """

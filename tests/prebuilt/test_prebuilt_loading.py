@@ -41,7 +41,7 @@ def test_without_langchain_the_error_says_what_to_install(name):
         "sys.meta_path.insert(0, Absent())\n"
         f"from milepost.prebuilt import {name}",
     )
-    assert "pip install langchain-core" in done.stderr.splitlines()[-1]
+    assert "pip install 'milepost[langchain]'" in done.stderr.splitlines()[-1]
 
 
 def test_the_example_pays_once():

@@ -1,6 +1,6 @@
-"""Where SQLite and PostgreSQL differ.
+"""Where databases differ.
 
-Tables are written once for both databases: names of `Dialect` fields in braces stand for the parts
+Tables are written once for all databases: names of `Dialect` fields in braces stand for the parts
 that differ. Statements are written for each database where they differ. A parameter is `?`.
 """
 
@@ -34,16 +34,20 @@ class Traits:
     """What a saver needs to know about a database besides its SQL."""
 
     name: str
+    """Migrations for one database alone are marked with it."""
     remote: bool
     """Whether each query is a round trip. If so, a reader asks early for what it may need."""
     settled: tuple[str, ...]
     """Statements that let a transaction use generic query plans. PostgreSQL otherwise plans a query
     again for each of its first five runs, which takes longer than running the query."""
     chain: Bounds
+    placeholder: str = "?"
+    """What stands for a parameter, the same for all. A driver that wants numbers or names gets them
+    from the backend's engine."""
 
     def placed(self, query: str) -> str:
         """`query` with the driver's placeholders for parameters."""
-        return query.replace("?", "%s") if self.name == "postgres" else query
+        return query if self.placeholder == "?" else query.replace("?", self.placeholder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,8 @@ class Dialect(Traits):
     """Follows a PRIMARY KEY that mostly grows at its end: its pages are filled completely."""
     int: str
     """The type of a column of 64-bit integers."""
+    columns: str
+    """A query for the names of a table's columns: no rows if there is no such table."""
 
     def sql(self, query: str) -> str:
         return self.placed(query.format(**asdict(self)))
@@ -76,6 +82,7 @@ SQLITE = Dialect(
     compact="WITHOUT ROWID",
     packed="",
     int="INTEGER",
+    columns="SELECT name FROM pragma_table_info(?)",
     remote=False,
     settled=(),
     chain=Bounds(8, 16, 8, short=8192, short_rows=2),
@@ -90,6 +97,9 @@ POSTGRES = Dialect(
     compact="",
     packed=" WITH (fillfactor = 100)",
     int="BIGINT",
+    columns="SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(?)"
+    " AND attnum > 0 AND NOT attisdropped",
+    placeholder="%s",
     remote=True,
     settled=("SET LOCAL plan_cache_mode TO force_generic_plan",),
     chain=Bounds(64, 32, 16, short=8192, short_rows=2),

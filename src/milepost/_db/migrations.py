@@ -17,12 +17,6 @@ _CREATE = "CREATE TABLE IF NOT EXISTS {table} (v INTEGER PRIMARY KEY)"
 _APPLIED = "SELECT v FROM {table}"
 _RECORD = "INSERT INTO {table} (v) VALUES (?)"
 
-_COLUMNS = {
-    "sqlite": "SELECT name FROM pragma_table_info(?)",
-    "postgres": "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(?)"
-    " AND attnum > 0 AND NOT attisdropped",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Schema:
@@ -32,7 +26,7 @@ class Schema:
     """Where applied migrations are recorded."""
     migrations: Sequence[Sequence[str | tuple[str, str]]]
     """Oldest first; entries are only ever appended. A statement is SQL for all databases, or a
-    pair: the name of a database, and SQL for that database alone."""
+    pair: the name of a dialect, and SQL for that database alone."""
     landmark: tuple[str, str]
     """A table whose name other programs use too, and a column that only our table has."""
     foreign: str
@@ -92,5 +86,5 @@ def migrate(dialect: Dialect, schema: Schema) -> Operation[None]:
 
 
 def _columns(dialect: Dialect, table: str) -> Operation[set[str]]:
-    rows = yield Query(dialect.sql(_COLUMNS[dialect.name]), (table,))
+    rows = yield Query(dialect.placed(dialect.columns), (table,))
     return {row[0] for row in rows}

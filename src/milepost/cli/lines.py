@@ -37,7 +37,12 @@ class Text:
 
     def rendered(self, console: Console) -> str:
         """With the codes that a terminal knows. A terminal or pager wraps it."""
-        return console._render_buffer(list(self.rich().render(console, end="")))
+        from rich.segment import Segments
+
+        with console.capture() as captured:
+            # Segments are printed as they are: text would be wrapped here, to the console's width.
+            console.print(Segments(self.rich().render(console, end="")), crop=False)
+        return captured.get()
 
     def rich(self) -> Any:
         """As a text of rich."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from milepost._stream_parts import GraphOutput, StreamPart
     from milepost.cache.base import BaseCache
     from milepost.graph._drawing import Graph
+    from milepost.graph._events import CallbackEventOptions
     from milepost.graph._low_level import ChannelGraph
     from milepost.graph._typing import AnyGraph
     from milepost.store.base import BaseStore
@@ -437,7 +438,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         config: RunnableConfig | None = None,
         *,
         version: Literal["v1", "v2"] = "v2",
-        **options: Any,
+        **options: Unpack[CallbackEventOptions[ContextT]],
     ) -> Iterator[Any]: ...
 
     def stream_events(
@@ -495,7 +496,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         config: RunnableConfig | None = None,
         *,
         version: Literal["v1", "v2"] = "v2",
-        **options: Any,
+        **options: Unpack[CallbackEventOptions[ContextT]],
     ) -> AsyncIterator[Any]: ...
 
     def astream_events(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from milepost._engine.context.task_context import find_context
 from milepost._engine.streaming.events import ns_parts
@@ -17,6 +17,7 @@ from milepost.stream.transformers import (
     SubgraphTransformer,
     ValuesTransformer,
 )
+from milepost.types import ContextT, StreamMode, UnversionedRunOptions
 
 if TYPE_CHECKING:
     from milepost.graph._typing import AnyGraph
@@ -28,6 +29,26 @@ _BUILT_IN: tuple[TransformerFactory, ...] = (
     LifecycleTransformer,
     SubgraphTransformer,
 )
+
+
+class CallbackEventOptions(UnversionedRunOptions[ContextT], Generic[ContextT], total=False):
+    """What `astream_events` takes in versions 1 and 2, which LangChain makes out of callbacks."""
+
+    stream_mode: StreamMode | Sequence[StreamMode] | None
+    """What the chunks of the graph itself are; the same as in `astream` by default."""
+    subgraphs: bool
+    """Whether these chunks come from inner graphs too."""
+    include_names: Sequence[str] | None
+    """Only events of runnables with these names."""
+    include_types: Sequence[str] | None
+    """Only events of runnables of these types, such as "chat_model"."""
+    include_tags: Sequence[str] | None
+    """Only events of runnables with one of these tags."""
+    exclude_names: Sequence[str] | None
+    exclude_types: Sequence[str] | None
+    exclude_tags: Sequence[str] | None
+
+
 _OWNED = ("stream_mode", "subgraphs", "version")
 
 

@@ -182,7 +182,7 @@ def _checked(options: RunOptions[Any], strictness: Strictness) -> RunOptions[Any
         options = {**options, "durability": "async"}
     version = options.get("version")
     if version not in (None, "v1", "v2", "v3"):
-        raise ValueError(f"There is no form '{version}' of events and results: 'v1' or 'v2'.")
+        raise ValueError(f"There is no form '{version}' of events and results: 'v1', 'v2' or 'v3'.")
     checked_control(options.get("control"))
     return options
 

@@ -31,7 +31,7 @@ def _runnable(wanted_for: str) -> Any:
         return import_module(_BASE).Runnable
     except ImportError as error:
         raise ImportError(
-            f"'{wanted_for}' of a graph needs LangChain: run `pip install langchain-core`."
+            f"'{wanted_for}' of a graph needs LangChain: run `pip install 'milepost[langchain]'`."
         ) from error
 
 

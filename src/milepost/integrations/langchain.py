@@ -17,7 +17,7 @@ try:
     from langchain_core.outputs import ChatGeneration, ChatGenerationChunk
 except ImportError as error:
     raise ImportError(
-        "milepost.integrations.langchain needs LangChain: run `pip install langchain-core`."
+        "milepost.integrations.langchain needs LangChain: run `pip install 'milepost[langchain]'`."
     ) from error
 
 if TYPE_CHECKING:

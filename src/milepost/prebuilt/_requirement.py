@@ -6,5 +6,6 @@ try:
     import langchain_core  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "milepost.prebuilt needs LangChain for models and tools: run `pip install langchain-core`."
+        "milepost.prebuilt needs LangChain for models and tools: run "
+        "`pip install 'milepost[langchain]'`."
     ) from error

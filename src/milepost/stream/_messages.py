@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from milepost._internal.supported import unsupported
 from milepost.messages._kinds import langchain_messages
 from milepost.stream._projections import Projection
 
@@ -79,8 +80,12 @@ class MessagesTransformer(Projection, mode="messages"):
         if langchain_messages() is None:
             self._log.push(message)
             return
-        from langchain_core.language_models._compat_bridge import message_to_events
         from langchain_core.messages import AIMessageChunk, BaseMessage, ToolMessage
+
+        try:
+            from langchain_core.language_models._compat_bridge import message_to_events
+        except ImportError as error:
+            raise unsupported('stream_events(version="v3")', "langchain") from error
 
         if not isinstance(message, BaseMessage) or isinstance(
             message, (AIMessageChunk, ToolMessage)

@@ -178,7 +178,7 @@ def test_guards_look_their_rows_up_whatever_the_parameters_are(postgres):
     )
     connection.execute("ANALYZE threads")
     connection.execute("SET plan_cache_mode TO force_generic_plan")
-    texts = queries_for(postgres.dialect)
+    texts = queries_for(postgres.statements, postgres.dialect)
     for name in ("holds_thread", "hold_thread", "take_thread", "has_writes"):
         sql = wire._numbered(getattr(texts, name)).decode()
         connection.execute(f"PREPARE {name} AS {sql}")

@@ -3,12 +3,14 @@
 import subprocess
 import sys
 from datetime import timedelta, timezone
+from functools import cache
 from typing import Any
 
 import ormsgpack
 import pytest
 
 from milepost.checkpoint.serde._msgpack import ext
+from milepost.checkpoint.serde._types import fields
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.errors import DeserializationError, SerializationError
@@ -191,6 +193,23 @@ def test_an_attrs_class_comes_back(value: Any) -> None:
     if type(value) in (Frozen, Counted):
         assert getattr(back, "_attrs_cached_hash", None) is None
         assert hash(back) == hash(type(value)(value.a))
+
+
+def test_the_hash_that_attrs_keeps_is_not_stored_whatever_its_attribute_is_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The name of the attribute is attrs' own business, and another version may have another."""
+    monkeypatch.setattr("attr._make._HASH_CACHE_FIELD", "_kept_elsewhere")
+    monkeypatch.setattr(fields, "_cached_hash", cache(fields._cached_hash.__wrapped__))
+    named = attrs.make_class("Named", ["a"], unsafe_hash=True, cache_hash=True)
+    registry = TypeRegistry()
+    registry.register(named)
+    knowing = JsonPlusSerializer(registry=registry)
+    value = named("x")
+    hash(value)
+    assert vars(value)["_kept_elsewhere"] is not None
+    back = knowing.loads_typed(knowing.dumps_typed(value))
+    assert vars(back) == {"a": "x", "_kept_elsewhere": None}
 
 
 def test_an_attrs_class_may_get_a_field_with_a_default() -> None:

@@ -14,8 +14,8 @@ from milepost import START, StateGraph
 from milepost._db.dialect import POSTGRES, SQLITE
 from milepost._db.operations import ReadCells
 from milepost._db.sqlite.cells import read_cells
+from milepost.checkpoint._sql import postgres_statements, sqlite_statements
 from milepost.checkpoint._sql.admin.reencrypt_statements import reseal_statements
-from milepost.checkpoint._sql.saver import queries_for
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.keyring import AesKeyRing
 from milepost.checkpoint.sqlite import SqliteSaver
@@ -149,7 +149,7 @@ def test_elsewhere_values_are_in_their_rows():
     for dialect, place in ((POSTGRES, "checkpoint_blobs"), (SQLITE, "checkpoint_values")):
         for statement in reseal_statements(dialect, "checkpoint_blobs"):
             assert f" {place}" in statement
-    assert "INTO checkpoint_blobs" in queries_for(POSTGRES).add_blob
-    assert queries_for(POSTGRES).add_blob.endswith("ON CONFLICT DO NOTHING")
-    assert "INTO checkpoint_values" in queries_for(SQLITE).add_blob
-    assert "CONFLICT" not in queries_for(SQLITE).add_blob
+    assert "INTO checkpoint_blobs" in postgres_statements.STATEMENTS.add_blob
+    assert postgres_statements.STATEMENTS.add_blob.endswith("ON CONFLICT DO NOTHING")
+    assert "INTO checkpoint_values" in sqlite_statements.STATEMENTS.add_blob
+    assert "CONFLICT" not in sqlite_statements.STATEMENTS.add_blob

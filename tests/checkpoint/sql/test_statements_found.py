@@ -188,7 +188,7 @@ def test_every_statement_of_a_session_is_in_the_source_in_one_piece(recorded, mo
     of_many_threads(saver, monkeypatch)
     different = {plain(sql) for sql in sent}
     assert len(different) > 30
-    texts = queries_for(saver.dialect)
+    texts = queries_for(saver.statements, saver.dialect)
     assert different.issuperset(
         plain(getattr(texts, name))
         for name in ("holds_thread", "hold_thread", "take_thread", "has_writes", "new_thread")

@@ -2,7 +2,8 @@
 
 The database is SQLite behind Python's common interface for databases (DB-API 2), with a connection
 for each transaction and none of the care that `SqliteSaver` takes for speed, forks and users'
-connections. A database with words of its own adds a module of statements and a `Dialect`.
+connections. It has a dialect with a name, types and placeholders of its own, and statements of its
+own, on tables without views and triggers: the package knows nothing of it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from milepost._db.dialect import SQLITE
+from milepost._db.dialect import Bounds, Dialect
 from milepost._db.group_commit import Committer, Outcome, Waiting
 from milepost._db.migrations import table_setup
 from milepost._db.operations import (
@@ -27,24 +28,205 @@ from milepost._db.operations import (
     LinkedRows,
     Queries,
     Query,
-    ReadCells,
     Work,
 )
 from milepost._internal.generators import drive
 from milepost.checkpoint._sql.group_saver import GroupCommits
 from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.schema import SCHEMA
+from milepost.checkpoint._sql.statements import Statements
 from milepost.checkpoint.serde.base import SerializerProtocol
 
 R = TypeVar("R")
 S = TypeVar("S")
 
 
+THIRD = Dialect(
+    name="third",
+    placeholder="%s",
+    bytes="BLOB",
+    real="DOUBLE",
+    text="VARCHAR",
+    json="VARCHAR",
+    compact="",
+    packed="",
+    int="BIGINT",
+    columns="SELECT name FROM pragma_table_info(?)",
+    remote=False,
+    settled=(),
+    chain=Bounds(8, 16, 8),
+)
+
+STATEMENTS = Statements(
+    lock_thread="""
+        SELECT head, token, epoch, status, updated_at FROM threads WHERE thread_id = ?""",
+    holds_thread="SELECT 1 FROM threads WHERE thread_id = ? AND token = ? AND epoch = ?",
+    thread_size="""
+        SELECT 1, COUNT(*), SUM(LENGTH(frame) + LENGTH(metadata)) FROM checkpoints
+            WHERE thread_id = ?
+        UNION ALL SELECT 3, COUNT(led), SUM(LENGTH(led)) FROM checkpoints WHERE thread_id = ?
+        UNION ALL SELECT 2, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_blobs WHERE thread_id = ?
+        UNION ALL SELECT 3, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_writes
+            WHERE thread_id = ?""",
+    add_if_held="""
+        INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id,
+            complete, run_id, frame, metadata_type, metadata, led)
+        SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS BLOB) FROM threads
+            WHERE thread_id = ? AND token = ? AND epoch = ?
+        ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
+            parent_checkpoint_id = excluded.parent_checkpoint_id, complete = excluded.complete,
+            run_id = excluded.run_id, frame = excluded.frame,
+            metadata_type = excluded.metadata_type, metadata = excluded.metadata,
+            led = excluded.led""",
+    add_blob="""
+        INSERT INTO checkpoint_blobs
+            (thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING""",
+    found="""
+        WITH RECURSIVE entry (head, epoch, newer) AS (
+            SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status = 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, '')), head),
+                epoch, (SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status <> 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, ''))
+            FROM threads WHERE thread_id = ?),
+        line (id, depth) AS (
+            SELECT COALESCE(?, (SELECT head FROM entry WHERE ? = ''),
+                (SELECT MAX(checkpoint_id) FROM checkpoints
+                    WHERE thread_id = ? AND checkpoint_ns = ?)), 0
+            UNION ALL
+            SELECT c.parent_checkpoint_id, line.depth + 1 FROM line
+            CROSS JOIN checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ?
+                AND c.checkpoint_id = id
+            WHERE c.parent_checkpoint_id IS NOT NULL AND (c.complete = 0 OR line.depth = 0)
+                AND line.depth < ?)
+        SELECT -depth, checkpoint_id, parent_checkpoint_id, complete, metadata_type, frame,
+            metadata, NULL, NULL, NULL
+        FROM line CROSS JOIN checkpoints c ON thread_id = ? AND checkpoint_ns = ?
+            AND checkpoint_id = id
+        UNION ALL
+        SELECT 1, checkpoint_id, task_id, idx, type, blob, NULL, channel, task_path, base
+        FROM line CROSS JOIN checkpoint_writes w ON thread_id = ? AND checkpoint_ns = ?
+            AND checkpoint_id = id WHERE depth < 2
+        UNION ALL
+        SELECT 1, id, checkpoint_id, complete, '#', led,
+            CASE depth WHEN 0 THEN frame END, '', '', NULL
+        FROM line CROSS JOIN checkpoints n ON thread_id = ? AND checkpoint_ns = ?
+                AND checkpoint_id = (SELECT MIN(m.checkpoint_id) FROM checkpoints m
+                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > id)
+                AND parent_checkpoint_id = id WHERE depth < 2
+        UNION ALL
+        SELECT 2, head, newer, epoch, NULL, NULL, NULL, NULL, NULL, NULL FROM entry""",
+    ancestry="""
+        WITH RECURSIVE line (id) AS (
+            SELECT value FROM json_each(?)
+            UNION
+            SELECT c.parent_checkpoint_id FROM line
+            CROSS JOIN checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ?
+                AND c.checkpoint_id = id
+            WHERE c.complete = 0)
+        SELECT checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type, metadata
+            FROM line
+        CROSS JOIN checkpoints c ON thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = id""",
+    blob="""
+        SELECT channel, version, base_channel, base, level, type, blob FROM checkpoint_blobs
+        WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?""",
+    blobs="",
+    newest="",
+    rows_of="""
+        WITH RECURSIVE wanted (a, b) AS (
+            SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)),
+        done AS (
+            SELECT checkpoint_id, task_id, channel, base, idx, task_path, type, blob
+            FROM wanted CROSS JOIN checkpoint_writes w ON checkpoint_id = a AND thread_id = ?
+                AND checkpoint_ns = ?
+            UNION ALL
+            SELECT a, checkpoint_id, '', NULL, 0, '', '#', led
+            FROM wanted CROSS JOIN checkpoints n ON thread_id = ? AND checkpoint_ns = ?
+                AND led IS NOT NULL
+                AND checkpoint_id = COALESCE(b, (SELECT MIN(m.checkpoint_id) FROM checkpoints m
+                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > a))
+                AND parent_checkpoint_id = a),
+        chain (channel, version) AS (
+            SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)
+            UNION
+            SELECT channel, base FROM done WHERE base IS NOT NULL
+                AND (? IS NULL OR channel IN (SELECT value FROM json_each(?)))
+            UNION
+            SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
+            CROSS JOIN checkpoint_blobs c ON c.thread_id = ? AND c.checkpoint_ns = ?
+                AND c.channel = chain.channel AND c.version = chain.version
+            WHERE c.base IS NOT NULL)
+        SELECT 0, b.channel, b.version, b.base_channel, b.base, b.level, NULL, b.type, b.blob
+        FROM chain CROSS JOIN checkpoint_blobs b ON b.thread_id = ? AND b.checkpoint_ns = ?
+            AND b.channel = chain.channel AND b.version = chain.version
+        UNION ALL
+        SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done""",
+    has_metadata="""EXISTS (SELECT 1 FROM json_each(threads.metadata) e, json_each(?) w
+            WHERE e.key = ? AND e.type = w.type AND e.value IS w.value)""",
+    has_tag="""EXISTS (SELECT 1 FROM json_each(threads.metadata, '$.tags') e, json_each(?) w
+            WHERE e.value = w.value)""",
+    has_digest="""EXISTS (SELECT 1 FROM json_each(threads.metadata, '$."$sealed".digests') e,
+            json_each(?) w WHERE e.value = w.value)""",
+    has_text="(instr(lower(thread_id), ?) > 0 OR instr(lower(metadata), ?) > 0)",
+    lineage="""
+        WITH RECURSIVE line (id, first) AS (
+            SELECT COALESCE(?, (SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status = 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, '')), head)
+                FROM threads WHERE thread_id = ? AND ? = ''),
+                (SELECT MAX(checkpoint_id) FROM checkpoints
+                    WHERE thread_id = ? AND checkpoint_ns = ?)), 1
+            UNION
+            SELECT c.parent_checkpoint_id, 0 FROM line
+            CROSS JOIN checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ?
+                AND c.checkpoint_id = id
+            WHERE c.parent_checkpoint_id IS NOT NULL)
+        SELECT (SELECT epoch FROM threads WHERE thread_id = ?),
+            (SELECT (SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE status <> 'running' AND c.thread_id = threads.thread_id
+                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, ''))
+                FROM threads WHERE thread_id = ?),
+            checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type, metadata
+        FROM line CROSS JOIN checkpoints c ON thread_id = ? AND checkpoint_ns = ?
+            AND checkpoint_id = id
+        ORDER BY first DESC""",
+    dump_blobs="""
+        SELECT thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob
+        FROM checkpoint_blobs WHERE thread_id = ?""",
+    cut_blob="""
+        UPDATE checkpoint_blobs SET base_channel = NULL, base = NULL, level = 0, blob = ?
+        WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?""",
+    copy_blobs="""
+        INSERT INTO checkpoint_blobs SELECT ?, checkpoint_ns, channel, version, base_channel,
+            base, level, type, blob FROM checkpoint_blobs WHERE thread_id = ?""",
+)
+
+
+class Cursor:
+    """What the driver of this database would be: its placeholders are `%s`."""
+
+    def __init__(self, cursor: sqlite3.Cursor) -> None:
+        self._cursor = cursor
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Run a statement once."""
+        if "?" in sql:
+            raise ValueError(f"the parameters of this database are %s: {sql}")
+        return self._cursor.execute(sql.replace("%s", "?"), parameters)
+
+    def executemany(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement for each row."""
+        for row in rows:
+            self.execute(sql, row)
+
+
 class Transaction:
     """Carries out statements on one cursor."""
 
     def __init__(self, cursor: sqlite3.Cursor, *, write: bool) -> None:
-        self._cursor = cursor
+        self._cursor = Cursor(cursor)
         self._begin = "BEGIN IMMEDIATE" if write else "BEGIN"
 
     def run(self, work: Work[R]) -> R:
@@ -70,9 +252,6 @@ class Transaction:
                     row = cursor.execute(sql, parameters).fetchone()
                     parameters = None if row is None else onward(row)
                 return None
-            case ReadCells(table, column, numbers):
-                cell = f"SELECT {column} FROM {table} WHERE id = ?"
-                return [cursor.execute(cell, (number,)).fetchone()[0] for number in numbers]
             case Execute(sql, parameters) | ConditionalInsert(sql, parameters):
                 changed = cursor.execute(sql, parameters).rowcount
                 return changed if isinstance(statement, Execute) else changed == 1
@@ -97,9 +276,9 @@ class Transaction:
 
     def _holds(self, guard: ExecuteMany) -> bool:
         for row in guard.rows:
-            self._cursor.execute(guard.sql, row)
-            is_query = self._cursor.description is not None
-            if self._cursor.fetchone() is None if is_query else self._cursor.rowcount != 1:
+            done = self._cursor.execute(guard.sql, row)
+            is_query = done.description is not None
+            if done.fetchone() is None if is_query else done.rowcount != 1:
                 return False
         return True
 
@@ -109,7 +288,7 @@ class ThirdEngine:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        tables = table_setup(SQLITE, SCHEMA)
+        tables = table_setup(THIRD, SCHEMA)
         if not self.run(tables.is_done, write=False):
             self.run(tables.make, write=True)
 
@@ -142,7 +321,8 @@ class ThirdEngine:
 class ThirdSaver(GroupCommits, SqlSaver):  # type: ignore[misc] # what prune returns
     """Keeps threads through `ThirdEngine`."""
 
-    dialect = SQLITE
+    dialect = THIRD
+    statements = STATEMENTS
     engine: ThirdEngine
 
     def __init__(self, path: Path, *, serde: SerializerProtocol | None = None) -> None:

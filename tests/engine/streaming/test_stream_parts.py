@@ -93,7 +93,7 @@ class TestParts:
     def test_a_version_that_is_none_is_refused(self, run: Any) -> None:
         from both import names_of
 
-        with pytest.raises(ValueError, match="v9"):
+        with pytest.raises(ValueError, match=r"'v9' .*: 'v1', 'v2' or 'v3'"):
             run.stream(nested(names_of("milepost")), {"said": []}, version="v9")
 
 

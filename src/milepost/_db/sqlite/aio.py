@@ -4,7 +4,7 @@ An aiosqlite connection runs everything in a thread of its own. A whole transact
 as one function, so that nothing else can come between its statements.
 
 aiosqlite documents no method that calls a function in that thread. `_execute` does, which is why
-the version of aiosqlite is bounded in pyproject.toml.
+the extra `aiosqlite` in pyproject.toml bounds the version.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost._db.sqlite.engine import IN_CHILD, SqliteEngine
 from milepost._internal import fork_guard
+from milepost._internal.supported import unsupported
 from milepost.errors import ColourError, ConnectionUnusableError, ForkedProcessError
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class AiosqliteEngine:
         equip: Callable[[sqlite3.Connection], None] | None = None,
     ) -> None:
         if not callable(getattr(connection, "_execute", None)):
+            if type(connection).__module__.partition(".")[0] == "aiosqlite":
+                raise unsupported(f"{owner} with a connection of aiosqlite", "aiosqlite")
             raise TypeError(
                 f"{owner} needs an aiosqlite or sqlite3 connection, not "
                 f"{type(connection).__name__}. For a file name use "

@@ -167,7 +167,7 @@ def _may_listen(run: GraphRun) -> bool:
     if LANGCHAIN in modules:
         if not modules.keys().isdisjoint(_LISTENERS):
             return True
-        if getattr(modules.get("langchain_core.globals"), "_debug", False):
+        if getattr(modules.get("langchain_core.globals"), "get_debug", bool)():
             return True
     # Only the outermost run reads the environment, which takes microseconds.
     given = os.environ

@@ -7,7 +7,6 @@ they wait.
 from __future__ import annotations
 
 from functools import cache, partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from milepost._db.operations import BatchableRead, Operation, Query, Work
@@ -68,11 +67,10 @@ def _admin(saver: SqlSaver) -> DatabaseAdmin:
 
 
 @cache
-def queries_for(dialect: Traits) -> Statements:
-    module = import_module(f"milepost.checkpoint._sql.{dialect.name}_statements")
-    found: Statements = module.STATEMENTS
+def queries_for(statements: Statements, dialect: Traits) -> Statements:
+    """Statements with the driver's placeholders for parameters."""
     names = Statements.__annotations__
-    return Statements(**{name: dialect.placed(getattr(found, name)) for name in names})
+    return Statements(**{name: dialect.placed(getattr(statements, name)) for name in names})
 
 
 class SqlSaver(  # type: ignore[misc] # what prune returns
@@ -81,6 +79,8 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
     """Keeps threads in a database."""
 
     dialect: ClassVar[Traits]
+    statements: ClassVar[Statements]
+    """The statements in the words of the database, with `?` for parameters."""
     registry: ClassVar[type[Registry]] = Registry
     engine: Engine
     _cache_limit = CACHE_LIMIT
@@ -101,7 +101,7 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
 
     def _statements(self) -> Statements:
         """The statements that the saver's operations yield."""
-        return queries_for(self.dialect)
+        return queries_for(self.statements, self.dialect)
 
     def _assemble(self) -> None:
         """Make the parts that depend on the serializer."""

@@ -3,6 +3,8 @@
 from typing import ClassVar
 
 from milepost._db.dialect import POSTGRES, Traits
+from milepost.checkpoint._sql.postgres_statements import STATEMENTS
+from milepost.checkpoint._sql.statements import Statements
 from milepost.checkpoint.base import BaseCheckpointSaver
 
 __all__ = ["BasePostgresSaver"]
@@ -19,5 +21,6 @@ class BasePostgresSaver(BaseCheckpointSaver[str]):
     """
 
     dialect: ClassVar[Traits] = POSTGRES
+    statements: ClassVar[Statements] = STATEMENTS
     supports_pipeline = True
     """Statements that belong together are sent together, by every libpq that psycopg 3 needs."""

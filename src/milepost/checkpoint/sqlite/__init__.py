@@ -14,6 +14,7 @@ from milepost.checkpoint._contract.thread_metadata import SaverOptions, ThreadOp
 from milepost.checkpoint._sql.group_saver import GroupCommits
 from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.schema import SCHEMA
+from milepost.checkpoint._sql.sqlite_statements import STATEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +50,7 @@ class SqliteSaver(GroupCommits, SqlSaver):  # type: ignore[misc] # what prune re
     """
 
     dialect = SQLITE
+    statements = STATEMENTS
     steadfast = True
     engine: SqliteEngine
 

@@ -13,6 +13,7 @@ from milepost._internal.asyncio_tools import in_thread
 from milepost.checkpoint._contract.thread_metadata import SaverOptions, ThreadOptions, check_options
 from milepost.checkpoint._sql.group_saver import GroupCommits
 from milepost.checkpoint._sql.saver import SqlSaver
+from milepost.checkpoint._sql.sqlite_statements import STATEMENTS
 from milepost.checkpoint.sqlite import TABLE_SETUP, nothing
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class AsyncSqliteSaver(GroupCommits, SqlSaver):  # type: ignore[misc] # what pru
     """
 
     dialect = SQLITE
+    statements = STATEMENTS
     engine: SqliteEngine | AiosqliteEngine
 
     def __init__(

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from langchain_core.tracers._streaming import _V2StreamingCallbackHandler
-
+from milepost._internal.supported import unsupported
 from milepost.integrations.langchain import TokenStream
+
+try:
+    from langchain_core.tracers._streaming import _V2StreamingCallbackHandler
+except ImportError as error:
+    raise unsupported('stream_events(version="v3")', "langchain") from error
 
 if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext

@@ -27,6 +27,8 @@ from milepost._engine.context.langchain_bridge import callbacks_around
 from milepost._engine.drivers.effects import Abandoned, EffectGenerator, Tell
 from milepost._engine.observers import RunObserver
 from milepost._internal import log
+from milepost._internal.supported import RANGES
+from milepost._internal.warn import warn_of
 from milepost.constants import NS_END, NS_SEP, PUSH, START, TAG_HIDDEN
 from milepost.integrations._langchain.sequences import steps_in, streams
 from milepost.integrations.langchain import TokenStream
@@ -258,10 +260,25 @@ class CallbackObserver(RunObserver):
             if isinstance(handler, tracing.LangChainTracer):
                 run = handler.run_map.get(str(chain.run_id))
                 if run is not None:
-                    from langsmith.run_helpers import _set_tracing_context
-
-                    variables.run(_set_tracing_context, {"parent": run})
+                    _trace_below(run, variables)
                 return
+
+
+def _trace_below(run: Any, variables: Context) -> None:
+    """Let what is called with these context variables be traced below a run of LangSmith.
+
+    `tracing_context`, which LangSmith documents, would have to be left in the same context later,
+    when the node may still run in it.
+    """
+    try:
+        from langsmith.run_helpers import _set_tracing_context
+    except ImportError:
+        warn_of(
+            "Functions that LangSmith traces are not shown below their nodes: that needs "
+            f"{RANGES['langchain'][1]}; run `pip install 'milepost[langchain]'`."
+        )
+    else:
+        variables.run(_set_tracing_context, {"parent": run})
 
 
 def _arguments(task: Task) -> dict[str, Any]:

@@ -6,12 +6,13 @@ The steps of a sequence are shown below the node, not below a chain of their own
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.runnables import RunnableSequence
+
+from milepost.integrations.langchain import TaskStream
 
 _FIRST = "seq:step:1"
 
@@ -69,6 +70,9 @@ def steps_in(target: object) -> int:
 
 
 def streams(handler: Any) -> bool:
-    """Whether a handler belongs to `astream_events` or `astream_log`."""
-    module: Any = sys.modules.get("langchain_core.tracers._streaming")
-    return module is not None and module._StreamingCallbackHandler in type(handler).__mro__
+    """Whether a handler belongs to `astream_events` or `astream_log`.
+
+    Those have a method through which the chunks of runnables go. Ours have the method for another
+    reason, and do not look at chunks.
+    """
+    return hasattr(handler, "tap_output_aiter") and not isinstance(handler, TaskStream)

@@ -10,18 +10,21 @@ from typing import Annotated, Any, Generic, Union, get_args, get_origin, get_typ
 from langchain_core.messages import ToolCall
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolArg
-from langchain_core.tools.base import (
-    _DirectlyInjectedToolArg,
-    _is_injected_arg_type,
-    get_all_basemodel_annotations,
-)
+from langchain_core.tools.base import get_all_basemodel_annotations
 from typing_extensions import TypeVar
 
 from milepost._engine.streaming.tool_calls import current_writer
 from milepost._internal.dataclass_tools import record
+from milepost._internal.supported import unsupported
 from milepost.runtime import ExecutionInfo
 from milepost.store.base import BaseStore
 from milepost.types import MISSING, StreamWriter
+
+try:
+    # Only what derives from it is hidden from models without a mark in `Annotated`.
+    from langchain_core.tools.base import _DirectlyInjectedToolArg
+except ImportError as error:
+    raise unsupported("milepost.prebuilt", "langchain") from error
 
 
 class InjectedState(InjectedToolArg):
@@ -153,7 +156,7 @@ def injected_into(tool: BaseTool) -> Injected:
             store = name
         if name == "runtime" or _mark(annotation, ToolRuntime, name, tool) is not None:
             runtime = name
-    hidden = {name for name, annotation in annotations.items() if _is_injected_arg_type(annotation)}
+    hidden = {name for name, annotation in annotations.items() if _is_injected(annotation)}
     return Injected(state, frozenset(optional), store, runtime, frozenset(hidden))
 
 
@@ -209,6 +212,13 @@ def _mark(annotation: Any, kind: type, parameter: str, tool: BaseTool) -> Any:
             f"than once: {found}."
         )
     return found[0] if found else None
+
+
+def _is_injected(annotation: Any) -> bool:
+    """Whether LangChain hides a parameter from models: by its type, or by a mark."""
+    if _is_a(get_origin(annotation) or annotation, _DirectlyInjectedToolArg):
+        return True
+    return any(_is_a(mark, InjectedToolArg) for mark in get_args(annotation)[1:])
 
 
 def _is_a(part: Any, kind: type) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from milepost._engine.context.config import merge_configs
 from milepost.graph._runnable import RunnableMethods, _from_langchain, _runnable
@@ -16,6 +16,7 @@ from milepost.pregel._remote.run_stream import (
 )
 
 if TYPE_CHECKING:
+    from milepost.pregel._remote.options import RemoteEventOptions
     from milepost.types import All, RunnableConfig
 
 
@@ -49,13 +50,13 @@ class RemoteRunnable(RemoteClients, RunnableMethods):
         input: Any,
         config: RunnableConfig | None = None,
         *,
-        version: str = "v2",
+        version: Literal["v1", "v2", "v3"] = "v2",
         interrupt_before: All | Sequence[str] | None = None,
         interrupt_after: All | Sequence[str] | None = None,
         control: Any = None,
         transformers: Sequence[Any] | None = None,
         headers: Headers = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RemoteEventOptions],
     ) -> Any:
         """With `version="v3"` the run on the server as streams; enter it with `with`.
 
@@ -68,7 +69,7 @@ class RemoteRunnable(RemoteClients, RunnableMethods):
             control: Not offered by servers.
             transformers: Make more streams.
             headers: Added to the request.
-            **kwargs: Passed on to the client.
+            **kwargs: `metadata`, kept with the run on the server.
         """
         if version != "v3":
             return _runnable("stream_events").stream_events(
@@ -83,13 +84,13 @@ class RemoteRunnable(RemoteClients, RunnableMethods):
         input: Any,
         config: RunnableConfig | None = None,
         *,
-        version: str = "v2",
+        version: Literal["v1", "v2", "v3"] = "v2",
         interrupt_before: All | Sequence[str] | None = None,
         interrupt_after: All | Sequence[str] | None = None,
         control: Any = None,
         transformers: Sequence[Any] | None = None,
         headers: Headers = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RemoteEventOptions],
     ) -> Any:
         """`stream_events`, for use on an event loop; enter it with `async with`."""
         if version != "v3":
@@ -107,7 +108,7 @@ class RemoteRunnable(RemoteClients, RunnableMethods):
         input: Any,
         config: RunnableConfig | None,
         headers: Headers,
-        more: dict[str, Any],
+        more: Mapping[str, object],
     ) -> tuple[Any, Any, dict[str, Any]]:
         """The client, its thread, and the arguments that its run is started with."""
         sent = wire.sent_config(merge_configs(self.config, config))
@@ -119,7 +120,7 @@ class RemoteRunnable(RemoteClients, RunnableMethods):
         return client, thread, started
 
 
-def _refuse(options: dict[str, Any], more: dict[str, Any]) -> None:
+def _refuse(options: Mapping[str, object], more: Mapping[str, object]) -> None:
     """Refuse options that the protocol of the server lacks."""
     given = [name for name, value in options.items() if value is not None]
     unknown = [*given, *sorted(more.keys() - {"metadata"})]

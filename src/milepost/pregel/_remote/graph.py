@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from milepost._engine.context.config import merge_configs
 from milepost._internal import log
@@ -16,6 +16,7 @@ from milepost.pregel._remote.requests import Headers, Request, Requests, sync_an
 
 if TYPE_CHECKING:
     from milepost.graph._drawing.picture import Graph
+    from milepost.pregel._remote.options import RemoteRunOptions
     from milepost.types import All, RunnableConfig, StateSnapshot, StreamMode
 
 
@@ -246,8 +247,8 @@ class RemoteGraph(RemoteRunnable):
         subgraphs: bool = False,
         headers: Headers = None,
         params: Any = None,
-        version: str = "v1",
-        **kwargs: Any,
+        version: Literal["v1", "v2"] = "v1",
+        **kwargs: Unpack[RemoteRunOptions],
     ) -> Iterator[Any]:
         """Run the graph on the server and yield its events as they come.
 
@@ -264,7 +265,7 @@ class RemoteGraph(RemoteRunnable):
             headers: Added to the request.
             params: Added to the address.
             version: With "v2" events are typed parts.
-            **kwargs: Passed on to the client's `runs.stream`.
+            **kwargs: See `RemoteRunOptions`: `durability`, `metadata`, `webhook` and so on.
 
         Raises:
             RemoteException: The run has failed on the server.
@@ -290,8 +291,8 @@ class RemoteGraph(RemoteRunnable):
         subgraphs: bool = False,
         headers: Headers = None,
         params: Any = None,
-        version: str = "v1",
-        **kwargs: Any,
+        version: Literal["v1", "v2"] = "v1",
+        **kwargs: Unpack[RemoteRunOptions],
     ) -> AsyncIterator[Any]:
         """`stream`, for use on an event loop."""
         client = self._async()
@@ -313,8 +314,8 @@ class RemoteGraph(RemoteRunnable):
         interrupt_after: All | Sequence[str] | None = None,
         headers: Headers = None,
         params: Any = None,
-        version: str = "v1",
-        **kwargs: Any,
+        version: Literal["v1", "v2"] = "v1",
+        **kwargs: Unpack[RemoteRunOptions],
     ) -> Any:
         """Run the graph on the server and return its output.
 
@@ -327,14 +328,23 @@ class RemoteGraph(RemoteRunnable):
             headers: Added to the request.
             params: Added to the address.
             version: With "v2" a `GraphOutput` is returned.
-            **kwargs: Passed on to the client's `runs.stream`.
+            **kwargs: See `RemoteRunOptions`: `durability`, `metadata`, `webhook` and so on.
 
         Raises:
             RemoteException: The run has failed on the server.
         """
-        breaks = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
-        more = {"context": context, "headers": headers, "params": params, **breaks, **kwargs}
-        events = self.stream(input, config, stream_mode="values", version=version, **more)
+        events = self.stream(
+            input,
+            config,
+            context=context,
+            stream_mode="values",
+            interrupt_before=interrupt_before,
+            interrupt_after=interrupt_after,
+            headers=headers,
+            params=params,
+            version=version,
+            **kwargs,
+        )
         last: Any = None
         for last in events:  # noqa: B007
             pass
@@ -350,13 +360,22 @@ class RemoteGraph(RemoteRunnable):
         interrupt_after: All | Sequence[str] | None = None,
         headers: Headers = None,
         params: Any = None,
-        version: str = "v1",
-        **kwargs: Any,
+        version: Literal["v1", "v2"] = "v1",
+        **kwargs: Unpack[RemoteRunOptions],
     ) -> Any:
         """`invoke`, for use on an event loop."""
-        breaks = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
-        more = {"context": context, "headers": headers, "params": params, **breaks, **kwargs}
-        events = self.astream(input, config, stream_mode="values", version=version, **more)
+        events = self.astream(
+            input,
+            config,
+            context=context,
+            stream_mode="values",
+            interrupt_before=interrupt_before,
+            interrupt_after=interrupt_after,
+            headers=headers,
+            params=params,
+            version=version,
+            **kwargs,
+        )
         last: Any = None
         async for last in events:  # noqa: B007
             pass

@@ -30,7 +30,7 @@ def reseal_statements(dialect: Traits, table: str) -> ResealStatements:
     if not isinstance(dialect, Dialect):
         kinds = ("reseal_look", "reseal_between", "reseal_store")
         return ResealStatements(*(f"{kind} {table}" for kind in kinds))
-    tables = _SQLITE if dialect.name == "sqlite" else _POSTGRES
+    tables = {"sqlite": _SQLITE, "postgres": _POSTGRES}.get(dialect.name, _OTHERS)
     return ResealStatements(*map(dialect.placed, tables[table]))
 
 
@@ -129,3 +129,17 @@ _POSTGRES: Final = {
         _STORE_WRITE,
     ),
 }
+_OTHERS: Final = {
+    "checkpoints": _SQLITE["checkpoints"],
+    "checkpoint_blobs": _POSTGRES["checkpoint_blobs"]._replace(
+        between="""
+        SELECT checkpoint_ns, channel, version, blob, base_channel, base, level, type
+        FROM checkpoint_blobs
+        WHERE thread_id = ? AND (checkpoint_ns, channel, version) >= (?, ?, ?)
+            AND (checkpoint_ns, channel, version) <= (?, ?, ?)
+        ORDER BY checkpoint_ns, channel, version"""
+    ),
+    "checkpoint_writes": _SQLITE["checkpoint_writes"],
+}
+"""For a backend that the package does not know: tables without views, and no lock but that of the
+thread, which `lock_thread` takes before."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Final
 
 from milepost.checkpoint.serde._msgpack import shapes
@@ -96,25 +97,46 @@ def of_attrs(cls: Any) -> Codec:
             raise KeyError(name)  # what it would be computed from is not there yet
         return found.factory()
 
-    encode, decode = _of_fields(cls, list(specs), default)
-    if _HASH not in getattr(getattr(cls.__hash__, "__code__", None), "co_names", ()):
+    cached = _cached_hash()
+    encode, decode = _of_fields(cls, list(specs), default, _DERIVED.union(cached))
+    used = getattr(getattr(cls.__hash__, "__code__", None), "co_names", ())
+    unhashed = {name: value for name, value in cached.items() if name in used}
+    if not unhashed:
         return encode, decode
 
     def decode_unhashed(payload: Any) -> Any:
         obj = decode(payload)
-        object.__setattr__(obj, _HASH, None)  # as attrs has it until the first hash is asked for
+        for name, value in unhashed.items():
+            object.__setattr__(obj, name, value)
         return obj
 
     return encode, decode_unhashed
 
 
-_HASH: Final = "_attrs_cached_hash"
-"""Where attrs keeps the hash of an instance, which another process would not have."""
-_DERIVED: Final = frozenset({"__orig_class__", _HASH})
+@cache
+def _cached_hash() -> Mapping[str, Any]:
+    """The attribute in which attrs keeps the hash of an instance, as it is before the first hash.
+
+    Another process has another hash. The name of the attribute is not documented: a class shows it.
+    """
+    try:
+        import attr
+    except ImportError:  # a copy of attrs inside another package
+        return {}
+    fresh: object = attr.make_class("Empty", [], frozen=True, cache_hash=True)()
+    return vars(fresh)
+
+
+_DERIVED: Final = frozenset({"__orig_class__"})
 """Attributes that are not content."""
 
 
-def _of_fields(cls: Any, in_order: list[str], default: Callable[[str], Any]) -> Codec:
+def _of_fields(
+    cls: Any,
+    in_order: list[str],
+    default: Callable[[str], Any],
+    derived: frozenset[str] = _DERIVED,
+) -> Codec:
     names = dict.fromkeys(in_order).keys()
     set_one = object.__setattr__
     make = object.__new__
@@ -130,7 +152,7 @@ def _of_fields(cls: Any, in_order: list[str], default: Callable[[str], Any]) -> 
         others = {
             name: value
             for name, value in (attributes or {}).items()
-            if name not in names and name not in _DERIVED
+            if name not in names and name not in derived
         }
         unset = [name for name in names if name not in kept]
         return [kept, others, unset] if others or unset else kept
