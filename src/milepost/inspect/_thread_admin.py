@@ -60,6 +60,9 @@ def matching(
         older_than: Seconds since their last use.
         status: idle, interrupted, error, running or stale.
 
+    Raises:
+        InspectError: The filter is none, or an empty list of tags.
+
     Examples:
         >>> inspect.matching(db, prefix="tr")
         ['trip']
@@ -67,6 +70,10 @@ def matching(
     before = None if older_than is None else time.time() - older_than
     found: list[str] = []
     wanted = ThreadFilter(metadata or {}, status, prefix, updated_before=before, limit=1_000)
+    try:
+        wanted.check_removal()
+    except ValueError as error:
+        raise InspectError(str(error)) from error
     with told_plainly(db.url):
         while True:
             search = Search(sort="thread_id", descending=False, offset=len(found))

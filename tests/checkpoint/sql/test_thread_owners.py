@@ -5,7 +5,7 @@ import json
 import signal
 import textwrap
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -29,34 +29,6 @@ from warm import ENGINE, Warm, warm
 
 KEY, NEWER = b"k" * 32, b"n" * 32
 OWNED = {"owner": "u1", "tenant": "acme"}
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
-def opened(request: pytest.FixtureRequest) -> Any:
-    """Opens a saver with options; on a database each call opens the same one."""
-    kind = request.param
-    where = {"memory": None, "sqlite": "path", "postgres": "uri", "redis": "redis_server"}[kind]
-    place = None if where is None else request.getfixturevalue(where)
-    if kind == "redis":
-        place.client().flushall()
-
-    @contextmanager
-    def memory(**options: Any) -> Any:
-        yield InMemorySaver(**options)
-
-    def sqlite(**options: Any) -> Any:
-        return SqliteSaver.from_conn_string(place, **options)
-
-    @contextmanager
-    def postgres(**options: Any) -> Any:
-        with PostgresSaver.from_conn_string(place, **options) as saver:
-            saver.setup()
-            yield saver
-
-    def redis(**options: Any) -> Any:
-        return RedisSaver.from_conn_string(place.url, **options)
-
-    return {"memory": memory, "sqlite": sqlite, "postgres": postgres, "redis": redis}[kind]
 
 
 @pytest.fixture

@@ -100,8 +100,9 @@ class Threads:
         """A page of threads in the order of their ids.
 
         Args:
-            metadata: What is stored about threads must have these pairs; of `tags`, those that are
-                given.
+            metadata: What is stored about threads must have these pairs. Values must be equal;
+                `owner` is compared as text; of `tags` a thread must have all that are given, as one
+                text or as a list. An empty list of tags finds no thread.
             status: idle, interrupted, error, running or stale.
             prefix: What their ids begin with.
             updated_after: Seconds since 1970; something was saved to them later.
@@ -284,7 +285,7 @@ class Threads:
 
         Args:
             thread_ids: The threads.
-            metadata: Threads whose metadata has these pairs.
+            metadata: Threads whose metadata has these pairs, as for `list_threads`.
             prefix: Threads whose ids begin like this.
             vacuum: Give the space back then, so that the files hold none of it any more; with
                 `False` that is left to a later call of `vacuum`.
@@ -295,7 +296,7 @@ class Threads:
 
         Raises:
             NotErasedError: The rows are gone, but the files still hold their bytes.
-            ValueError: Nothing says which threads.
+            ValueError: Nothing says which threads, or the list of tags is empty.
 
         Examples:
             >>> saver.erase(prefix="1").threads
@@ -303,6 +304,8 @@ class Threads:
         """
         if thread_ids is None and not metadata and not prefix:
             raise ValueError("Say which threads to erase: by thread_ids, metadata or prefix.")
+        wanted = ThreadFilter(metadata or {}, prefix=prefix)
+        wanted.check_removal()
         removed = Removed()
         done = 0
         if thread_ids is not None:
@@ -310,7 +313,6 @@ class Threads:
                 removed.add((yield from self._remove(thread_id)))
                 done = _report_one(progress, done)
         if metadata or prefix:
-            wanted = ThreadFilter(metadata or {}, prefix=prefix)
             while True:
                 page = yield from self._page(wanted)
                 for info in page:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from milepost.constants import BRANCH_TO, START, TASKS
 from milepost.errors import BrokenChainError, CheckpointError, CheckpointNotFoundError
 from milepost.types import MISSING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 STATUSES: Final = ("idle", "interrupted", "error", "running", "stale")
 
@@ -48,11 +46,27 @@ class ThreadFilter(NamedTuple):
     limit: int = 100
 
     def check(self) -> None:
-        """Raise ValueError for an unknown status or an impossible limit."""
+        """Raise ValueError for an unknown status, an impossible limit, or metadata that no thread
+        can have."""
         if not isinstance(self.limit, int) or not 0 <= self.limit < 2**63:
             raise ValueError(f"limit must be a number of threads, not {self.limit!r}.")
         if self.status is not None and self.status not in STATUSES:
             raise ValueError(f"Unknown status '{self.status}': use one of {', '.join(STATUSES)}.")
+        _check_pairs(self.metadata)
+
+    def check_removal(self) -> None:
+        """The same for threads that are to be removed: the filter must say which."""
+        self.check()
+        if self.finds_none:
+            raise ValueError(
+                "An empty list of tags does not say which threads are meant: name tags, as in "
+                "metadata={'tags': ['trial']}, or leave 'tags' out."
+            )
+
+    @property
+    def finds_none(self) -> bool:
+        """Whether no thread can meet the conditions, since an empty list of tags is asked for."""
+        return "tags" in self.metadata and not tags_asked_for(self.metadata["tags"])
 
 
 @dataclass(slots=True)
@@ -113,14 +127,44 @@ def passes_filter(info: ThreadInfo, wanted: ThreadFilter) -> bool:
     )
 
 
+def _check_pairs(metadata: Mapping[str, Any]) -> None:
+    """Raise for a filter that the savers could understand in different ways."""
+    if not isinstance(metadata, Mapping):
+        raise TypeError(
+            f"A filter on metadata must be a mapping of keys and values, not {metadata!r:.60}."
+        )
+    for key, value in metadata.items():
+        if not isinstance(key, str):
+            raise ValueError(f"A filter on metadata has a key that is no text: {key!r:.60}.")
+        if key == "tags":
+            tags_asked_for(value)
+        elif key != "owner":
+            try:
+                json.dumps(value, allow_nan=False, sort_keys=True)
+            except (TypeError, ValueError, RecursionError) as error:
+                raise ValueError(
+                    f"The filter on '{key}' must be plain JSON, as the metadata of threads is: "
+                    f"{error}."
+                ) from error
+
+
+def tags_asked_for(value: object) -> list[str]:
+    """The tags that a filter asks for: one text, or several in a list."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, (list, tuple, set, frozenset)) or None in value:
+        raise ValueError(f"The filter on 'tags' must be a text or a list of texts, not {value!r}.")
+    return [str(tag) for tag in value]
+
+
 def _matches(metadata: Mapping[str, Any], key: str, value: Any) -> bool:
     if key == "owner":
         owner = metadata.get("owner")
         return owner is not None and str(owner) == str(value)
     if key == "tags":
         tags = metadata.get("tags")
-        wanted = [value] if isinstance(value, str) else value
-        return isinstance(tags, list) and all(str(tag) in tags for tag in wanted)
+        wanted = tags_asked_for(value)
+        return bool(wanted) and isinstance(tags, list) and all(tag in tags for tag in wanted)
     # Compared as text, since Python takes 1, true and 1.0 for equal.
     return key in metadata and json.dumps(metadata[key], sort_keys=True) == json.dumps(
         value, sort_keys=True

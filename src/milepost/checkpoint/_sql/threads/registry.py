@@ -17,6 +17,7 @@ from milepost.checkpoint._contract.threads import (
     ThreadInfo,
     may_be_stored,
     no_such_thread,
+    tags_asked_for,
 )
 from milepost.checkpoint._sql.statements import HEAD
 from milepost.checkpoint._sql.threads.lock import lock
@@ -65,7 +66,7 @@ class Registry:
     def page(self, wanted: ThreadFilter) -> Operation[list[ThreadInfo]]:
         """Threads in the order of their ids."""
         where, values = self._where(wanted, Search())
-        if not all(map(may_be_stored, values)):
+        if wanted.finds_none or not all(map(may_be_stored, values)):
             return []
         sql = f"SELECT {_COLUMNS} FROM threads {where}ORDER BY thread_id LIMIT ?"
         rows = yield Query(self._dialect.placed(sql), (*values, wanted.limit))
@@ -76,7 +77,7 @@ class Registry:
     ) -> Operation[tuple[list[ThreadInfo], int]]:
         """A page of a search, and the number of all threads that match."""
         where, values = self._where(wanted, search)
-        if not all(map(may_be_stored, values)):
+        if wanted.finds_none or not all(map(may_be_stored, values)):
             return [], 0
         counted = f"SELECT COUNT(*) FROM threads {where}"
         [(total,)] = yield Query(self._dialect.placed(counted), tuple(values))
@@ -149,7 +150,7 @@ class Registry:
                 owners = [str(value), *self._metadata.digests(key, value)]
                 add(f"owner IN ({', '.join('?' * len(owners))})", *owners)
             elif key == "tags":
-                for tag in [value] if isinstance(value, str) else value:
+                for tag in tags_asked_for(value):
                     add(*self._or_sealed(self._has_tag(tag), key, tag))
             else:
                 add(*self._or_sealed(self._equals(key, value), key, value))
@@ -188,13 +189,13 @@ class Registry:
         # Compared as text, since 1 and 1.0 are equal as jsonb.
         return ("(metadata -> ?::text)::text = (?::jsonb)::text", str(key), json.dumps(value))
 
-    def _has_tag(self, tag: Any) -> tuple[str, str]:
+    def _has_tag(self, tag: str) -> tuple[str, str]:
         if self._is_sqlite:
             return (
                 "EXISTS (SELECT 1 FROM json_each(threads.metadata, '$.tags') e WHERE e.value = ?)",
-                str(tag),
+                tag,
             )
-        return ("metadata -> 'tags' @> ?::jsonb", json.dumps([str(tag)]))
+        return ("metadata -> 'tags' @> ?::jsonb", json.dumps([tag]))
 
     def one(self, thread_id: str) -> Operation[ThreadInfo | None]:
         """One thread, with counts."""
