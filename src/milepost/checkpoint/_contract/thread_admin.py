@@ -15,7 +15,7 @@ from milepost._db.engine import Vacuum
 from milepost.checkpoint._contract.facets import Programs, awaitable, blocking
 from milepost.checkpoint._contract.names import check_name, time_of
 from milepost.checkpoint._contract.pruning import Choice, History, Node, latest
-from milepost.checkpoint._contract.threads import Removed, ThreadFilter, ThreadInfo
+from milepost.checkpoint._contract.threads import Removed, ThreadFilter, ThreadInfo, not_judged
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -55,6 +55,15 @@ class Threads:
     @abstractmethod
     def _page(self, wanted: ThreadFilter) -> Program[Page]:
         """Threads in the order of their ids."""
+
+    @abstractmethod
+    def _found(self, wanted: ThreadFilter) -> Program[Ids]:
+        """The ids of a page. Metadata that does not open does not matter here."""
+
+    @abstractmethod
+    def _unjudged(self, wanted: ThreadFilter) -> Program[Ids]:
+        """All threads of which it cannot be told whether they meet the conditions, since their
+        metadata does not open."""
 
     @abstractmethod
     def _info(self, thread_id: str) -> Program[ThreadInfo | None]:
@@ -118,6 +127,19 @@ class Threads:
             metadata or {}, status, prefix, updated_after, updated_before, after, limit
         )
         return (yield from self._page(wanted))
+
+    def matching(self, wanted: ThreadFilter) -> Program[Ids]:
+        """All threads that meet the conditions; raises if that cannot be told of one."""
+        found: Ids = []
+        while True:
+            page = yield from self._found(wanted)
+            found += page
+            if len(page) < wanted.limit:
+                break
+            wanted = wanted._replace(after=page[-1])
+        if unjudged := (yield from self._unjudged(wanted._replace(after=None))):
+            raise not_judged(unjudged)
+        return found
 
     def _get(self, thread_id: str) -> Program[ThreadInfo | None]:
         """What the registry knows of a thread, with counts and bytes.
@@ -296,6 +318,8 @@ class Threads:
 
         Raises:
             NotErasedError: The rows are gone, but the files still hold their bytes.
+            DecryptionError: The metadata of some threads is sealed with a key that this saver does
+                not have, so that it cannot be told whether they are meant. The others were removed.
             ValueError: Nothing says which threads, or the list of tags is empty.
 
         Examples:
@@ -314,20 +338,25 @@ class Threads:
                 done = _report_one(progress, done)
         if metadata or prefix:
             while True:
-                page = yield from self._page(wanted)
-                for info in page:
-                    removed.add((yield from self._remove(info.thread_id)))
+                page = yield from self._found(wanted)
+                for thread_id in page:
+                    removed.add((yield from self._remove(thread_id)))
                     done = _report_one(progress, done)
                 if len(page) < wanted.limit:
                     break
+        unjudged = (yield from self._unjudged(wanted)) if metadata else []
         if vacuum:
             yield Vacuum()
+        if unjudged:
+            raise not_judged(unjudged, removed)
         return removed
 
     def _sweep(
         self, *, ttl: float, dry_run: bool = False, progress: Progress | None = None
     ) -> Program[Removed]:
         """Remove threads that nothing was saved to for a while; call it now and then.
+
+        Their times decide; metadata that does not open keeps no thread.
 
         Args:
             ttl: Seconds.
@@ -343,16 +372,16 @@ class Threads:
         limit = time.time() - ttl
         wanted = ThreadFilter(updated_before=limit)
         while True:
-            page = yield from self._page(wanted)
-            for info in page:
+            page = yield from self._found(wanted)
+            for thread_id in page:
                 if dry_run:
-                    removed.add((yield from self._keep(info.thread_id, _nothing, dry_run=True)))
+                    removed.add((yield from self._keep(thread_id, _nothing, dry_run=True)))
                 else:
-                    removed.add((yield from self._remove(info.thread_id, limit)))
+                    removed.add((yield from self._remove(thread_id, limit)))
                 done = _report_one(progress, done)
             if len(page) < wanted.limit:
                 return removed
-            wanted = wanted._replace(after=page[-1].thread_id)
+            wanted = wanted._replace(after=page[-1])
 
     list, alist = blocking(_list), awaitable(_list)
     get, aget = blocking(_get), awaitable(_get)

@@ -17,8 +17,8 @@ from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict
 
 from milepost.checkpoint._contract.names import check_name
-from milepost.checkpoint._contract.threads import may_be_stored
-from milepost.errors import DamagedRowError, DecryptionError
+from milepost.checkpoint._contract.threads import has_pairs, may_be_stored
+from milepost.errors import DamagedRowError, DecryptionError, SerdeError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -70,6 +70,41 @@ class ThreadMetadata:
             return dict(stored)
         plain, secret = self._parts(thread_id, stored)
         return {**plain, **secret}
+
+    def judge(
+        self, thread_id: str, stored: Mapping[str, Any], wanted: Mapping[str, Any]
+    ) -> bool | None:
+        """Whether the pairs of a filter hold for metadata in its stored form.
+
+        None if that cannot be told: a key may be sealed, and what is sealed does not open.
+        """
+        verdict = _judge_in_clear(stored, wanted)
+        if verdict is None:
+            try:
+                verdict = has_pairs(self.opened(thread_id, stored), wanted)
+            except SerdeError:
+                return None
+        return verdict
+
+    def unjudged(
+        self, threads: Iterable[tuple[str, Mapping[str, Any]]], wanted: Mapping[str, Any]
+    ) -> list[str]:
+        """The threads for which `judge` is None, where the digests of the others were compared."""
+        found: list[str] = []
+        newest_opens = False
+        for thread_id, stored in threads:
+            if _judge_in_clear(stored, wanted) is not None:
+                continue
+            newest = self._digests is not None and self.is_current(stored) is True
+            # One thread that opens shows that its key is here; to open all takes a hundred times
+            # as long.
+            if newest and newest_opens:
+                continue
+            if self.judge(thread_id, stored, wanted) is None:
+                found.append(thread_id)
+            else:
+                newest_opens = newest_opens or newest
+        return found
 
     def merged(
         self, thread_id: str, stored: Mapping[str, Any], more: Mapping[str, Any]
@@ -183,6 +218,16 @@ def _message(key: str, value: Any) -> bytes:
     """The bytes that a digest is made from. JSON tells 1 from true and from 1.0."""
     is_text = key in ("owner", "tags")
     return json.dumps([key, str(value) if is_text else value], sort_keys=True).encode()
+
+
+def _judge_in_clear(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool | None:
+    """Whether a filter holds by the keys in clear; None if one of its keys may be sealed."""
+    in_clear = {key: value for key, value in wanted.items() if key in stored}
+    if not has_pairs(stored, in_clear):
+        return False
+    if len(in_clear) == len(wanted):
+        return True
+    return None if SEALED in stored else False
 
 
 def _place(thread_id: str) -> str:

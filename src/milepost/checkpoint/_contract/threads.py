@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from milepost.constants import BRANCH_TO, START, TASKS
-from milepost.errors import BrokenChainError, CheckpointError, CheckpointNotFoundError
+from milepost.errors import (
+    BrokenChainError,
+    CheckpointError,
+    CheckpointNotFoundError,
+    DecryptionError,
+)
 from milepost.types import MISSING
 
 STATUSES: Final = ("idle", "interrupted", "error", "running", "stale")
@@ -123,8 +128,13 @@ def passes_filter(info: ThreadInfo, wanted: ThreadFilter) -> bool:
         and (wanted.status is None or info.status == wanted.status)
         and (wanted.updated_after is None or info.updated_at > wanted.updated_after)
         and (wanted.updated_before is None or info.updated_at < wanted.updated_before)
-        and all(_matches(info.metadata, *item) for item in wanted.metadata.items())
+        and has_pairs(info.metadata, wanted.metadata)
     )
+
+
+def has_pairs(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether all pairs of a filter hold for the metadata of a thread."""
+    return all(_matches(metadata, *item) for item in wanted.items())
 
 
 def _check_pairs(metadata: Mapping[str, Any]) -> None:
@@ -175,6 +185,25 @@ def no_such_thread(thread_id: str) -> CheckpointNotFoundError:
     """The error for metadata of a thread that does not exist."""
     return CheckpointNotFoundError(
         f"There is no thread '{thread_id}'. Its first checkpoint makes it, or create_thread()."
+    )
+
+
+def not_judged(thread_ids: Sequence[str], removed: Removed | None = None) -> DecryptionError:
+    """The error for threads of which it cannot be told whether a filter on metadata finds them.
+
+    `removed` is what was removed nevertheless: the threads that the filter does find.
+    """
+    count, shown = len(thread_ids), ", ".join(f"'{id}'" for id in thread_ids[:5])
+    shown += f" and {count - 5} more" if count > 5 else ""
+    done = ""
+    if removed is not None:
+        done = f" {len(removed.threads)} of the other threads were found and removed."
+    return DecryptionError(
+        f"It cannot be told whether the filter finds {count} "
+        f"{'thread' if count == 1 else 'threads'} ({shown}): what it asks for is sealed there, and "
+        "this saver does not have the key. Pass serde=EncryptedSerializer(...) with that key (for "
+        "the command line: MILEPOST_AES_KEY) and repeat the call, or name the threads by their "
+        f"ids.{done}"
     )
 
 
