@@ -136,6 +136,34 @@ def test_a_claim_that_is_given_back_leaves_no_thread_that_was_not_created(saver)
     assert saver.get_thread("t") is None
 
 
+def test_the_claim_of_a_new_thread_has_the_metadata_of_the_run(saver, call):
+    fence = Fence(None, thread_metadata=OWNED)
+    call(saver, "hold", "t", fence)
+    info = saver.get_thread("t")
+    assert (info.status, info.head, info.metadata) == ("running", None, OWNED)
+    assert owned_by(saver, "u1") == ["t"]
+    call(saver, "hold", "t", fence)
+    assert saver.commit([prepared(ThreadBuilder(saver, "t"), fence, key=1)]) == [None]
+    assert saver.get_thread("t").metadata == OWNED
+
+
+def test_the_metadata_of_a_claim_that_is_given_back_is_gone_with_it(saver, call):
+    fence = Fence(None, thread_metadata=OWNED)
+    call(saver, "hold", "t", fence)
+    fence.ended = True
+    call(saver, "release", "t", fence, fence.before)
+    assert saver.list_threads() == []
+
+
+def test_the_claim_of_a_known_thread_leaves_its_metadata_to_the_first_commit(saver, call):
+    saver.create_thread("t", {"owner": "u0"})
+    fence = Fence(None, thread_metadata=OWNED)
+    call(saver, "hold", "t", fence)
+    assert saver.get_thread("t").metadata == {"owner": "u0"}
+    assert saver.commit([prepared(ThreadBuilder(saver, "t"), fence, key=1)]) == [None]
+    assert saver.get_thread("t").metadata == OWNED
+
+
 def test_of_two_runs_on_a_created_thread_one_wins(saver):
     saver.create_thread("t")
     builders = [ThreadBuilder(saver, "t") for _ in range(2)]
@@ -283,7 +311,7 @@ PROGRAM = textwrap.dedent(
     from milepost.checkpoint.sqlite import SqliteSaver
     from milepost.graph import START, StateGraph
 
-    kind, where, durability = sys.argv[1:]
+    kind, where, durability, moment = sys.argv[1:]
 
     class State(TypedDict):
         x: int
@@ -295,14 +323,21 @@ PROGRAM = textwrap.dedent(
 
         return commit_and_die
 
+    def node(state):
+        if moment == "in the first node":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"x": 2}
+
     savers = {"sqlite": SqliteSaver, "postgres": PostgresSaver}
     with savers[kind].from_conn_string(where, thread_metadata=["owner"]) as saver:
         saver.setup()
-        saver.commit = killing(saver.commit)
-        builder = StateGraph(State).add_node("node", lambda state: {"x": 2})
-        graph = builder.add_edge(START, "node").compile(saver)
+        on_conflict = "reject"
+        if moment == "after the first commit":
+            saver.commit = killing(saver.commit)
+            on_conflict = "newest"
+        graph = StateGraph(State).add_node("node", node).add_edge(START, "node").compile(saver)
         config = {"configurable": {"thread_id": "t"}, "metadata": {"owner": "u1"}}
-        graph.invoke({"x": 1}, config, durability=durability)
+        graph.invoke({"x": 1}, config, durability=durability, on_conflict=on_conflict)
     """
 )
 
@@ -320,7 +355,7 @@ def test_the_data_of_a_run_that_was_killed_after_its_first_commit_are_erased_by_
     where = request.getfixturevalue({"sqlite": "path", "postgres": "uri"}[kind])
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    child = programs.run(program, kind, where, durability)
+    child = programs.run(program, kind, where, durability, "after the first commit")
     assert child.returncode == -signal.SIGKILL, child.stderr
     cls: Any = {"sqlite": SqliteSaver, "postgres": PostgresSaver}[kind]
     with cls.from_conn_string(where) as saver:
@@ -329,6 +364,21 @@ def test_the_data_of_a_run_that_was_killed_after_its_first_commit_are_erased_by_
         assert (removed.threads, removed.checkpoints) == (["t"], stored)
         assert stored > 0
         assert saver.get_thread("t") is None
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_run_that_claimed_its_thread_and_was_killed_before_its_first_commit_has_an_owner(
+    kind, durability, tmp_path: Path, request, programs
+):
+    where = request.getfixturevalue({"sqlite": "path", "postgres": "uri"}[kind])
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    child = programs.run(program, kind, where, durability, "in the first node")
+    assert child.returncode == -signal.SIGKILL, child.stderr
+    cls: Any = {"sqlite": SqliteSaver, "postgres": PostgresSaver}[kind]
+    with cls.from_conn_string(where) as saver:
+        assert saver.erase(metadata={"owner": "u1"}, vacuum=False).threads == ["t"]
+        assert saver.list_threads() == []
 
 
 # -- sealing

@@ -92,7 +92,8 @@ class Fence:
     """Namespace → the writes known to be stored at its latest checkpoint, for a saver that counts
     them; entries may be dropped."""
     thread_metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Thread metadata from the run's config. The run's first commit stores it in the registry."""
+    """Thread metadata from the run's config. The run's first commit stores it in the registry, or
+    the claim of a new thread."""
     added_at: float | None = None
     """When the claim added the thread's registry entry; None if the entry existed."""
     ended: bool = False

@@ -213,6 +213,8 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
             if thread is None:
                 thread = RegistryEntry(self.head(thread_id))
                 thread.claimed = thread.head is None
+                if thread.claimed:
+                    thread.metadata = self._described(thread_id, None, fence.thread_metadata)
             before = "" if thread.claimed else self._status_of(thread_id, thread)
             holder = thread.fence
             # A lease is not needed: within one process every run sets `ended`.

@@ -187,7 +187,8 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         fence.held(await self.engine.arun(self._hold(thread_id, fence), write=True))
 
     def _hold(self, thread_id: str, fence: Fence) -> Work[str]:
-        return partial(leases.hold, self._queries, check_name("thread_id", thread_id), fence)
+        name = check_name("thread_id", thread_id)
+        return partial(leases.hold, self._queries, self._registry, name, fence)
 
     def release(self, thread_id: str, fence: Fence, status: str) -> None:
         work = partial(leases.release, self._queries, thread_id, fence, status)
