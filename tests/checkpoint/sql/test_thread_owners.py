@@ -303,6 +303,50 @@ def test_options_that_are_one_text_are_refused(opened):
             pass
 
 
+@pytest.mark.parametrize("given", [1, object(), b"owner", [1], ["owner", None]])
+@pytest.mark.parametrize("option", ["thread_metadata", "seal_thread_metadata"])
+def test_options_that_name_no_keys_are_refused(opened, option, given):
+    with (
+        pytest.raises(TypeError, match=f"{option} must be a list of keys"),
+        opened(**{"serde": sealed()["serde"], option: given}),
+    ):
+        pass
+
+
+def test_options_may_be_none(opened):
+    with opened(thread_metadata=None, seal_thread_metadata=None) as saver:
+        line("a").compile(checkpointer=saver).invoke({}, run_of("t", owner="u1"))
+        assert saver.get_thread("t").metadata == {}
+
+
+def test_options_may_be_iterators(opened):
+    keys = {"thread_metadata": iter(["owner", "tenant"]), "seal_thread_metadata": iter(["owner"])}
+    with opened(serde=sealed()["serde"], **keys) as saver:
+        graph = line("a").compile(checkpointer=saver)
+        for name in ("t", "u"):
+            graph.invoke({}, run_of(name, **OWNED))
+            assert saver.get_thread(name).metadata == OWNED
+        assert all("owner" not in stored and "tenant" in stored for _, stored in rows_of(saver))
+        twin = saver.with_serde(sealed(KEY, NEWER)["serde"])
+        twin.create_thread("v", OWNED)
+        assert all("owner" not in stored for _, stored in rows_of(saver))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_options_may_be_iterators_on_a_loop(kind, request):
+    kinds = {"sqlite": (AsyncSqliteSaver, "path"), "postgres": (AsyncPostgresSaver, "uri")}
+    cls, where = kinds[kind]
+    address = request.getfixturevalue(where)
+
+    async def main() -> None:
+        async with cls.from_conn_string(address, thread_metadata=iter(["owner"])) as saver:
+            await saver.setup()
+            await line("a").compile(checkpointer=saver).ainvoke({}, run_of("t", owner="u1"))
+            assert (await saver.aget_thread("t")).metadata == {"owner": "u1"}
+
+    asyncio.run(main())
+
+
 PROGRAM = textwrap.dedent(
     """
     import os, signal, sys

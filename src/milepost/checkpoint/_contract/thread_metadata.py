@@ -21,7 +21,7 @@ from milepost.checkpoint._contract.threads import has_pairs, may_be_stored
 from milepost.errors import DamagedRowError, DecryptionError, SerdeError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
 
     from milepost.checkpoint.serde.base import SerializerProtocol
 
@@ -31,10 +31,10 @@ SEALED: Final = "$sealed"
 class ThreadOptions(TypedDict, total=False):
     """Options of all our savers for the registry of threads."""
 
-    thread_metadata: Sequence[str]
+    thread_metadata: Iterable[str] | None
     """Keys of `config["metadata"]` that describe the thread. The first commit of a run adds their
     values to the thread's metadata in the registry."""
-    seal_thread_metadata: bool | Collection[str]
+    seal_thread_metadata: bool | Iterable[str] | None
     """Whether the saver's encryption seals metadata in the registry, or which keys it seals."""
 
 
@@ -48,11 +48,9 @@ class StoredMetadata(NamedTuple):
 class ThreadMetadata:
     """Turns thread metadata into the stored form and back."""
 
-    def __init__(self, serde: Any, sealed: bool | Collection[str] = False) -> None:
-        if isinstance(sealed, str):
-            raise TypeError(f"seal_thread_metadata must be a list of keys, not text: [{sealed!r}].")
+    def __init__(self, serde: Any, sealed: bool | Iterable[str] | None = False) -> None:
         self._serde = serde
-        self._sealed = sealed
+        self._sealed = sealed = keys_to_seal(sealed)
         self._digests = getattr(serde, "digests", None)
         if sealed and self._digests is None:
             raise ValueError(
@@ -241,11 +239,29 @@ def _sealed_bytes(stored: Mapping[str, Any]) -> bytes:
         return b""  # fails to unseal
 
 
-def keys_of_thread(keys: Sequence[str]) -> tuple[str, ...]:
-    """The option `thread_metadata`, checked."""
-    if isinstance(keys, str):
-        raise TypeError(f"thread_metadata must be a list of keys, not text: [{keys!r}].")
-    return tuple(keys)
+def keys_of_thread(keys: Iterable[str] | None) -> tuple[str, ...]:
+    """The option `thread_metadata`, checked. An iterator is read here, once."""
+    return () if keys is None else _keys("thread_metadata", keys)
+
+
+def keys_to_seal(sealed: bool | Iterable[str] | None) -> bool | tuple[str, ...]:
+    """The option `seal_thread_metadata`, checked. An iterator is read here, once."""
+    if sealed is None or isinstance(sealed, bool):
+        return bool(sealed)
+    return _keys("seal_thread_metadata", sealed)
+
+
+def _keys(option: str, keys: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(keys, (str, bytes)):
+        raise TypeError(f"{option} must be a list of keys, not text: [{keys!r}].")
+    try:
+        named = tuple(keys)
+    except TypeError:
+        raise TypeError(f"{option} must be a list of keys, not {keys!r}.") from None
+    for key in named:
+        if not isinstance(key, str):
+            raise TypeError(f"{option} must be a list of keys, which are texts, not {key!r}.")
+    return named
 
 
 class SaverOptions(ThreadOptions, total=False):
@@ -255,7 +271,13 @@ class SaverOptions(ThreadOptions, total=False):
     """Turns values into bytes and back."""
 
 
-def check_options(options: SaverOptions) -> None:
-    """Raise for invalid options, before a database is opened."""
-    keys_of_thread(options.get("thread_metadata", ()))
-    ThreadMetadata(options.get("serde"), options.get("seal_thread_metadata", False))
+def checked_options(options: SaverOptions) -> SaverOptions:
+    """The options; raises for invalid ones, before a database is opened."""
+    checked = options.copy()
+    if "thread_metadata" in options:
+        checked["thread_metadata"] = keys_of_thread(options["thread_metadata"])
+    if "seal_thread_metadata" in options:
+        sealed = keys_to_seal(options["seal_thread_metadata"])
+        ThreadMetadata(options.get("serde"), sealed)
+        checked["seal_thread_metadata"] = sealed
+    return checked
