@@ -15,7 +15,9 @@ from milepost._db.engine import Vacuum
 from milepost.checkpoint._contract.facets import Programs, awaitable, blocking
 from milepost.checkpoint._contract.names import check_name, time_of
 from milepost.checkpoint._contract.pruning import Choice, History, Node, latest
+from milepost.checkpoint._contract.thread_metadata import metadata_text
 from milepost.checkpoint._contract.threads import Removed, ThreadFilter, ThreadInfo, not_judged
+from milepost.errors import MissingThreadError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -170,21 +172,24 @@ class Threads:
             >>> saver.create_thread("2", {"owner": "ada"}).metadata
             {'owner': 'ada'}
         """
-        return (yield from self._add(thread_id_of(thread_id), metadata or {}))
+        described = {} if metadata is None else metadata
+        return (yield from self._add(thread_id_of(thread_id), described))
 
     def _set_metadata(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[None]:
         """Say what a thread is about: `owner`, `tags`, and anything else that is plain JSON.
 
         Args:
             thread_id: The thread.
-            metadata: Replaces what was said before; `create_thread` adds to it.
+            metadata: Replaces what was said before; `create_thread` adds to it. `{}` removes all.
 
         Examples:
             >>> saver.set_thread_metadata("1", {"owner": "ada", "tags": ["billing"]})
             >>> [thread.thread_id for thread in saver.list_threads(metadata={"owner": "ada"})]
             ['1']
         """
-        yield from self._describe(thread_id_of(thread_id), metadata)
+        thread_id = thread_id_of(thread_id)
+        metadata_text(thread_id, metadata)
+        yield from self._describe(thread_id, metadata)
 
     def _copy(self, source_thread_id: str, target_thread_id: str) -> Program[None]:
         """Copy a thread with its whole history to a new id.
@@ -444,4 +449,6 @@ def _check_list(what: str, given: object) -> None:
 
 def thread_id_of(thread_id: Any) -> str:
     """A thread's id as it is stored; a number or UUID becomes text."""
+    if thread_id is None:
+        raise MissingThreadError("A thread needs an id: thread_id is None.")
     return check_name("thread_id", str(thread_id))

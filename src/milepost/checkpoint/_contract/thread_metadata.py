@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict
 
 from milepost.checkpoint._contract.names import check_name
-from milepost.checkpoint._contract.threads import has_pairs, may_be_stored
+from milepost.checkpoint._contract.threads import has_pairs, json_text, may_be_stored, tags_of
 from milepost.errors import DamagedRowError, DecryptionError, SerdeError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from milepost.checkpoint.serde.base import SerializerProtocol
 
@@ -184,13 +185,18 @@ class ThreadMetadata:
 
 def metadata_text(thread_id: str, metadata: Mapping[str, Any]) -> str:
     """Thread metadata as JSON text; raises if a database could not hold the text."""
+    if not isinstance(metadata, Mapping):
+        raise TypeError(
+            f"The metadata of thread '{thread_id}' must be a mapping of keys and plain JSON, as in "
+            f"{{'owner': 'ann'}}, not a {type(metadata).__name__}."
+        )
     if (owner := metadata.get("owner")) is not None:
         check_name("owner", str(owner))
     if SEALED in metadata:
         raise ValueError(f"The metadata of thread '{thread_id}' cannot have the key '{SEALED}'.")
     try:
-        text = json.dumps(dict(metadata), allow_nan=False, sort_keys=True)
-    except (TypeError, ValueError) as error:
+        text = json_text(dict(metadata))
+    except ValueError as error:
         raise TypeError(
             f"The metadata of thread '{thread_id}' must be plain JSON: {error}."
         ) from error
@@ -208,7 +214,7 @@ def _apart(key: str, secret: Mapping[str, Any]) -> list[Any]:
     if key == "owner":
         return []  # the owner's digest is in the column `owner`
     if key == "tags":
-        return [tag for tag in value if isinstance(tag, str)] if isinstance(value, list) else []
+        return tags_of(value)
     return [value]
 
 

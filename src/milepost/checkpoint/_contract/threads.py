@@ -141,7 +141,8 @@ def _check_pairs(metadata: Mapping[str, Any]) -> None:
     """Raise for a filter that the savers could understand in different ways."""
     if not isinstance(metadata, Mapping):
         raise TypeError(
-            f"A filter on metadata must be a mapping of keys and values, not {metadata!r:.60}."
+            "A filter on metadata must be a mapping of keys and values, as in {'owner': 'ann'}, "
+            f"not a {type(metadata).__name__}."
         )
     for key, value in metadata.items():
         if not isinstance(key, str):
@@ -150,21 +151,58 @@ def _check_pairs(metadata: Mapping[str, Any]) -> None:
             tags_asked_for(value)
         elif key != "owner":
             try:
-                json.dumps(value, allow_nan=False, sort_keys=True)
-            except (TypeError, ValueError, RecursionError) as error:
+                json_text(value)
+            except ValueError as error:
                 raise ValueError(
                     f"The filter on '{key}' must be plain JSON, as the metadata of threads is: "
                     f"{error}."
                 ) from error
 
 
+def json_text(value: object) -> str:
+    """JSON that every database can take; raises ValueError with the reason if there is none."""
+    try:
+        text = json.dumps(value, allow_nan=False, sort_keys=True)
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    if text.count("[") + text.count("{") > _LEVELS and _is_deeper(value, _LEVELS):
+        raise ValueError(_TOO_DEEP)
+    return text
+
+
+_LEVELS: Final = 200
+"""Lists and dicts within each other. Python gives up at about 1,000, or a multiple of it, and so
+does SQLite, which then cannot look for anything."""
+_TOO_DEEP: Final = f"it has more than {_LEVELS} lists and dicts within each other"
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, (list, tuple)):
+        return False
+    return levels == 0 or any(_is_deeper(inner, levels - 1) for inner in value)
+
+
 def tags_asked_for(value: object) -> list[str]:
     """The tags that a filter asks for: one text, or several in a list."""
     if isinstance(value, str):
         return [value]
-    if not isinstance(value, (list, tuple, set, frozenset)) or None in value:
-        raise ValueError(f"The filter on 'tags' must be a text or a list of texts, not {value!r}.")
+    wanted = "The filter on 'tags' must be a text or a list of texts"
+    if not isinstance(value, (list, tuple, set, frozenset)):
+        raise ValueError(f"{wanted}, not {'None' if value is None else type(value).__name__}.")
+    if None in value:
+        raise ValueError(f"{wanted}; None is none.")
     return [str(tag) for tag in value]
+
+
+def tags_of(value: object) -> list[str]:
+    """The tags in the metadata of a thread: the texts of a list, or one text."""
+    if isinstance(value, str):
+        return [value]
+    return [tag for tag in value if isinstance(tag, str)] if isinstance(value, list) else []
 
 
 def _matches(metadata: Mapping[str, Any], key: str, value: Any) -> bool:
@@ -172,9 +210,8 @@ def _matches(metadata: Mapping[str, Any], key: str, value: Any) -> bool:
         owner = metadata.get("owner")
         return owner is not None and str(owner) == str(value)
     if key == "tags":
-        tags = metadata.get("tags")
-        wanted = tags_asked_for(value)
-        return bool(wanted) and isinstance(tags, list) and all(tag in tags for tag in wanted)
+        wanted, tags = tags_asked_for(value), tags_of(metadata.get("tags"))
+        return bool(wanted) and all(tag in tags for tag in wanted)
     # Compared as text, since Python takes 1, true and 1.0 for equal.
     return key in metadata and json.dumps(metadata[key], sort_keys=True) == json.dumps(
         value, sort_keys=True

@@ -218,10 +218,12 @@ class Registry:
     def _has_tag(self, tag: str) -> tuple[str, str]:
         if self._is_sqlite:
             return (
-                "EXISTS (SELECT 1 FROM json_each(threads.metadata, '$.tags') e WHERE e.value = ?)",
+                "EXISTS (SELECT 1 FROM json_each(threads.metadata, '$.tags') e WHERE e.value = ?"
+                " AND e.type = 'text' AND json_type(threads.metadata, '$.tags') <> 'object')",
                 tag,
             )
-        return ("metadata -> 'tags' @> ?::jsonb", json.dumps([tag]))
+        # A list contains its elements, and a text itself.
+        return ("metadata -> 'tags' @> ?::jsonb", json.dumps(tag))
 
     def one(self, thread_id: str) -> Operation[ThreadInfo | None]:
         """One thread, with counts."""
