@@ -252,6 +252,31 @@ def test_a_later_run_adds_to_the_metadata_of_its_thread(saver, durability):
     assert saver.get_thread("t").metadata == {**OWNED, "plan": "pro", "owner": "u2"}
 
 
+def test_what_a_run_takes_from_configurable_describes_its_thread_too(saver, call, durability):
+    graph = line("a").compile(checkpointer=saver)
+    given = {"configurable": {"thread_id": "t", **OWNED, "other": "x"}}
+    call(graph, "invoke", {}, given, durability=durability)
+    assert saver.get_thread("t").metadata == OWNED
+    stored = graph.get_state(thread("t")).metadata
+    assert {key: stored[key] for key in OWNED} == OWNED
+    call(graph, "update_state", {"configurable": {"thread_id": "u", **OWNED}}, {"log": ["x"]}, "a")
+    assert saver.erase(metadata={"owner": "u1"}, vacuum=False).threads == ["t", "u"]
+
+
+def test_metadata_comes_before_configurable(saver, call):
+    given = {"configurable": {"thread_id": "t", **OWNED}, "metadata": {"owner": "u2"}}
+    call(line("a").compile(checkpointer=saver), "invoke", {}, given)
+    assert saver.get_thread("t").metadata == {"owner": "u2", "tenant": "acme"}
+
+
+def test_what_a_run_does_not_take_from_configurable_does_not_describe_its_thread(opened, call):
+    with opened(thread_metadata=("api_key", "__owner", "owner", "thread_id")) as saver:
+        secrets = {"api_key": "k", "__owner": "u1", "owner": {"id": 1}}
+        given = {"configurable": {"thread_id": "t", **secrets}}
+        call(line("a").compile(checkpointer=saver), "invoke", {}, given)
+        assert saver.get_thread("t").metadata == {}
+
+
 def test_a_run_that_is_to_be_alone_stores_its_metadata_too(saver, durability):
     graph = line("a").compile(checkpointer=saver, on_conflict="reject")
     graph.invoke({}, run_of("t", owner="u1"), durability=durability)

@@ -20,13 +20,10 @@ from milepost._internal import log
 from milepost._internal.dataclass_tools import record
 from milepost._internal.ids import LateId, random_token
 from milepost.checkpoint._contract.records import Checkpoint, CheckpointMetadata, PendingWrite
-from milepost.checkpoint._contract.thread_metadata import metadata_text
-from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.errors import ThreadConflict
 
 if TYPE_CHECKING:
     from milepost.checkpoint._delta.diff import Buffer
-    from milepost.types import RunnableConfig
 
 Prepared = TypeVar("Prepared")
 
@@ -228,7 +225,7 @@ class StepSaver(Generic[Prepared]):
     steadfast = False
     """Whether a cancelled `acommit` first finishes what it has begun."""
     thread_metadata: Sequence[str] = ()
-    """Keys of a run's `config["metadata"]` that its first commit stores in the registry."""
+    """Keys of a run's metadata that its first commit stores in the registry."""
 
     @abstractmethod
     def prepare(self, step: StepCommit) -> Prepared:
@@ -303,18 +300,3 @@ class StepSaver(Generic[Prepared]):
     @abstractmethod
     async def ahead(self, thread_id: str) -> str | None:
         """`head`, for use on an event loop."""
-
-
-def thread_metadata_of(
-    saver: BaseCheckpointSaver[Any], thread_id: str, config: RunnableConfig
-) -> dict[str, Any]:
-    """The thread metadata in a run's config.
-
-    Raises TypeError or ValueError for values that the registry cannot hold, before any node runs.
-    """
-    given = config.get("metadata") or {}
-    keys = saver.thread_metadata if isinstance(saver, StepSaver) else ()
-    found = {key: given[key] for key in keys if key in given}
-    if found:
-        metadata_text(thread_id, found)
-    return found

@@ -33,8 +33,9 @@ class ThreadOptions(TypedDict, total=False):
     """Options of all our savers for the registry of threads."""
 
     thread_metadata: Iterable[str] | None
-    """Keys of `config["metadata"]` that describe the thread. The first commit of a run adds their
-    values to the thread's metadata in the registry."""
+    """Keys of a run's metadata that describe the thread. The first commit of a run adds their
+    values, from `config["metadata"]` or else from `configurable`, to the thread's metadata in the
+    registry."""
     seal_thread_metadata: bool | Iterable[str] | None
     """Whether the saver's encryption seals metadata in the registry, or which keys it seals."""
 
@@ -188,7 +189,7 @@ def metadata_text(thread_id: str, metadata: Mapping[str, Any]) -> str:
     if not isinstance(metadata, Mapping):
         raise TypeError(
             f"The metadata of thread '{thread_id}' must be a mapping of keys and plain JSON, as in "
-            f"{{'owner': 'ann'}}, not a {type(metadata).__name__}."
+            f"{{'owner': 'ann'}}, not {type(metadata).__name__}."
         )
     if (owner := metadata.get("owner")) is not None:
         check_name("owner", str(owner))

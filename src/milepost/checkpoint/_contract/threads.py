@@ -142,7 +142,7 @@ def _check_pairs(metadata: Mapping[str, Any]) -> None:
     if not isinstance(metadata, Mapping):
         raise TypeError(
             "A filter on metadata must be a mapping of keys and values, as in {'owner': 'ann'}, "
-            f"not a {type(metadata).__name__}."
+            f"not {type(metadata).__name__}."
         )
     for key, value in metadata.items():
         if not isinstance(key, str):
