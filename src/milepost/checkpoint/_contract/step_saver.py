@@ -262,6 +262,8 @@ class StepSaver(Generic[Prepared]):
     def hold(self, thread_id: str, fence: Fence) -> None:
         """Claim a thread before the first commit, or renew the claim while a node runs.
 
+        The claim of a new thread stores the fence's `thread_metadata`.
+
         Args:
             thread_id: The thread.
             fence: The run that claims it.
