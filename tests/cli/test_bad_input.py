@@ -90,6 +90,22 @@ class TestStatuses:
     @pytest.mark.parametrize(
         "arguments",
         [
+            ["erase", "-m", "tags=[]", "--yes"],
+            ["delete", "-m", "tags=[]", "-m", "owner=ada", "--yes"],
+            ["erase", "-m", "tags=5", "--yes"],
+            ["threads", "-m", "tags=5"],
+            ["threads", "-m", "total=NaN"],
+        ],
+    )
+    def test_a_filter_that_does_not_say_which_threads(self, milepost, arguments):
+        status, out, err = milepost(*arguments)
+        assert (status, out) == (1, "")
+        assert "tags" in err or "'total' must be plain JSON" in err
+        assert milepost("threads", "--count")[1] == "3\n"
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
             ["show"],
             ["show", ""],
             ["show", "done@"],

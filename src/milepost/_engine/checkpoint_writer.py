@@ -48,6 +48,17 @@ def _is_stored_metadata(key: object, value: object) -> bool:
     return not name.startswith("__") and not any(word in name for word in SECRET_WORDS)
 
 
+def metadata_in_configurable(config: RunnableConfig) -> dict[str, Any]:
+    """The entries of `configurable` that are stored as metadata, where `config["metadata"]` has no
+    entry of that name."""
+    given = config.get("metadata") or {}
+    return {
+        key: value.replace("\0", "") if isinstance(value, str) else value
+        for key, value in (config.get("configurable") or {}).items()
+        if key not in PLACE_KEYS and key not in given and _is_stored_metadata(key, value)
+    }
+
+
 class CheckpointWriter:
     """Makes checkpoints of a run's channels, and decides when they are stored.
 
@@ -110,9 +121,7 @@ class CheckpointWriter:
             if key not in PLACE_KEYS
         }
         """Metadata from the config, stored with every checkpoint."""
-        for key, value in (config.get("configurable") or {}).items():
-            if key not in PLACE_KEYS and key not in self._given and _is_stored_metadata(key, value):
-                self._given[key] = value.replace("\0", "") if isinstance(value, str) else value
+        self._given.update(metadata_in_configurable(config))
         if config.get("run_id") is not None:
             self._given["run_id"] = str(config["run_id"])
         self.metadata: CheckpointMetadata = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from milepost._engine.checkpoint_writer import metadata_in_configurable
 from milepost._engine.delta_snapshots import rebuild_deltas
 from milepost._engine.drivers.effects import EffectGenerator, Flush, KeepClaim
 from milepost._engine.drivers.saver_effects import (
@@ -25,7 +26,8 @@ from milepost._internal import log
 from milepost.checkpoint._contract.names import LONGEST
 from milepost.checkpoint._contract.overrides import step_saver
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
-from milepost.checkpoint._contract.step_saver import Fence, StepSaver, thread_metadata_of
+from milepost.checkpoint._contract.step_saver import Fence, StepSaver
+from milepost.checkpoint._contract.thread_metadata import metadata_text
 from milepost.checkpoint._contract.threads import checkpoint_gone
 from milepost.constants import INPUT, PREVIOUS
 from milepost.errors import (
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from milepost._engine.checkpoint_writer import CheckpointWriter
     from milepost._engine.context.options import RunSettings
     from milepost.checkpoint.base import BaseCheckpointSaver
+    from milepost.types import RunnableConfig
 
     Saver = BaseCheckpointSaver[Any]
 
@@ -186,7 +189,7 @@ def _claim(
         if enclosing.deferred:
             yield Flush(enclosing, last=False)
         return enclosing.fence
-    fence = Fence(None, thread_metadata=thread_metadata_of(saver, thread_id, settings.config))
+    fence = Fence(None, thread_metadata=_thread_metadata(saver, thread_id, settings.config))
     if settings.on_conflict == "reject":
         native = step_saver(saver)
         if native is None:
@@ -211,6 +214,21 @@ def _hold(saver: StepSaver[Any], thread_id: str, fence: Fence) -> EffectGenerato
         taken = "Thread '%s': a run has taken it over from one whose lease is over."
         log.info(log.THREADS, taken, thread_id)
         fence.overtakes = False
+
+
+def _thread_metadata(saver: Saver, thread_id: str, config: RunnableConfig) -> dict[str, Any]:
+    """The thread metadata in a run's config: what the checkpoints of the run have of these keys.
+
+    Raises TypeError or ValueError for values that the registry cannot hold, before any node runs.
+    """
+    keys = saver.thread_metadata if isinstance(saver, StepSaver) else ()
+    if not keys:
+        return {}
+    given = {**metadata_in_configurable(config), **(config.get("metadata") or {})}
+    found = {key: given[key] for key in keys if key in given}
+    if found:
+        metadata_text(thread_id, found)
+    return found
 
 
 def _root_place(

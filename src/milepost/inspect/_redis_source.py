@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from milepost._db.operations import rows_of
 from milepost.checkpoint._contract.threads import ThreadFilter
 from milepost.checkpoint._redis.names import BLOBS_OF, CHECKPOINT_KEYS, REDIS, TTL_OF
-from milepost.inspect._sources import PlainSource, registered, stats_of
+from milepost.inspect._sources import PlainSource, is_registered, registered, stats_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,9 @@ class RedisSource(PlainSource):
 
     def thread_entry(self, thread_id: str) -> ThreadRow | None:
         return registered(self._saver, thread_id)
+
+    def has_thread(self, thread_id: str) -> bool:
+        return is_registered(self._saver, thread_id)
 
     def namespaces(self, thread_id: str) -> list[str]:
         return sorted({ns for ns, _ in self._rows(CHECKPOINT_KEYS, thread_id)})

@@ -42,6 +42,10 @@ class Source(ABC):
         """One thread; counts may be left out, which take time in a long one."""
         return self.thread(thread_id)
 
+    def has_thread(self, thread_id: str) -> bool:
+        """Whether there is such a thread; its metadata may be sealed with another key."""
+        return self.thread_entry(thread_id) is not None
+
     @abstractmethod
     def line(self, thread_id: str, ns: str) -> list[tuple[str, str | None]]:
         """Ids of all checkpoints of a graph, oldest first, and of their parents."""
@@ -85,6 +89,13 @@ def registered(saver: Any, thread_id: str) -> ThreadRow | None:
     wanted = ThreadFilter(prefix=thread_id, limit=1)
     found = saver.engine.run(lambda: saver._registry.page(wanted), write=False)
     return row_of(found[0]) if found and found[0].thread_id == thread_id else None
+
+
+def is_registered(saver: Any, thread_id: str) -> bool:
+    """Whether the registry of one of our savers has a thread."""
+    wanted = ThreadFilter(prefix=thread_id, limit=1)
+    found = saver.engine.run(lambda: saver._registry.found(wanted), write=False)
+    return bool(found == [thread_id])
 
 
 def stats_of(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from milepost._db.operations import rows_of
 from milepost.checkpoint._contract.threads import ThreadFilter
 from milepost.inspect._records import Page, Stats, ThreadRow
-from milepost.inspect._sources import LAST, Source, registered, row_of, stats_of
+from milepost.inspect._sources import LAST, Source, is_registered, registered, row_of, stats_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,6 +126,9 @@ class SqlSource(TableSource):
 
     def thread_entry(self, thread_id: str) -> ThreadRow | None:
         return registered(self._saver, thread_id)
+
+    def has_thread(self, thread_id: str) -> bool:
+        return is_registered(self._saver, thread_id)
 
     def _rows(self, sql: str, *values: Any) -> Sequence[Any]:
         query = partial(rows_of, self._saver.dialect.placed(sql), values)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from milepost.checkpoint._contract.thread_admin import Threads
 from milepost.checkpoint._contract.threads import Removed, ThreadFilter
 from milepost.checkpoint._sql.threads.registry import Search
 from milepost.inspect._errors import InspectError, told_plainly
-from milepost.inspect._refs import thread_row
+from milepost.inspect._refs import no_such_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,7 +41,8 @@ def check_threads_exist(db: Database, thread_ids: Iterable[str]) -> None:
         >>> check_threads_exist(db, ["trip"])
     """
     for thread_id in thread_ids:
-        thread_row(db, thread_id)
+        if not db.source.has_thread(thread_id):
+            raise no_such_thread(db, thread_id)
 
 
 def matching(
@@ -60,14 +62,25 @@ def matching(
         older_than: Seconds since their last use.
         status: idle, interrupted, error, running or stale.
 
+    Raises:
+        InspectError: The filter does not say which threads, or metadata that it asks for is sealed
+            with another key.
+
     Examples:
         >>> inspect.matching(db, prefix="tr")
         ['trip']
     """
     before = None if older_than is None else time.time() - older_than
-    found: list[str] = []
     wanted = ThreadFilter(metadata or {}, status, prefix, updated_before=before, limit=1_000)
+    try:
+        wanted.check_removal()
+    except ValueError as error:
+        raise InspectError(str(error)) from error
     with told_plainly(db.url):
+        threads = getattr(db.saver, "threads", None)
+        if isinstance(threads, Threads):
+            return threads.programs.drive(threads.matching(wanted))
+        found: list[str] = []
         while True:
             search = Search(sort="thread_id", descending=False, offset=len(found))
             page = db.source.threads(wanted, search).items

@@ -15,8 +15,8 @@ from milepost.checkpoint._sql.statements import Statements
 LOCAL_ONLY = {REDIS.blob}
 """Statements for databases in this process."""
 SQL_ONLY = {
-    *(REDIS.list_threads, REDIS.count_threads),
-    *(REDIS.has_metadata, REDIS.has_tag, REDIS.has_digest, REDIS.has_text),
+    *(REDIS.list_threads, REDIS.list_ids, REDIS.list_metadata, REDIS.count_threads),
+    *(REDIS.has_metadata, REDIS.has_tag, REDIS.has_digest, REDIS.is_sealed, REDIS.has_text),
 }
 """Searches and conditions of a registry in SQL: on Redis threads are filtered by the client."""
 BY_CLASS = {REDIS.add_if_held}

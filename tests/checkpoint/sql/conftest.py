@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import asyncio
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -46,3 +47,43 @@ def reopen(request: pytest.FixtureRequest, saver: Any) -> Any:
     if isinstance(saver, SqliteSaver):
         return lambda: SqliteSaver.from_conn_string(request.getfixturevalue("path"))
     return lambda: PostgresSaver.from_conn_string(request.getfixturevalue("uri"))
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
+def opened(request: pytest.FixtureRequest) -> Any:
+    """Opens a saver with options; on a database each call opens the same one."""
+    kind = request.param
+    where = {"memory": None, "sqlite": "path", "postgres": "uri", "redis": "redis_server"}[kind]
+    place = None if where is None else request.getfixturevalue(where)
+    if kind == "redis":
+        place.client().flushall()
+
+    @contextmanager
+    def memory(**options: Any) -> Any:
+        yield InMemorySaver(**options)
+
+    def sqlite(**options: Any) -> Any:
+        return SqliteSaver.from_conn_string(place, **options)
+
+    @contextmanager
+    def postgres(**options: Any) -> Any:
+        with PostgresSaver.from_conn_string(place, **options) as saver:
+            saver.setup()
+            yield saver
+
+    def redis(**options: Any) -> Any:
+        return RedisSaver.from_conn_string(place.url, **options)
+
+    return {"memory": memory, "sqlite": sqlite, "postgres": postgres, "redis": redis}[kind]
+
+
+@pytest.fixture(params=["sync", "async"])
+def call(request: pytest.FixtureRequest) -> Any:
+    """Calls a method of a saver, or its async form."""
+
+    def called(saver: Any, name: str, *args: Any, **options: Any) -> Any:
+        if request.param == "sync":
+            return getattr(saver, name)(*args, **options)
+        return asyncio.run(getattr(saver, f"a{name}")(*args, **options))
+
+    return called

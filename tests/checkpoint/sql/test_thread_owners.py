@@ -5,7 +5,7 @@ import json
 import signal
 import textwrap
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -29,34 +29,6 @@ from warm import ENGINE, Warm, warm
 
 KEY, NEWER = b"k" * 32, b"n" * 32
 OWNED = {"owner": "u1", "tenant": "acme"}
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
-def opened(request: pytest.FixtureRequest) -> Any:
-    """Opens a saver with options; on a database each call opens the same one."""
-    kind = request.param
-    where = {"memory": None, "sqlite": "path", "postgres": "uri", "redis": "redis_server"}[kind]
-    place = None if where is None else request.getfixturevalue(where)
-    if kind == "redis":
-        place.client().flushall()
-
-    @contextmanager
-    def memory(**options: Any) -> Any:
-        yield InMemorySaver(**options)
-
-    def sqlite(**options: Any) -> Any:
-        return SqliteSaver.from_conn_string(place, **options)
-
-    @contextmanager
-    def postgres(**options: Any) -> Any:
-        with PostgresSaver.from_conn_string(place, **options) as saver:
-            saver.setup()
-            yield saver
-
-    def redis(**options: Any) -> Any:
-        return RedisSaver.from_conn_string(place.url, **options)
-
-    return {"memory": memory, "sqlite": sqlite, "postgres": postgres, "redis": redis}[kind]
 
 
 @pytest.fixture
@@ -164,6 +136,34 @@ def test_a_claim_that_is_given_back_leaves_no_thread_that_was_not_created(saver)
     assert saver.get_thread("t") is None
 
 
+def test_the_claim_of_a_new_thread_has_the_metadata_of_the_run(saver, call):
+    fence = Fence(None, thread_metadata=OWNED)
+    call(saver, "hold", "t", fence)
+    info = saver.get_thread("t")
+    assert (info.status, info.head, info.metadata) == ("running", None, OWNED)
+    assert owned_by(saver, "u1") == ["t"]
+    call(saver, "hold", "t", fence)
+    assert saver.commit([prepared(ThreadBuilder(saver, "t"), fence, key=1)]) == [None]
+    assert saver.get_thread("t").metadata == OWNED
+
+
+def test_the_metadata_of_a_claim_that_is_given_back_is_gone_with_it(saver, call):
+    fence = Fence(None, thread_metadata=OWNED)
+    call(saver, "hold", "t", fence)
+    fence.ended = True
+    call(saver, "release", "t", fence, fence.before)
+    assert saver.list_threads() == []
+
+
+def test_the_claim_of_a_known_thread_leaves_its_metadata_to_the_first_commit(saver, call):
+    saver.create_thread("t", {"owner": "u0"})
+    fence = Fence(None, thread_metadata=OWNED)
+    call(saver, "hold", "t", fence)
+    assert saver.get_thread("t").metadata == {"owner": "u0"}
+    assert saver.commit([prepared(ThreadBuilder(saver, "t"), fence, key=1)]) == [None]
+    assert saver.get_thread("t").metadata == OWNED
+
+
 def test_of_two_runs_on_a_created_thread_one_wins(saver):
     saver.create_thread("t")
     builders = [ThreadBuilder(saver, "t") for _ in range(2)]
@@ -252,6 +252,31 @@ def test_a_later_run_adds_to_the_metadata_of_its_thread(saver, durability):
     assert saver.get_thread("t").metadata == {**OWNED, "plan": "pro", "owner": "u2"}
 
 
+def test_what_a_run_takes_from_configurable_describes_its_thread_too(saver, call, durability):
+    graph = line("a").compile(checkpointer=saver)
+    given = {"configurable": {"thread_id": "t", **OWNED, "other": "x"}}
+    call(graph, "invoke", {}, given, durability=durability)
+    assert saver.get_thread("t").metadata == OWNED
+    stored = graph.get_state(thread("t")).metadata
+    assert {key: stored[key] for key in OWNED} == OWNED
+    call(graph, "update_state", {"configurable": {"thread_id": "u", **OWNED}}, {"log": ["x"]}, "a")
+    assert saver.erase(metadata={"owner": "u1"}, vacuum=False).threads == ["t", "u"]
+
+
+def test_metadata_comes_before_configurable(saver, call):
+    given = {"configurable": {"thread_id": "t", **OWNED}, "metadata": {"owner": "u2"}}
+    call(line("a").compile(checkpointer=saver), "invoke", {}, given)
+    assert saver.get_thread("t").metadata == {"owner": "u2", "tenant": "acme"}
+
+
+def test_what_a_run_does_not_take_from_configurable_does_not_describe_its_thread(opened, call):
+    with opened(thread_metadata=("api_key", "__owner", "owner", "thread_id")) as saver:
+        secrets = {"api_key": "k", "__owner": "u1", "owner": {"id": 1}}
+        given = {"configurable": {"thread_id": "t", **secrets}}
+        call(line("a").compile(checkpointer=saver), "invoke", {}, given)
+        assert saver.get_thread("t").metadata == {}
+
+
 def test_a_run_that_is_to_be_alone_stores_its_metadata_too(saver, durability):
     graph = line("a").compile(checkpointer=saver, on_conflict="reject")
     graph.invoke({}, run_of("t", owner="u1"), durability=durability)
@@ -303,6 +328,50 @@ def test_options_that_are_one_text_are_refused(opened):
             pass
 
 
+@pytest.mark.parametrize("given", [1, object(), b"owner", [1], ["owner", None]])
+@pytest.mark.parametrize("option", ["thread_metadata", "seal_thread_metadata"])
+def test_options_that_name_no_keys_are_refused(opened, option, given):
+    with (
+        pytest.raises(TypeError, match=f"{option} must be a list of keys"),
+        opened(**{"serde": sealed()["serde"], option: given}),
+    ):
+        pass
+
+
+def test_options_may_be_none(opened):
+    with opened(thread_metadata=None, seal_thread_metadata=None) as saver:
+        line("a").compile(checkpointer=saver).invoke({}, run_of("t", owner="u1"))
+        assert saver.get_thread("t").metadata == {}
+
+
+def test_options_may_be_iterators(opened):
+    keys = {"thread_metadata": iter(["owner", "tenant"]), "seal_thread_metadata": iter(["owner"])}
+    with opened(serde=sealed()["serde"], **keys) as saver:
+        graph = line("a").compile(checkpointer=saver)
+        for name in ("t", "u"):
+            graph.invoke({}, run_of(name, **OWNED))
+            assert saver.get_thread(name).metadata == OWNED
+        assert all("owner" not in stored and "tenant" in stored for _, stored in rows_of(saver))
+        twin = saver.with_serde(sealed(KEY, NEWER)["serde"])
+        twin.create_thread("v", OWNED)
+        assert all("owner" not in stored for _, stored in rows_of(saver))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_options_may_be_iterators_on_a_loop(kind, request):
+    kinds = {"sqlite": (AsyncSqliteSaver, "path"), "postgres": (AsyncPostgresSaver, "uri")}
+    cls, where = kinds[kind]
+    address = request.getfixturevalue(where)
+
+    async def main() -> None:
+        async with cls.from_conn_string(address, thread_metadata=iter(["owner"])) as saver:
+            await saver.setup()
+            await line("a").compile(checkpointer=saver).ainvoke({}, run_of("t", owner="u1"))
+            assert (await saver.aget_thread("t")).metadata == {"owner": "u1"}
+
+    asyncio.run(main())
+
+
 PROGRAM = textwrap.dedent(
     """
     import os, signal, sys
@@ -311,7 +380,7 @@ PROGRAM = textwrap.dedent(
     from milepost.checkpoint.sqlite import SqliteSaver
     from milepost.graph import START, StateGraph
 
-    kind, where, durability = sys.argv[1:]
+    kind, where, durability, moment = sys.argv[1:]
 
     class State(TypedDict):
         x: int
@@ -323,14 +392,21 @@ PROGRAM = textwrap.dedent(
 
         return commit_and_die
 
+    def node(state):
+        if moment == "in the first node":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"x": 2}
+
     savers = {"sqlite": SqliteSaver, "postgres": PostgresSaver}
     with savers[kind].from_conn_string(where, thread_metadata=["owner"]) as saver:
         saver.setup()
-        saver.commit = killing(saver.commit)
-        builder = StateGraph(State).add_node("node", lambda state: {"x": 2})
-        graph = builder.add_edge(START, "node").compile(saver)
+        on_conflict = "reject"
+        if moment == "after the first commit":
+            saver.commit = killing(saver.commit)
+            on_conflict = "newest"
+        graph = StateGraph(State).add_node("node", node).add_edge(START, "node").compile(saver)
         config = {"configurable": {"thread_id": "t"}, "metadata": {"owner": "u1"}}
-        graph.invoke({"x": 1}, config, durability=durability)
+        graph.invoke({"x": 1}, config, durability=durability, on_conflict=on_conflict)
     """
 )
 
@@ -348,7 +424,7 @@ def test_the_data_of_a_run_that_was_killed_after_its_first_commit_are_erased_by_
     where = request.getfixturevalue({"sqlite": "path", "postgres": "uri"}[kind])
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    child = programs.run(program, kind, where, durability)
+    child = programs.run(program, kind, where, durability, "after the first commit")
     assert child.returncode == -signal.SIGKILL, child.stderr
     cls: Any = {"sqlite": SqliteSaver, "postgres": PostgresSaver}[kind]
     with cls.from_conn_string(where) as saver:
@@ -357,6 +433,21 @@ def test_the_data_of_a_run_that_was_killed_after_its_first_commit_are_erased_by_
         assert (removed.threads, removed.checkpoints) == (["t"], stored)
         assert stored > 0
         assert saver.get_thread("t") is None
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_run_that_claimed_its_thread_and_was_killed_before_its_first_commit_has_an_owner(
+    kind, durability, tmp_path: Path, request, programs
+):
+    where = request.getfixturevalue({"sqlite": "path", "postgres": "uri"}[kind])
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    child = programs.run(program, kind, where, durability, "in the first node")
+    assert child.returncode == -signal.SIGKILL, child.stderr
+    cls: Any = {"sqlite": SqliteSaver, "postgres": PostgresSaver}[kind]
+    with cls.from_conn_string(where) as saver:
+        assert saver.erase(metadata={"owner": "u1"}, vacuum=False).threads == ["t"]
+        assert saver.list_threads() == []
 
 
 # -- sealing

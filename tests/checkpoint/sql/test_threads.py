@@ -488,14 +488,14 @@ def test_a_thread_that_is_used_while_others_are_swept_stays(saver, monkeypatch):
     for name in ("t0", "t1", "t2"):
         graph.invoke({}, thread(name))
     kind = type(saver.threads)
-    page = kind._page
+    page = kind._found
 
     def then_use_one(threads: Any, wanted: Any) -> Any:
         found = yield from page(threads, wanted)
         graph.invoke({}, thread("t1"))
         return found
 
-    monkeypatch.setattr(kind, "_page", then_use_one)
+    monkeypatch.setattr(kind, "_found", then_use_one)
     assert saver.sweep(ttl=0).threads == ["t0", "t2"]
     assert graph.get_state(thread("t1")).values == {"log": ["a", "a"]}
 
@@ -517,7 +517,7 @@ def test_a_sweeper_sweeps_until_it_is_stopped(saver):
 
 
 def test_a_sweeper_that_fails_says_so(saver, monkeypatch):
-    monkeypatch.setattr(type(saver.threads), "_page", lambda *_: 1 / 0)
+    monkeypatch.setattr(type(saver.threads), "_found", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         saver.start_sweeper(ttl=0, every=0.001).result(PATIENCE)
     saver.stop_sweeper()

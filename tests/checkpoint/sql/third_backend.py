@@ -166,9 +166,11 @@ STATEMENTS = Statements(
     has_metadata="""EXISTS (SELECT 1 FROM json_each(threads.metadata) e, json_each(?) w
             WHERE e.key = ? AND e.type = w.type AND e.value IS w.value)""",
     has_tag="""EXISTS (SELECT 1 FROM json_each(threads.metadata, '$.tags') e, json_each(?) w
-            WHERE e.value = w.value)""",
+            WHERE e.value = w.value AND e.type = 'text'
+                AND json_type(threads.metadata, '$.tags') <> 'object')""",
     has_digest="""EXISTS (SELECT 1 FROM json_each(threads.metadata, '$."$sealed".digests') e,
             json_each(?) w WHERE e.value = w.value)""",
+    is_sealed="instr(metadata, '$sealed') > 0",
     has_text="(instr(lower(thread_id), ?) > 0 OR instr(lower(metadata), ?) > 0)",
     lineage="""
         WITH RECURSIVE line (id, first) AS (

@@ -20,13 +20,10 @@ from milepost._internal import log
 from milepost._internal.dataclass_tools import record
 from milepost._internal.ids import LateId, random_token
 from milepost.checkpoint._contract.records import Checkpoint, CheckpointMetadata, PendingWrite
-from milepost.checkpoint._contract.thread_metadata import metadata_text
-from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.errors import ThreadConflict
 
 if TYPE_CHECKING:
     from milepost.checkpoint._delta.diff import Buffer
-    from milepost.types import RunnableConfig
 
 Prepared = TypeVar("Prepared")
 
@@ -92,7 +89,8 @@ class Fence:
     """Namespace → the writes known to be stored at its latest checkpoint, for a saver that counts
     them; entries may be dropped."""
     thread_metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Thread metadata from the run's config. The run's first commit stores it in the registry."""
+    """Thread metadata from the run's config. The run's first commit stores it in the registry, or
+    the claim of a new thread."""
     added_at: float | None = None
     """When the claim added the thread's registry entry; None if the entry existed."""
     ended: bool = False
@@ -247,7 +245,7 @@ class StepSaver(Generic[Prepared]):
     steadfast = False
     """Whether a cancelled `acommit` first finishes what it has begun."""
     thread_metadata: Sequence[str] = ()
-    """Keys of a run's `config["metadata"]` that its first commit stores in the registry."""
+    """Keys of a run's metadata that its first commit stores in the registry."""
 
     @abstractmethod
     def prepare(self, step: StepCommit) -> Prepared:
@@ -283,6 +281,8 @@ class StepSaver(Generic[Prepared]):
     @abstractmethod
     def hold(self, thread_id: str, fence: Fence) -> None:
         """Claim a thread before the first commit, or renew the claim while a node runs.
+
+        The claim of a new thread stores the fence's `thread_metadata`.
 
         Args:
             thread_id: The thread.
@@ -322,18 +322,3 @@ class StepSaver(Generic[Prepared]):
     @abstractmethod
     async def ahead(self, thread_id: str) -> str | None:
         """`head`, for use on an event loop."""
-
-
-def thread_metadata_of(
-    saver: BaseCheckpointSaver[Any], thread_id: str, config: RunnableConfig
-) -> dict[str, Any]:
-    """The thread metadata in a run's config.
-
-    Raises TypeError or ValueError for values that the registry cannot hold, before any node runs.
-    """
-    given = config.get("metadata") or {}
-    keys = saver.thread_metadata if isinstance(saver, StepSaver) else ()
-    found = {key: given[key] for key in keys if key in given}
-    if found:
-        metadata_text(thread_id, found)
-    return found

@@ -15,7 +15,9 @@ from milepost._db.engine import Vacuum
 from milepost.checkpoint._contract.facets import Programs, awaitable, blocking
 from milepost.checkpoint._contract.names import check_name, time_of
 from milepost.checkpoint._contract.pruning import Choice, History, Node, latest
-from milepost.checkpoint._contract.threads import Removed, ThreadFilter, ThreadInfo
+from milepost.checkpoint._contract.thread_metadata import metadata_text
+from milepost.checkpoint._contract.threads import Removed, ThreadFilter, ThreadInfo, not_judged
+from milepost.errors import MissingThreadError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -61,6 +63,15 @@ class Threads:
         """Threads in the order of their ids."""
 
     @abstractmethod
+    def _found(self, wanted: ThreadFilter) -> Program[Ids]:
+        """The ids of a page. Metadata that does not open does not matter here."""
+
+    @abstractmethod
+    def _unjudged(self, wanted: ThreadFilter) -> Program[Ids]:
+        """All threads of which it cannot be told whether they meet the conditions, since their
+        metadata does not open."""
+
+    @abstractmethod
     def _info(self, thread_id: str) -> Program[ThreadInfo | None]:
         """One thread, with counts."""
 
@@ -104,8 +115,9 @@ class Threads:
         """A page of threads in the order of their ids.
 
         Args:
-            metadata: What is stored about threads must have these pairs; of `tags`, those that are
-                given.
+            metadata: What is stored about threads must have these pairs. Values must be equal;
+                `owner` is compared as text; of `tags` a thread must have all that are given, as one
+                text or as a list. An empty list of tags finds no thread.
             status: idle, interrupted, error, running or stale.
             prefix: What their ids begin with.
             updated_after: Seconds since 1970; something was saved to them later.
@@ -121,6 +133,19 @@ class Threads:
             metadata or {}, status, prefix, updated_after, updated_before, after, limit
         )
         return (yield from self._page(wanted))
+
+    def matching(self, wanted: ThreadFilter) -> Program[Ids]:
+        """All threads that meet the conditions; raises if that cannot be told of one."""
+        found: Ids = []
+        while True:
+            page = yield from self._found(wanted)
+            found += page
+            if len(page) < wanted.limit:
+                break
+            wanted = wanted._replace(after=page[-1])
+        if unjudged := (yield from self._unjudged(wanted._replace(after=None))):
+            raise not_judged(unjudged)
+        return found
 
     def _get(self, thread_id: str) -> Program[ThreadInfo | None]:
         """What the registry knows of a thread, with counts and bytes.
@@ -151,21 +176,24 @@ class Threads:
             >>> saver.create_thread("2", {"owner": "ada"}).metadata
             {'owner': 'ada'}
         """
-        return (yield from self._add(thread_id_of(thread_id), metadata or {}))
+        described = {} if metadata is None else metadata
+        return (yield from self._add(thread_id_of(thread_id), described))
 
     def _set_metadata(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[None]:
         """Say what a thread is about: `owner`, `tags`, and anything else that is plain JSON.
 
         Args:
             thread_id: The thread.
-            metadata: Replaces what was said before; `create_thread` adds to it.
+            metadata: Replaces what was said before; `create_thread` adds to it. `{}` removes all.
 
         Examples:
             >>> saver.set_thread_metadata("1", {"owner": "ada", "tags": ["billing"]})
             >>> [thread.thread_id for thread in saver.list_threads(metadata={"owner": "ada"})]
             ['1']
         """
-        yield from self._describe(thread_id_of(thread_id), metadata)
+        thread_id = thread_id_of(thread_id)
+        metadata_text(thread_id, metadata)
+        yield from self._describe(thread_id, metadata)
 
     def _copy(self, source_thread_id: str, target_thread_id: str) -> Program[None]:
         """Copy a thread with its whole history to a new id.
@@ -288,7 +316,7 @@ class Threads:
 
         Args:
             thread_ids: The threads.
-            metadata: Threads whose metadata has these pairs.
+            metadata: Threads whose metadata has these pairs, as for `list_threads`.
             prefix: Threads whose ids begin like this.
             vacuum: Give the space back then, so that the files hold none of it any more; with
                 `False` that is left to a later call of `vacuum`.
@@ -299,7 +327,9 @@ class Threads:
 
         Raises:
             NotErasedError: The rows are gone, but the files still hold their bytes.
-            ValueError: Nothing says which threads.
+            DecryptionError: The metadata of some threads is sealed with a key that this saver does
+                not have, so that it cannot be told whether they are meant. The others were removed.
+            ValueError: Nothing says which threads, or the list of tags is empty.
 
         Examples:
             >>> saver.erase(prefix="1").threads
@@ -307,6 +337,8 @@ class Threads:
         """
         if thread_ids is None and not metadata and not prefix:
             raise ValueError("Say which threads to erase: by thread_ids, metadata or prefix.")
+        wanted = ThreadFilter(metadata or {}, prefix=prefix)
+        wanted.check_removal()
         removed = Removed()
         done = 0
         if thread_ids is not None:
@@ -314,22 +346,26 @@ class Threads:
                 removed.add((yield from self._remove(thread_id)))
                 done = _report_one(progress, done)
         if metadata or prefix:
-            wanted = ThreadFilter(metadata or {}, prefix=prefix)
             while True:
-                page = yield from self._page(wanted)
-                for info in page:
-                    removed.add((yield from self._remove(info.thread_id)))
+                page = yield from self._found(wanted)
+                for thread_id in page:
+                    removed.add((yield from self._remove(thread_id)))
                     done = _report_one(progress, done)
                 if len(page) < wanted.limit:
                     break
+        unjudged = (yield from self._unjudged(wanted)) if metadata else []
         if vacuum:
             yield Vacuum()
+        if unjudged:
+            raise not_judged(unjudged, removed)
         return removed
 
     def _sweep(
         self, *, ttl: float, dry_run: bool = False, progress: Progress | None = None
     ) -> Program[Removed]:
         """Remove threads that nothing was saved to for a while; call it now and then.
+
+        Their times decide; metadata that does not open keeps no thread.
 
         Args:
             ttl: Seconds.
@@ -345,16 +381,16 @@ class Threads:
         limit = time.time() - ttl
         wanted = ThreadFilter(updated_before=limit)
         while True:
-            page = yield from self._page(wanted)
-            for info in page:
+            page = yield from self._found(wanted)
+            for thread_id in page:
                 if dry_run:
-                    removed.add((yield from self._keep(info.thread_id, _nothing, dry_run=True)))
+                    removed.add((yield from self._keep(thread_id, _nothing, dry_run=True)))
                 else:
-                    removed.add((yield from self._remove(info.thread_id, limit)))
+                    removed.add((yield from self._remove(thread_id, limit)))
                 done = _report_one(progress, done)
             if len(page) < wanted.limit:
                 return removed
-            wanted = wanted._replace(after=page[-1].thread_id)
+            wanted = wanted._replace(after=page[-1])
 
     list, alist = blocking(_list), awaitable(_list)
     get, aget = blocking(_get), awaitable(_get)
@@ -417,4 +453,6 @@ def _check_list(what: str, given: object) -> None:
 
 def thread_id_of(thread_id: Any) -> str:
     """A thread's id as it is stored; a number or UUID becomes text."""
+    if thread_id is None:
+        raise MissingThreadError("A thread needs an id: thread_id is None.")
     return check_name("thread_id", str(thread_id))

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict
 
 from milepost.checkpoint._contract.names import check_name
-from milepost.checkpoint._contract.threads import may_be_stored
-from milepost.errors import DamagedRowError, DecryptionError
+from milepost.checkpoint._contract.threads import has_pairs, json_text, may_be_stored, tags_of
+from milepost.errors import DamagedRowError, DecryptionError, SerdeError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable
 
     from milepost.checkpoint.serde.base import SerializerProtocol
 
@@ -31,10 +32,11 @@ SEALED: Final = "$sealed"
 class ThreadOptions(TypedDict, total=False):
     """Options of all our savers for the registry of threads."""
 
-    thread_metadata: Sequence[str]
-    """Keys of `config["metadata"]` that describe the thread. The first commit of a run adds their
-    values to the thread's metadata in the registry."""
-    seal_thread_metadata: bool | Collection[str]
+    thread_metadata: Iterable[str] | None
+    """Keys of a run's metadata that describe the thread. The first commit of a run adds their
+    values, from `config["metadata"]` or else from `configurable`, to the thread's metadata in the
+    registry."""
+    seal_thread_metadata: bool | Iterable[str] | None
     """Whether the saver's encryption seals metadata in the registry, or which keys it seals."""
 
 
@@ -48,11 +50,9 @@ class StoredMetadata(NamedTuple):
 class ThreadMetadata:
     """Turns thread metadata into the stored form and back."""
 
-    def __init__(self, serde: Any, sealed: bool | Collection[str] = False) -> None:
-        if isinstance(sealed, str):
-            raise TypeError(f"seal_thread_metadata must be a list of keys, not text: [{sealed!r}].")
+    def __init__(self, serde: Any, sealed: bool | Iterable[str] | None = False) -> None:
         self._serde = serde
-        self._sealed = sealed
+        self._sealed = sealed = keys_to_seal(sealed)
         self._digests = getattr(serde, "digests", None)
         if sealed and self._digests is None:
             raise ValueError(
@@ -70,6 +70,41 @@ class ThreadMetadata:
             return dict(stored)
         plain, secret = self._parts(thread_id, stored)
         return {**plain, **secret}
+
+    def judge(
+        self, thread_id: str, stored: Mapping[str, Any], wanted: Mapping[str, Any]
+    ) -> bool | None:
+        """Whether the pairs of a filter hold for metadata in its stored form.
+
+        None if that cannot be told: a key may be sealed, and what is sealed does not open.
+        """
+        verdict = _judge_in_clear(stored, wanted)
+        if verdict is None:
+            try:
+                verdict = has_pairs(self.opened(thread_id, stored), wanted)
+            except SerdeError:
+                return None
+        return verdict
+
+    def unjudged(
+        self, threads: Iterable[tuple[str, Mapping[str, Any]]], wanted: Mapping[str, Any]
+    ) -> list[str]:
+        """The threads for which `judge` is None, where the digests of the others were compared."""
+        found: list[str] = []
+        newest_opens = False
+        for thread_id, stored in threads:
+            if _judge_in_clear(stored, wanted) is not None:
+                continue
+            newest = self._digests is not None and self.is_current(stored) is True
+            # One thread that opens shows that its key is here; to open all takes a hundred times
+            # as long.
+            if newest and newest_opens:
+                continue
+            if self.judge(thread_id, stored, wanted) is None:
+                found.append(thread_id)
+            else:
+                newest_opens = newest_opens or newest
+        return found
 
     def merged(
         self, thread_id: str, stored: Mapping[str, Any], more: Mapping[str, Any]
@@ -151,13 +186,18 @@ class ThreadMetadata:
 
 def metadata_text(thread_id: str, metadata: Mapping[str, Any]) -> str:
     """Thread metadata as JSON text; raises if a database could not hold the text."""
+    if not isinstance(metadata, Mapping):
+        raise TypeError(
+            f"The metadata of thread '{thread_id}' must be a mapping of keys and plain JSON, as in "
+            f"{{'owner': 'ann'}}, not {type(metadata).__name__}."
+        )
     if (owner := metadata.get("owner")) is not None:
         check_name("owner", str(owner))
     if SEALED in metadata:
         raise ValueError(f"The metadata of thread '{thread_id}' cannot have the key '{SEALED}'.")
     try:
-        text = json.dumps(dict(metadata), allow_nan=False, sort_keys=True)
-    except (TypeError, ValueError) as error:
+        text = json_text(dict(metadata))
+    except ValueError as error:
         raise TypeError(
             f"The metadata of thread '{thread_id}' must be plain JSON: {error}."
         ) from error
@@ -175,7 +215,7 @@ def _apart(key: str, secret: Mapping[str, Any]) -> list[Any]:
     if key == "owner":
         return []  # the owner's digest is in the column `owner`
     if key == "tags":
-        return [tag for tag in value if isinstance(tag, str)] if isinstance(value, list) else []
+        return tags_of(value)
     return [value]
 
 
@@ -183,6 +223,16 @@ def _message(key: str, value: Any) -> bytes:
     """The bytes that a digest is made from. JSON tells 1 from true and from 1.0."""
     is_text = key in ("owner", "tags")
     return json.dumps([key, str(value) if is_text else value], sort_keys=True).encode()
+
+
+def _judge_in_clear(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool | None:
+    """Whether a filter holds by the keys in clear; None if one of its keys may be sealed."""
+    in_clear = {key: value for key, value in wanted.items() if key in stored}
+    if not has_pairs(stored, in_clear):
+        return False
+    if len(in_clear) == len(wanted):
+        return True
+    return None if SEALED in stored else False
 
 
 def _place(thread_id: str) -> str:
@@ -196,11 +246,29 @@ def _sealed_bytes(stored: Mapping[str, Any]) -> bytes:
         return b""  # fails to unseal
 
 
-def keys_of_thread(keys: Sequence[str]) -> tuple[str, ...]:
-    """The option `thread_metadata`, checked."""
-    if isinstance(keys, str):
-        raise TypeError(f"thread_metadata must be a list of keys, not text: [{keys!r}].")
-    return tuple(keys)
+def keys_of_thread(keys: Iterable[str] | None) -> tuple[str, ...]:
+    """The option `thread_metadata`, checked. An iterator is read here, once."""
+    return () if keys is None else _keys("thread_metadata", keys)
+
+
+def keys_to_seal(sealed: bool | Iterable[str] | None) -> bool | tuple[str, ...]:
+    """The option `seal_thread_metadata`, checked. An iterator is read here, once."""
+    if sealed is None or isinstance(sealed, bool):
+        return bool(sealed)
+    return _keys("seal_thread_metadata", sealed)
+
+
+def _keys(option: str, keys: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(keys, (str, bytes)):
+        raise TypeError(f"{option} must be a list of keys, not text: [{keys!r}].")
+    try:
+        named = tuple(keys)
+    except TypeError:
+        raise TypeError(f"{option} must be a list of keys, not {keys!r}.") from None
+    for key in named:
+        if not isinstance(key, str):
+            raise TypeError(f"{option} must be a list of keys, which are texts, not {key!r}.")
+    return named
 
 
 class SaverOptions(ThreadOptions, total=False):
@@ -210,7 +278,13 @@ class SaverOptions(ThreadOptions, total=False):
     """Turns values into bytes and back."""
 
 
-def check_options(options: SaverOptions) -> None:
-    """Raise for invalid options, before a database is opened."""
-    keys_of_thread(options.get("thread_metadata", ()))
-    ThreadMetadata(options.get("serde"), options.get("seal_thread_metadata", False))
+def checked_options(options: SaverOptions) -> SaverOptions:
+    """The options; raises for invalid ones, before a database is opened."""
+    checked = options.copy()
+    if "thread_metadata" in options:
+        checked["thread_metadata"] = keys_of_thread(options["thread_metadata"])
+    if "seal_thread_metadata" in options:
+        sealed = keys_to_seal(options["seal_thread_metadata"])
+        ThreadMetadata(options.get("serde"), sealed)
+        checked["seal_thread_metadata"] = sealed
+    return checked

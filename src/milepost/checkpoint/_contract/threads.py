@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from milepost.constants import BRANCH_TO, START, TASKS
-from milepost.errors import BrokenChainError, CheckpointError, CheckpointNotFoundError
+from milepost.errors import (
+    BrokenChainError,
+    CheckpointError,
+    CheckpointNotFoundError,
+    DecryptionError,
+)
 from milepost.types import MISSING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 STATUSES: Final = ("idle", "interrupted", "error", "running", "stale")
 
@@ -48,11 +51,27 @@ class ThreadFilter(NamedTuple):
     limit: int = 100
 
     def check(self) -> None:
-        """Raise ValueError for an unknown status or an impossible limit."""
+        """Raise ValueError for an unknown status, an impossible limit, or metadata that no thread
+        can have."""
         if not isinstance(self.limit, int) or not 0 <= self.limit < 2**63:
             raise ValueError(f"limit must be a number of threads, not {self.limit!r}.")
         if self.status is not None and self.status not in STATUSES:
             raise ValueError(f"Unknown status '{self.status}': use one of {', '.join(STATUSES)}.")
+        _check_pairs(self.metadata)
+
+    def check_removal(self) -> None:
+        """The same for threads that are to be removed: the filter must say which."""
+        self.check()
+        if self.finds_none:
+            raise ValueError(
+                "An empty list of tags does not say which threads are meant: name tags, as in "
+                "metadata={'tags': ['trial']}, or leave 'tags' out."
+            )
+
+    @property
+    def finds_none(self) -> bool:
+        """Whether no thread can meet the conditions, since an empty list of tags is asked for."""
+        return "tags" in self.metadata and not tags_asked_for(self.metadata["tags"])
 
 
 @dataclass(slots=True)
@@ -109,8 +128,81 @@ def passes_filter(info: ThreadInfo, wanted: ThreadFilter) -> bool:
         and (wanted.status is None or info.status == wanted.status)
         and (wanted.updated_after is None or info.updated_at > wanted.updated_after)
         and (wanted.updated_before is None or info.updated_at < wanted.updated_before)
-        and all(_matches(info.metadata, *item) for item in wanted.metadata.items())
+        and has_pairs(info.metadata, wanted.metadata)
     )
+
+
+def has_pairs(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether all pairs of a filter hold for the metadata of a thread."""
+    return all(_matches(metadata, *item) for item in wanted.items())
+
+
+def _check_pairs(metadata: Mapping[str, Any]) -> None:
+    """Raise for a filter that the savers could understand in different ways."""
+    if not isinstance(metadata, Mapping):
+        raise TypeError(
+            "A filter on metadata must be a mapping of keys and values, as in {'owner': 'ann'}, "
+            f"not {type(metadata).__name__}."
+        )
+    for key, value in metadata.items():
+        if not isinstance(key, str):
+            raise ValueError(f"A filter on metadata has a key that is no text: {key!r:.60}.")
+        if key == "tags":
+            tags_asked_for(value)
+        elif key != "owner":
+            try:
+                json_text(value)
+            except ValueError as error:
+                raise ValueError(
+                    f"The filter on '{key}' must be plain JSON, as the metadata of threads is: "
+                    f"{error}."
+                ) from error
+
+
+def json_text(value: object) -> str:
+    """JSON that every database can take; raises ValueError with the reason if there is none."""
+    try:
+        text = json.dumps(value, allow_nan=False, sort_keys=True)
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    if text.count("[") + text.count("{") > _LEVELS and _is_deeper(value, _LEVELS):
+        raise ValueError(_TOO_DEEP)
+    return text
+
+
+_LEVELS: Final = 200
+"""Lists and dicts within each other. Python gives up at about 1,000, or a multiple of it, and so
+does SQLite, which then cannot look for anything."""
+_TOO_DEEP: Final = f"it has more than {_LEVELS} lists and dicts within each other"
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, (list, tuple)):
+        return False
+    return levels == 0 or any(_is_deeper(inner, levels - 1) for inner in value)
+
+
+def tags_asked_for(value: object) -> list[str]:
+    """The tags that a filter asks for: one text, or several in a list."""
+    if isinstance(value, str):
+        return [value]
+    wanted = "The filter on 'tags' must be a text or a list of texts"
+    if not isinstance(value, (list, tuple, set, frozenset)):
+        raise ValueError(f"{wanted}, not {'None' if value is None else type(value).__name__}.")
+    if None in value:
+        raise ValueError(f"{wanted}; None is none.")
+    return [str(tag) for tag in value]
+
+
+def tags_of(value: object) -> list[str]:
+    """The tags in the metadata of a thread: the texts of a list, or one text."""
+    if isinstance(value, str):
+        return [value]
+    return [tag for tag in value if isinstance(tag, str)] if isinstance(value, list) else []
 
 
 def _matches(metadata: Mapping[str, Any], key: str, value: Any) -> bool:
@@ -118,9 +210,8 @@ def _matches(metadata: Mapping[str, Any], key: str, value: Any) -> bool:
         owner = metadata.get("owner")
         return owner is not None and str(owner) == str(value)
     if key == "tags":
-        tags = metadata.get("tags")
-        wanted = [value] if isinstance(value, str) else value
-        return isinstance(tags, list) and all(str(tag) in tags for tag in wanted)
+        wanted, tags = tags_asked_for(value), tags_of(metadata.get("tags"))
+        return bool(wanted) and all(tag in tags for tag in wanted)
     # Compared as text, since Python takes 1, true and 1.0 for equal.
     return key in metadata and json.dumps(metadata[key], sort_keys=True) == json.dumps(
         value, sort_keys=True
@@ -131,6 +222,25 @@ def no_such_thread(thread_id: str) -> CheckpointNotFoundError:
     """The error for metadata of a thread that does not exist."""
     return CheckpointNotFoundError(
         f"There is no thread '{thread_id}'. Its first checkpoint makes it, or create_thread()."
+    )
+
+
+def not_judged(thread_ids: Sequence[str], removed: Removed | None = None) -> DecryptionError:
+    """The error for threads of which it cannot be told whether a filter on metadata finds them.
+
+    `removed` is what was removed nevertheless: the threads that the filter does find.
+    """
+    count, shown = len(thread_ids), ", ".join(f"'{id}'" for id in thread_ids[:5])
+    shown += f" and {count - 5} more" if count > 5 else ""
+    done = ""
+    if removed is not None:
+        done = f" {len(removed.threads)} of the other threads were found and removed."
+    return DecryptionError(
+        f"It cannot be told whether the filter finds {count} "
+        f"{'thread' if count == 1 else 'threads'} ({shown}): what it asks for is sealed there, and "
+        "this saver does not have the key. Pass serde=EncryptedSerializer(...) with that key (for "
+        "the command line: MILEPOST_AES_KEY) and repeat the call, or name the threads by their "
+        f"ids.{done}"
     )
 
 

@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, Self, TypeAlias
@@ -30,7 +30,11 @@ from milepost.checkpoint._contract.step_saver import (
     TaskWrites,
 )
 from milepost.checkpoint._contract.thread_admin import Sweeping
-from milepost.checkpoint._contract.thread_metadata import ThreadMetadata, keys_of_thread
+from milepost.checkpoint._contract.thread_metadata import (
+    ThreadMetadata,
+    keys_of_thread,
+    keys_to_seal,
+)
 from milepost.checkpoint._contract.threads import is_trigger, parent_gone
 from milepost.checkpoint._contract.versions import TextVersions
 from milepost.checkpoint._delta.encode import Encoded, Typed
@@ -89,13 +93,13 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
         *,
         serde: SerializerProtocol | None = None,
         factory: Callable[..., MutableMapping[Any, Any]] = defaultdict,
-        thread_metadata: Sequence[str] = (),
-        seal_thread_metadata: bool | Collection[str] = False,
+        thread_metadata: Iterable[str] | None = (),
+        seal_thread_metadata: bool | Iterable[str] | None = False,
     ) -> None:
         super().__init__(serde=serde)
         self.thread_metadata = keys_of_thread(thread_metadata)
-        self._seal_thread_metadata = seal_thread_metadata
-        self._thread_metadata = ThreadMetadata(self.serde, seal_thread_metadata)
+        self._seal_thread_metadata = keys_to_seal(seal_thread_metadata)
+        self._thread_metadata = ThreadMetadata(self.serde, self._seal_thread_metadata)
         self.storage = factory(dict)
         self.writes = factory(dict)
         self.blobs = factory(bytes)
@@ -216,6 +220,8 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
             if thread is None:
                 thread = RegistryEntry(self.head(thread_id))
                 thread.claimed = thread.head is None
+                if thread.claimed:
+                    thread.metadata = self._described(thread_id, None, fence.thread_metadata)
             before = "" if thread.claimed else self._status_of(thread_id, thread)
             holder = thread.fence
             # A lease is not needed: within one process every run sets `ended`.

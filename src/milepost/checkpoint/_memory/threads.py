@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.checkpoint._contract.pruning import Choice, Lineage, Node, with_ancestors
@@ -31,7 +32,7 @@ from milepost.checkpoint._memory.value_log import Slice, StoredValue, compacted,
 from milepost.constants import CHILDREN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from milepost._db.engine import Program
     from milepost.checkpoint._memory.manifests import StoredCheckpoint
@@ -49,22 +50,40 @@ class MemoryThreads(Threads):
     # -- the registry
 
     def _page(self, wanted: ThreadFilter) -> Program[Page]:
-        wanted.check()
         with self._saver._lock:
-            found: list[ThreadInfo] = []
-            for thread_id in sorted({*self._saver.storage, *self._saver._threads}):
-                if len(found) >= wanted.limit:
-                    break
-                info = self._entry(thread_id)
-                if info is not None and passes_filter(info, wanted):
-                    found.append(info)
-        return _done(found)
+            judged = self._judged(wanted)
+            found = islice((info for info, verdict in judged if verdict is not False), wanted.limit)
+            return _done([self._opened(info) for info in found])
+
+    def _found(self, wanted: ThreadFilter) -> Program[list[str]]:
+        with self._saver._lock:
+            found = (info.thread_id for info, verdict in self._judged(wanted) if verdict)
+            return _done(list(islice(found, wanted.limit)))
+
+    def _unjudged(self, wanted: ThreadFilter) -> Program[list[str]]:
+        with self._saver._lock:
+            judged = self._judged(wanted)
+            return _done([info.thread_id for info, verdict in judged if verdict is None])
+
+    def _judged(self, wanted: ThreadFilter) -> Iterator[tuple[ThreadInfo, bool | None]]:
+        """The threads that meet all other conditions, with their metadata as it is stored; and
+        whether they meet those on metadata, None if that cannot be told."""
+        wanted.check()
+        others = wanted._replace(metadata={})
+        judge = self._saver._thread_metadata.judge
+        entries = map(self._entry, sorted({*self._saver.storage, *self._saver._threads}))
+        return (
+            (info, judge(info.thread_id, info.metadata, wanted.metadata))
+            for info in entries
+            if info is not None and passes_filter(info, others)
+        )
 
     def _info(self, thread_id: str) -> Program[ThreadInfo | None]:
         with self._saver._lock:
             info = self._entry(thread_id)
             if info is None:
                 return _done(None)
+            info = self._opened(info)
             checkpoints = writes = size = 0
             values: list[StoredValue] = []
             for ns, saved in self._saver.storage.get(thread_id, {}).items():
@@ -96,9 +115,14 @@ class MemoryThreads(Threads):
             thread.metadata = self._saver._described(thread_id, thread, metadata)
             info = self._entry(thread_id)
         assert info is not None
-        return _done(info)
+        return _done(self._opened(info))
+
+    def _opened(self, info: ThreadInfo) -> ThreadInfo:
+        opened = self._saver._thread_metadata.opened(info.thread_id, info.metadata)
+        return info._replace(metadata=opened)
 
     def _entry(self, thread_id: str) -> ThreadInfo | None:
+        """The entry of a thread, with its metadata as it is stored."""
         thread = self._saver._threads.get(thread_id)
         if thread is None:
             if thread_id not in self._saver.storage:
@@ -110,7 +134,7 @@ class MemoryThreads(Threads):
             thread.created_at,
             thread.updated_at,
             thread.head,
-            self._saver._thread_metadata.opened(thread_id, thread.metadata),
+            thread.metadata,
         )
 
     # -- copies

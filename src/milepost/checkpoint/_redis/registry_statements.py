@@ -221,6 +221,7 @@ REGISTRY: Final[dict[str, Callable[Concatenate[RegistryStatements, ...], RedisEf
     REDIS.lock_thread: RegistryStatements.lock_thread,
     REDIS.new_thread: RegistryStatements.new_thread,
     REDIS.add_thread: RegistryStatements.new_thread,
+    REDIS.add_described_thread: RegistryStatements.new_thread,
     REDIS.new_described_thread: RegistryStatements.new_thread,
     REDIS.load_entry: RegistryStatements.load_entry,
     REDIS.touch_thread: RegistryStatements.touch_thread,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, Unpack
@@ -18,7 +19,7 @@ from milepost._internal.asyncio_tools import see_through
 from milepost.checkpoint._contract.facets import awaitable, blocking
 from milepost.checkpoint._contract.names import check_name
 from milepost.checkpoint._contract.thread_admin import thread_id_of
-from milepost.checkpoint._contract.thread_metadata import ThreadOptions
+from milepost.checkpoint._contract.thread_metadata import SEALED, ThreadOptions
 from milepost.checkpoint._contract.threads import no_such_thread, passes_filter
 from milepost.checkpoint._redis.names import ENTRIES, REDIS, SET_TTL
 from milepost.checkpoint._redis.registry_statements import THREADS_PER_PAGE
@@ -116,13 +117,39 @@ class RedisRegistry(Registry):
 
     def page(self, wanted: ThreadFilter) -> Operation[list[ThreadInfo]]:
         """Threads in the order of their ids."""
+        found = yield from self._chosen(wanted, lambda info: self._judge(info, wanted) is not False)
+        return [self._opened(info) for info in found]
+
+    def found(self, wanted: ThreadFilter) -> Operation[list[str]]:
+        """The ids of a page. Metadata that does not open does not matter here."""
+        found = yield from self._chosen(wanted, lambda info: self._judge(info, wanted) is True)
+        return [info.thread_id for info in found]
+
+    def unjudged(self, wanted: ThreadFilter) -> Operation[list[str]]:
+        """The threads of which it cannot be told whether they meet the conditions, since their
+        metadata does not open."""
+        every = wanted._replace(limit=sys.maxsize)
+        sealed = yield from self._chosen(every, lambda info: SEALED in info.metadata)
+        threads = [(info.thread_id, info.metadata) for info in sealed]
+        return self._metadata.unjudged(threads, wanted.metadata)
+
+    def _judge(self, info: ThreadInfo, wanted: ThreadFilter) -> bool | None:
+        return self._metadata.judge(info.thread_id, info.metadata, wanted.metadata)
+
+    def _chosen(
+        self, wanted: ThreadFilter, is_chosen: Callable[[ThreadInfo], bool]
+    ) -> Operation[list[ThreadInfo]]:
+        """Threads that are chosen and meet all conditions but those on metadata, which is as it is
+        stored."""
         wanted.check()
+        others = wanted._replace(metadata={})
         start = max(wanted.prefix or "", "" if wanted.after is None else just_after(wanted.after))
         found: list[ThreadInfo] = []
         while len(found) < wanted.limit:
             ids = yield Query(REDIS.thread_page, (start, THREADS_PER_PAGE))
             rows = yield Query(ENTRIES, ([id for (id,) in ids],))
-            found += [info for row in rows if passes_filter(info := self._info(row), wanted)]
+            entries = map(self._as_stored, rows)
+            found += [one for one in entries if passes_filter(one, others) and is_chosen(one)]
             if len(ids) < THREADS_PER_PAGE:
                 break
             start = just_after(ids[-1][0])

@@ -234,8 +234,10 @@ STATEMENTS: Final = Statements(
         SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done""",
     # Compared as text, since 1 and 1.0 are equal as jsonb.
     has_metadata="(?::jsonb -> 0)::text = (metadata -> ?::text)::text",
-    has_tag="metadata -> 'tags' @> ?::jsonb",
+    # A list contains its elements, and a text itself.
+    has_tag="metadata -> 'tags' @> (?::jsonb -> 0)",
     has_digest="metadata -> '$sealed' -> 'digests' @> ?::jsonb",
+    is_sealed="metadata -> '$sealed' IS NOT NULL",
     has_text="(strpos(lower(thread_id), ?) > 0 OR strpos(lower(metadata::text), ?) > 0)",
     lineage="""
         WITH RECURSIVE line (id, first) AS (

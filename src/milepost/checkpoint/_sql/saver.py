@@ -33,7 +33,11 @@ from milepost.checkpoint._contract.step_saver import (
     TaskWrites,
 )
 from milepost.checkpoint._contract.thread_admin import Sweeping
-from milepost.checkpoint._contract.thread_metadata import ThreadMetadata, keys_of_thread
+from milepost.checkpoint._contract.thread_metadata import (
+    ThreadMetadata,
+    keys_of_thread,
+    keys_to_seal,
+)
 from milepost.checkpoint._contract.versions import TextVersions
 from milepost.checkpoint._delta.encode import Codec
 from milepost.checkpoint._sql.cache import CACHE_LIMIT, ThreadCache
@@ -50,7 +54,7 @@ from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.types import MISSING, RunnableConfig
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
     from milepost._db.dialect import Traits
     from milepost._db.engine import Engine
@@ -89,12 +93,12 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         self,
         *,
         serde: SerializerProtocol | None = None,
-        thread_metadata: Sequence[str] = (),
-        seal_thread_metadata: bool | Collection[str] = False,
+        thread_metadata: Iterable[str] | None = (),
+        seal_thread_metadata: bool | Iterable[str] | None = False,
     ) -> None:
         super().__init__(serde=serde)
         self.thread_metadata = keys_of_thread(thread_metadata)
-        self._seal_thread_metadata = seal_thread_metadata
+        self._seal_thread_metadata = keys_to_seal(seal_thread_metadata)
         self._sweeping = Sweeping(type(self).__name__)
         self._queries = self._statements()
         self._assemble()
@@ -187,7 +191,8 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         fence.held(await self.engine.arun(self._hold(thread_id, fence), write=True))
 
     def _hold(self, thread_id: str, fence: Fence) -> Work[str]:
-        return partial(leases.hold, self._queries, check_name("thread_id", thread_id), fence)
+        name = check_name("thread_id", thread_id)
+        return partial(leases.hold, self._queries, self._registry, name, fence)
 
     def release(self, thread_id: str, fence: Fence, status: str) -> None:
         work = partial(leases.release, self._queries, thread_id, fence, status)

@@ -55,10 +55,12 @@ class Statements(_Texts):
             WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
     new_thread: str = add_thread
     """The same, as a guard of a step: PostgreSQL has another text for it."""
-    new_described_thread: str = """
+    add_described_thread: str = """
         INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at, owner,
             metadata)
         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
+    new_described_thread: str = add_described_thread
+    """The same, as a guard of a step."""
     new_epoch: str = "UPDATE threads SET head = ?, epoch = ? WHERE thread_id = ?"
     head: str = """
         SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
@@ -222,7 +224,9 @@ class Statements(_Texts):
             WHERE status = 'running' AND c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
                 AND c.checkpoint_id > COALESCE(head, '')), head), metadata
         FROM threads"""
-    """`threads/registry.py` adds conditions to this statement and to the next."""
+    """`threads/registry.py` adds conditions to this statement and to the next three."""
+    list_ids: str = "SELECT thread_id FROM threads"
+    list_metadata: str = "SELECT thread_id, metadata FROM threads"
     count_threads: str = "SELECT COUNT(*) FROM threads"
     has_metadata: str
     """A condition: a list of one value, as JSON, and the key."""
@@ -230,6 +234,8 @@ class Statements(_Texts):
     """A condition: a list of one tag, as JSON."""
     has_digest: str
     """A condition: a list of one digest of sealed metadata, as JSON."""
+    is_sealed: str
+    """A condition: some metadata of the thread is sealed."""
     has_text: str
     """A condition: a text in lower case, twice."""
     thread_page: str = "SELECT thread_id FROM threads WHERE thread_id >= ? ORDER BY 1 LIMIT ?"

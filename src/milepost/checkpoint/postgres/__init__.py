@@ -9,7 +9,11 @@ from milepost._db.dialect import POSTGRES
 from milepost._db.migrations import table_setup
 from milepost._db.postgres.engine import Pipes, Settings, connecting, driver
 from milepost._db.postgres.sync import PostgresEngine
-from milepost.checkpoint._contract.thread_metadata import SaverOptions, ThreadOptions, check_options
+from milepost.checkpoint._contract.thread_metadata import (
+    SaverOptions,
+    ThreadOptions,
+    checked_options,
+)
 from milepost.checkpoint._sql.group_saver import GroupCommits
 from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.schema import SCHEMA, TABLES
@@ -117,7 +121,7 @@ class PostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ignore[
             pooler_safe: As for the class.
             **options: Those of the class.
         """
-        check_options(options)
+        options = checked_options(options)
         settings = Settings(schema, pooler_safe, TABLES, cls.__name__)
         threshold = None if pooler_safe else 0
         open_pipe = Pipes()

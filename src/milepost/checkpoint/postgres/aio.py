@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from milepost._db.postgres.aio import AsyncPostgresEngine
 from milepost._db.postgres.engine import AsyncPipes, Settings, connecting, driver
-from milepost.checkpoint._contract.thread_metadata import SaverOptions, ThreadOptions, check_options
+from milepost.checkpoint._contract.thread_metadata import (
+    SaverOptions,
+    ThreadOptions,
+    checked_options,
+)
 from milepost.checkpoint._sql.group_saver import GroupCommits
 from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.schema import TABLES
@@ -113,7 +117,7 @@ class AsyncPostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ig
             pooler_safe: As for the class.
             **options: Those of the class.
         """
-        check_options(options)
+        options = checked_options(options)
         settings = Settings(schema, pooler_safe, TABLES, cls.__name__)
         threshold = None if pooler_safe else 0
         open_pipe = AsyncPipes()

@@ -10,7 +10,11 @@ from milepost._db.dialect import SQLITE
 from milepost._db.migrations import table_setup
 from milepost._db.operations import Operation, Query
 from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
-from milepost.checkpoint._contract.thread_metadata import SaverOptions, ThreadOptions, check_options
+from milepost.checkpoint._contract.thread_metadata import (
+    SaverOptions,
+    ThreadOptions,
+    checked_options,
+)
 from milepost.checkpoint._sql.group_saver import GroupCommits
 from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.schema import SCHEMA
@@ -87,7 +91,7 @@ class SqliteSaver(GroupCommits, SqlSaver):  # type: ignore[misc] # what prune re
             synchronous: As for the class.
             **options: Those of the class.
         """
-        check_options(options)
+        options = checked_options(options)
         connection = open_sqlite(conn_string)
         saver = cls(connection, synchronous=synchronous, **options)
         saver.engine.owns(conn_string)

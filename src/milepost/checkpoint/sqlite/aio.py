@@ -10,7 +10,11 @@ from milepost._db.dialect import SQLITE
 from milepost._db.sqlite.aio import AiosqliteEngine
 from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
 from milepost._internal.asyncio_tools import in_thread
-from milepost.checkpoint._contract.thread_metadata import SaverOptions, ThreadOptions, check_options
+from milepost.checkpoint._contract.thread_metadata import (
+    SaverOptions,
+    ThreadOptions,
+    checked_options,
+)
 from milepost.checkpoint._sql.group_saver import GroupCommits
 from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.sqlite_statements import STATEMENTS
@@ -89,7 +93,7 @@ class AsyncSqliteSaver(GroupCommits, SqlSaver):  # type: ignore[misc] # what pru
             synchronous: As for the class.
             **options: Those of the class.
         """
-        check_options(options)
+        options = checked_options(options)
         connection = await in_thread(open_sqlite, conn_string)
         saver = cls(connection, synchronous=synchronous, **options)
         assert isinstance(saver.engine, SqliteEngine)

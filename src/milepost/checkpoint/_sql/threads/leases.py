@@ -17,16 +17,19 @@ from milepost.checkpoint._sql.threads import registry
 if TYPE_CHECKING:
     from milepost.checkpoint._contract.step_saver import Fence
     from milepost.checkpoint._sql.statements import Statements
+    from milepost.checkpoint._sql.threads.registry import Registry
 
 
-def hold(q: Statements, thread_id: str, fence: Fence) -> Operation[str]:
+def hold(q: Statements, entries: Registry, thread_id: str, fence: Fence) -> Operation[str]:
     """Take or renew the lease; return the thread's status before, empty for a new thread."""
     now = time.time()
     while not (rows := (yield Query(q.lock_thread, (thread_id,)))):
         fence.claim(thread_id, None, busy=False)
         fence.added_at, fence.overtakes = now, False
-        values = (thread_id, None, fence.token, new_epoch(), "running", now, now)
-        if (yield Execute(q.add_thread, values)):
+        # With the run's metadata: a run that is killed before its first commit leaves this entry.
+        described = entries.new_entry(thread_id, fence.thread_metadata)
+        values = (thread_id, None, fence.token, new_epoch(), "running", now, now, *described)
+        if (yield Execute(q.add_described_thread, values)):
             return ""
         # Another transaction has just added the row: now it can be locked.
     _, token, _, status, updated_at = rows[0]

@@ -17,6 +17,7 @@ from milepost.checkpoint._contract.threads import (
     ThreadInfo,
     may_be_stored,
     no_such_thread,
+    tags_asked_for,
 )
 from milepost.checkpoint._sql.threads.lock import lock
 from milepost.errors import DamagedRowError, SerdeError
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 LEASE: Final = 60.0
 """Seconds without a commit or renewal after which a run counts as dead."""
+
+_PAGE: Final = 1000
+"""Entries with sealed metadata that one query reads."""
 
 
 def is_alive(status: str, updated_at: float) -> bool:
@@ -69,18 +73,45 @@ class Registry:
     def page(self, wanted: ThreadFilter) -> Operation[list[ThreadInfo]]:
         """Threads in the order of their ids."""
         where, values = self._where(wanted, Search())
-        if not all(map(may_be_stored, values)):
+        if wanted.finds_none or not all(map(may_be_stored, values)):
             return []
         sql = f"{self._q.list_threads}{where} ORDER BY thread_id LIMIT ?"
         rows = yield Query(self._dialect.placed(sql), (*values, wanted.limit))
         return [self._info(row) for row in rows]
+
+    def found(self, wanted: ThreadFilter) -> Operation[list[str]]:
+        """The ids of a page. Metadata that is damaged or does not open does not matter here."""
+        where, values = self._where(wanted, Search())
+        if wanted.finds_none or not all(map(may_be_stored, values)):
+            return []
+        sql = f"{self._q.list_ids}{where} ORDER BY thread_id LIMIT ?"
+        return _ids((yield Query(self._dialect.placed(sql), (*values, wanted.limit))))
+
+    def unjudged(self, wanted: ThreadFilter) -> Operation[list[str]]:
+        """The threads of which it cannot be told whether they meet the conditions, since their
+        metadata does not open."""
+        found: list[str] = []
+        others = wanted._replace(metadata={})
+        while True:
+            where, values = self._where(others, Search())
+            if not all(map(may_be_stored, values)):
+                return []
+            where += f"{' AND' if where else ' WHERE'} {self._q.is_sealed}"
+            sql = f"{self._q.list_metadata}{where} ORDER BY thread_id LIMIT ?"
+            rows = yield Query(self._dialect.placed(sql), (*values, _PAGE))
+            cells = [(id, stored_metadata(cell)) for id, cell in rows]
+            threads = [(id, cell) for id, cell in cells if not isinstance(cell, str)]
+            found += self._metadata.unjudged(threads, wanted.metadata)
+            if len(rows) < _PAGE:
+                return found
+            others = others._replace(after=rows[-1][0])
 
     def search(
         self, wanted: ThreadFilter, search: Search
     ) -> Operation[tuple[list[ThreadInfo], int]]:
         """A page of a search, and the number of all threads that match."""
         where, values = self._where(wanted, search)
-        if not all(map(may_be_stored, values)):
+        if wanted.finds_none or not all(map(may_be_stored, values)):
             return [], 0
         counted = self._q.count_threads + where
         [(total,)] = yield Query(self._dialect.placed(counted), tuple(values))
@@ -90,14 +121,7 @@ class Registry:
 
     def ids(self, start: str, limit: int) -> Operation[list[str]]:
         """A page of thread ids from `start` on. Damage in other columns does not matter here."""
-        rows = yield Query(self._q.thread_page, (start, limit))
-        for (thread_id,) in rows:
-            if type(thread_id) is not str:
-                raise DamagedRowError(
-                    f"The registry (table `threads`) has an entry whose thread_id is no text: "
-                    f"{thread_id!r}. Restore the row from a backup, or delete it."
-                )
-        return [thread_id for (thread_id,) in rows]
+        return _ids((yield Query(self._q.thread_page, (start, limit))))
 
     def problems(self, thread_id: str) -> Operation[list[Problem]]:
         """The damage in a thread's entry."""
@@ -148,8 +172,8 @@ class Registry:
                 owners = [str(value), *self._metadata.digests(key, value)]
                 add(f"owner IN ({', '.join('?' * len(owners))})", *owners)
             elif key == "tags":
-                for tag in [value] if isinstance(value, str) else value:
-                    given = json.dumps([str(tag)])
+                for tag in tags_asked_for(value):
+                    given = json.dumps([tag])
                     add(*self._or_sealed(self._q.has_tag, given, of=(key, tag)))
             else:
                 given = json.dumps([value], sort_keys=True)
@@ -235,11 +259,28 @@ class Registry:
             raise _damaged(thread_id, stored)
         return stored
 
-    def _info(self, row: Sequence[Any]) -> ThreadInfo:
+    def _as_stored(self, row: Sequence[Any]) -> ThreadInfo:
+        """The entry of a thread, with its metadata as it is stored."""
         info = _entry(row)
         if isinstance(info, str):
             raise _damaged(row[0], info)
+        return info
+
+    def _info(self, row: Sequence[Any]) -> ThreadInfo:
+        return self._opened(self._as_stored(row))
+
+    def _opened(self, info: ThreadInfo) -> ThreadInfo:
         return info._replace(metadata=self._metadata.opened(info.thread_id, info.metadata))
+
+
+def _ids(rows: Sequence[Sequence[Any]]) -> list[str]:
+    for (thread_id,) in rows:
+        if type(thread_id) is not str:
+            raise DamagedRowError(
+                f"The registry (table `threads`) has an entry whose thread_id is no text: "
+                f"{thread_id!r}. Restore the row from a backup, or delete it."
+            )
+    return [thread_id for (thread_id,) in rows]
 
 
 def _damaged(thread_id: object, damage: str) -> DamagedRowError:

@@ -262,6 +262,12 @@ class SqlThreads(Threads):
     def _page(self, wanted: ThreadFilter) -> Program[Page]:
         return transaction(partial(self._registry.page, wanted), write=False)
 
+    def _found(self, wanted: ThreadFilter) -> Program[Ids]:
+        return transaction(partial(self._registry.found, wanted), write=False)
+
+    def _unjudged(self, wanted: ThreadFilter) -> Program[Ids]:
+        return transaction(partial(self._registry.unjudged, wanted), write=False)
+
     def thread_ids(self, wanted: Sequence[str] | None) -> Program[Ids]:
         """The given threads, or all that the registry knows."""
         if wanted is not None:
