@@ -44,7 +44,7 @@ class Unreachable(Exception):
 def a_cached_result_cannot_be_read(stage: Any) -> None:
     cache: Any = SqliteCache(path=stage.path)
     cache.set({NAME: ("secret", None)})
-    cache._connection().execute("UPDATE milepost_cache SET kind = 'pickle'")
+    cache._engine.connection.execute("UPDATE milepost_cache SET kind = 'pickle'")
     assert cache.get([NAME]) == {}
     cache.close()
 

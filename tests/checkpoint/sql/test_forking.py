@@ -33,6 +33,7 @@ from graphs import elsewhere, single, thread, until
 from milepost._db.operations import Execute, Operation, Query
 from milepost._internal import fork_guard as forking
 from milepost.cache.memory import InMemoryCache
+from milepost.cache.sqlite import SqliteCache
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
@@ -542,6 +543,52 @@ def test_a_child_ends_its_loop_while_its_pool_connects(uri):
             assert Child(child).result() == [{"text": "c"}, {"text": "d"}]
 
     asyncio.run(main())
+
+
+# -- a cache in a file
+
+
+def test_a_cache_loses_nothing_that_a_child_has_set_when_the_parent_closes_the_file(path, tmp_path):
+    keys = {who: [((who,), str(n)) for n in range(100)] for who in ("child", "parent")}
+    ready, closed = tmp_path / "ready", tmp_path / "closed"
+    cache: Any = SqliteCache(path=path)
+    cache.set({(("n",), "0"): ("before", None)})
+
+    def fill(who: str) -> None:
+        for key in keys[who]:
+            cache.set({key: (bytes(3000), None)})
+
+    def in_child() -> None:
+        cache.get([(("n",), "0")])
+        ready.touch()
+        until(closed.exists, "the parent to close the file")
+        fill("child")
+
+    child = Child(in_child)
+    until(ready.exists, "the child to open the file")
+    cache.close()
+    closed.touch()
+    fill("parent")
+    child.result()
+    assert [len(cache.get(keys[who])) for who in keys] == [100, 100]
+    cache.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_a_cache_in_memory_is_empty_in_a_child():
+    cache: Any = SqliteCache(path=":memory:")
+    key = (("n",), "0")
+    cache.set({key: (1, None)})
+
+    def in_child() -> Any:
+        found = cache.get([key])
+        cache.set({key: (2, None)})
+        return found, cache.get([key])
+
+    assert Child(in_child).result() == ({}, {key: 2})
+    assert cache.get([key]) == {key: 1}
+    cache.close()
 
 
 # -- memory

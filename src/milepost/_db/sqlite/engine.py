@@ -112,7 +112,7 @@ class SqliteEngine:
 
     # -- processes
 
-    def owns(self, conn_string: str) -> None:
+    def owns(self, conn_string: str, *, timeout: float = BUSY_TIMEOUT) -> None:
         """The engine has opened the connection itself: a forked child opens another."""
         self._is_own = True
         if is_in_memory(conn_string):
@@ -120,7 +120,7 @@ class SqliteEngine:
             return
         if not conn_string.startswith("file:"):
             conn_string = os.path.abspath(conn_string)
-        self._reopen = partial(open_sqlite, conn_string)
+        self._reopen = partial(open_sqlite, conn_string, timeout=timeout)
 
     def renew(self) -> None:
         """In a forked child: leave the parent's connection alone.
@@ -339,12 +339,12 @@ def is_in_memory(conn_string: str) -> bool:
     return conn_string in ("", ":memory:")
 
 
-def open_sqlite(conn_string: str) -> sqlite3.Connection:
+def open_sqlite(conn_string: str, *, timeout: float = BUSY_TIMEOUT) -> sqlite3.Connection:
     """A connection that threads can share, with explicit transactions."""
     try:
         return sqlite3.connect(
             conn_string,
-            timeout=BUSY_TIMEOUT,
+            timeout=timeout,
             check_same_thread=False,
             isolation_level=None,
             uri=conn_string.startswith("file:"),
