@@ -244,6 +244,14 @@ class SqliteEngine:
             if not self._unusable:
                 self.connection.close()
 
+    def close_at_exit(self) -> None:
+        """Close the connection when the interpreter ends, so that SQLite tidies up its files.
+
+        No thread that holds the lock gives it back by then, and no global name is left to rely on.
+        """
+        if not self._unusable and self.lock.acquire(blocking=False):
+            self.connection.close()
+
     def release(self) -> None:
         """End the worker thread. The connection belongs to the caller, and stays open."""
         self._worker.close()

@@ -10,13 +10,14 @@ from milepost._db.dialect import SQLITE
 from milepost._db.sqlite.aio import AiosqliteEngine
 from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
 from milepost._internal.asyncio_tools import in_thread
+from milepost._internal.left_open import quiet_at_exit
 from milepost.checkpoint._contract.thread_metadata import SaverOptions, ThreadOptions, check_options
 from milepost.checkpoint._sql.group_saver import GroupCommits
 from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint.sqlite import TABLE_SETUP, nothing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from milepost.checkpoint.serde.base import SerializerProtocol
 
@@ -77,9 +78,10 @@ class AsyncSqliteSaver(GroupCommits, SqlSaver):  # type: ignore[misc] # what pru
 
     @classmethod
     @asynccontextmanager
+    @quiet_at_exit
     async def from_conn_string(
         cls, conn_string: str, *, synchronous: str = "FULL", **options: Unpack[SaverOptions]
-    ) -> AsyncIterator[Self]:
+    ) -> AsyncGenerator[Self, None]:
         """A saver on a file, or in memory; use it with `async with`.
 
         Args:
