@@ -5,12 +5,18 @@ Each program is a process of its own, which ends with all that it has opened in 
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import subprocess
 import sys
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
+
+from milepost._internal.left_open import lend, quiet_at_exit
 
 LIMIT = 60.0
 
@@ -113,3 +119,61 @@ def test_sqlite_leaves_no_log_behind(how: str, tmp_path: Path) -> None:
     ends_quietly(SYNC, ("Sqlite", "threads.db"), how, tmp_path)
     names = [name.partition(".")[2] for name in os.listdir(tmp_path)]
     assert names == ["db", "db"]
+
+
+# -- before the end of the interpreter, what is left is closed as ever
+
+
+class Opened:
+    """Notes what was closed."""
+
+    def __init__(self) -> None:
+        self.closed: list[str] = []
+        self.one_more = asyncio.Event()
+
+    @asynccontextmanager
+    @quiet_at_exit
+    async def on_a_loop(self, name: str) -> AsyncGenerator[str, None]:
+        try:
+            yield name
+        finally:
+            await asyncio.sleep(0)
+            self.closed.append(name)
+            self.one_more.set()
+
+    @contextmanager
+    def at_once(self, name: str) -> Iterator[str]:
+        yield from lend(name, lambda: self.closed.append(name))
+
+
+def test_what_is_left_in_sync_code_is_closed_also_after_a_failure() -> None:
+    opened = Opened()
+    with opened.at_once("a"):
+        assert opened.closed == []
+    with pytest.raises(ZeroDivisionError), opened.at_once("b"):
+        raise ZeroDivisionError
+    dropped = opened.at_once("c")
+    dropped.__enter__()
+    del dropped
+    gc.collect()
+    assert opened.closed == ["a", "b", "c"]
+
+
+def test_what_is_left_on_a_loop_is_closed_and_what_is_dropped_and_what_the_loop_ends_with() -> None:
+    opened = Opened()
+    kept = opened.on_a_loop("c")
+
+    async def main() -> None:
+        with pytest.raises(ZeroDivisionError):
+            async with opened.on_a_loop("a"):
+                raise ZeroDivisionError
+        dropped = opened.on_a_loop("b")
+        await dropped.__aenter__()
+        opened.one_more.clear()
+        del dropped
+        gc.collect()
+        await asyncio.wait_for(opened.one_more.wait(), LIMIT)
+        await kept.__aenter__()
+
+    asyncio.run(main())
+    assert opened.closed == ["a", "b", "c"]
