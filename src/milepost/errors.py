@@ -452,7 +452,8 @@ class ConnectionUnusableError(SaverError):
 
 class ForkedProcessError(ConnectionUnusableError):
     """The saver or store was made before this process was forked, and its connection is the
-    parent's. Make it after the fork, in each process, or use `from_conn_string`."""
+    parent's. Make it after the fork, in each process, or use `from_conn_string`. On SQLite, also:
+    another connection to the same file was open at the fork. Close that one before."""
 
 
 class ReadOnlyError(ConnectionUnusableError):

@@ -137,14 +137,18 @@ def test_an_entry_of_a_file_expires_and_leaves_the_file(tmp_path, monkeypatch):
     clock.now += 10
     assert cache.get([A, B]) == {B: "b"}
     cache.set({})
-    assert cache._connection().execute("SELECT count(*) FROM milepost_cache").fetchone() == (1,)
+    assert cache._engine.connection.execute("SELECT count(*) FROM milepost_cache").fetchone() == (
+        1,
+    )
     cache.close()
 
 
 def test_an_entry_that_cannot_be_read_counts_as_missing(tmp_path, caplog):
     cache: Any = SqliteCache(path=str(tmp_path / "cache.db"))
     cache.set({A: ("a", None), B: ("b", None)})
-    cache._connection().execute("UPDATE milepost_cache SET kind = 'pickle' WHERE ns LIKE '%a,b%'")
+    cache._engine.connection.execute(
+        "UPDATE milepost_cache SET kind = 'pickle' WHERE ns LIKE '%a,b%'"
+    )
     assert cache.get([A, B]) == {A: "a"}
     assert "cannot be read" in caplog.text
     cache.close()

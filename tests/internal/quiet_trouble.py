@@ -46,7 +46,7 @@ class Unreachable(Exception):
 def a_cached_result_cannot_be_read(stage: Any) -> None:
     cache: Any = SqliteCache(path=stage.path)
     cache.set({NAME: ("canary", None)})
-    cache._connection().execute("UPDATE milepost_cache SET kind = 'canary'")
+    cache._engine.connection.execute("UPDATE milepost_cache SET kind = 'canary'")
     assert cache.get([NAME]) == {}
     cache.close()
 

@@ -7,6 +7,7 @@ processes that know nothing of each other. These are prepared for a fork:
     held_at_fork      a lock that is taken before the fork: what it guards is whole in the child
     fresh_in_child    a lock that is free in the child, even if the parent held it
     renewed_in_child  an object whose `renew` is called in the child
+    last_in_child     a function that is called in the child when all are renewed
 
 A process that does not fork pays nothing for this.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, Final, Protocol, Self, TypeVar
 from weakref import WeakSet
 
@@ -58,6 +60,7 @@ class ProcessBound:
 _held_at_fork: WeakSet[Any] = WeakSet()
 _fresh_in_child: WeakSet[Any] = WeakSet()
 _renewed: WeakSet[Any] = WeakSet()
+_last: list[Callable[[], None]] = []
 _forking = threading.RLock()
 """One fork at a time."""
 _under_way = threading.Event()
@@ -85,6 +88,11 @@ def renewed_in_child(thing: R) -> R:
     """Call `renew` of this object in a child."""
     _renewed.add(thing)
     return thing
+
+
+def last_in_child(function: Callable[[], None]) -> None:
+    """Call this function in a child, after every `renew`."""
+    _last.append(function)
 
 
 def was_held(lock: object) -> bool:
@@ -135,6 +143,8 @@ def _in_child() -> None:
         except Exception as error:  # no caller is here, and the others need their turn
             failed = "A %s could not be renewed in a forked process: %s."
             log.warning(log.STORAGE, failed, type(thing).__name__, error)
+    for function in _last:
+        function()
     _held.clear()
 
 

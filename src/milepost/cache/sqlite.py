@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final, TypeVar
 
-from milepost._db.sqlite.errors import explained
+from milepost._db.migrations import TableSetup
+from milepost._db.operations import Execute, ExecuteMany, Operation, Queries, Query, Work
+from milepost._db.sqlite.engine import SqliteEngine, is_in_memory, open_sqlite
 from milepost._internal import fork_guard
 from milepost._internal.asyncio_tools import in_thread
 from milepost.cache._stored import StoredCache
@@ -19,21 +20,19 @@ from milepost.checkpoint.serde.base import SerializerProtocol
 
 __all__ = ["SqliteCache"]
 
-_SCHEMA = """
-PRAGMA journal_mode = WAL;
-PRAGMA synchronous = NORMAL;
-CREATE TABLE IF NOT EXISTS milepost_cache (
+_TABLE: Final = """CREATE TABLE IF NOT EXISTS milepost_cache (
     ns TEXT NOT NULL, key TEXT NOT NULL, expires REAL, kind TEXT NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY (ns, key)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS milepost_cache_expires ON milepost_cache (expires);
-"""
-_SELECT = "SELECT kind, data FROM milepost_cache WHERE ns = ? AND key = ?" + (
+) WITHOUT ROWID"""
+_INDEX: Final = "CREATE INDEX IF NOT EXISTS milepost_cache_expires ON milepost_cache (expires)"
+_INDEXES: Final = "SELECT 1 FROM sqlite_master WHERE name = 'milepost_cache_expires'"
+_SELECT: Final = "SELECT kind, data FROM milepost_cache WHERE ns = ? AND key = ?" + (
     " AND (expires IS NULL OR expires > ?)"
 )
-_REPLACE = "INSERT OR REPLACE INTO milepost_cache VALUES (?, ?, ?, ?, ?)"
-_PATIENCE = 5.0
+_REPLACE: Final = "INSERT OR REPLACE INTO milepost_cache VALUES (?, ?, ?, ?, ?)"
+_PATIENCE: Final = 5.0
 """Seconds that a call waits for a process that writes."""
+R = TypeVar("R")
 
 
 class SqliteCache(StoredCache[ValueT]):
@@ -57,33 +56,45 @@ class SqliteCache(StoredCache[ValueT]):
 
     def __init__(self, *, path: str, serde: SerializerProtocol | None = None) -> None:
         super().__init__(serde=serde)
-        self._path = path
-        self._lock = fork_guard.held_at_fork(threading.Lock())
-        self._opened: tuple[int, sqlite3.Connection] | None = None
-        with self._lock, explained():
-            self._connection()
+        self._path = os.fspath(path)
+        # Not held at a fork: a thread that holds this lock waits for the engine's.
+        self._lock = fork_guard.fresh_in_child(threading.Lock())
+        self._engine: SqliteEngine | None = None
+        """None while the file is closed."""
+        fork_guard.renewed_in_child(self)
+        self._run(_is_made, write=False)
 
-    def _connection(self) -> sqlite3.Connection:
-        """The connection of this process: a forked child opens its own."""
-        pid = os.getpid()
-        if self._opened is None or self._opened[0] != pid:
-            conn = sqlite3.connect(
-                self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
-            )
-            conn.executescript(_SCHEMA)
-            self._opened = (pid, conn)
-        return self._opened[1]
+    def renew(self) -> None:
+        """In a forked child the engine opens its file again; what was in memory is the parent's."""
+        if is_in_memory(self._path):
+            self._engine = None
+
+    def _open(self) -> SqliteEngine:
+        if self._engine is None:
+            connection = open_sqlite(self._path, timeout=_PATIENCE)
+            self._engine = SqliteEngine(connection, synchronous="NORMAL", first=_TABLES)
+            self._engine.owns(self._path, timeout=_PATIENCE)
+        return self._engine
+
+    def _run(self, work: Work[R], *, write: bool) -> R:
+        with self._lock:
+            return self._open().run(work, write=write)
 
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
+        if not keys:
+            return {}
         now = time.time()
-        rows: list[tuple[FullKey, tuple[str, bytes]]] = []
-        with self._lock, explained():
-            conn = self._connection()
-            for namespace, key in keys:
-                row = conn.execute(_SELECT, (_text(namespace), key, now)).fetchone()
-                if row is not None:
-                    rows.append(((tuple(namespace), key), row))
-        return self.decoded(rows)
+        names = [(tuple(namespace), key) for namespace, key in keys]
+        wanted = [Query(_SELECT, (_text(namespace), key, now)) for namespace, key in names]
+
+        def look() -> Operation[list[list[tuple[str, bytes]]]]:
+            found: list[list[tuple[str, bytes]]] = yield Queries(wanted, last=True)
+            return found
+
+        found = self._run(look, write=False)
+        return self.decoded(
+            (name, rows[0]) for name, rows in zip(names, found, strict=True) if rows
+        )
 
     def set(self, mapping: Mapping[FullKey, tuple[Any, int | None]]) -> None:
         now = time.time()
@@ -91,35 +102,32 @@ class SqliteCache(StoredCache[ValueT]):
             (_text(ns), key, None if ttl is None else now + ttl, *self.serde.dumps_typed(value))
             for (ns, key), (value, ttl) in mapping.items()
         ]
-        with self._lock, explained():
-            conn = self._connection()
-            conn.execute("BEGIN IMMEDIATE")
-            try:
-                conn.execute("DELETE FROM milepost_cache WHERE expires <= ?", (now,))
-                conn.executemany(_REPLACE, rows)
-                conn.execute("COMMIT")
-            except BaseException:
-                conn.execute("ROLLBACK")
-                raise
+
+        def store() -> Operation[None]:
+            yield Execute("DELETE FROM milepost_cache WHERE expires <= ?", (now,))
+            yield ExecuteMany(_REPLACE, rows)
+
+        self._run(store, write=True)
 
     def clear(self, namespaces: Sequence[Namespace] | None = None) -> None:
-        with self._lock, explained():
-            conn = self._connection()
+        def remove() -> Operation[None]:
             if namespaces is None:
-                conn.execute("DELETE FROM milepost_cache")
+                yield Execute("DELETE FROM milepost_cache")
             else:
                 rows = [(_text(namespace),) for namespace in namespaces]
-                conn.executemany("DELETE FROM milepost_cache WHERE ns = ?", rows)
+                yield ExecuteMany("DELETE FROM milepost_cache WHERE ns = ?", rows)
+
+        self._run(remove, write=True)
 
     def close(self) -> None:
         """Close the file; the next call opens it again."""
         with self._lock:
-            if self._opened is not None and self._opened[0] == os.getpid():
-                self._opened[1].close()
-            self._opened = None
+            engine, self._engine = self._engine, None
+            if engine is not None:
+                engine.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_opened", None) is not None:
+        if getattr(self, "_engine", None) is not None:
             self.close()
 
     async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
@@ -130,6 +138,18 @@ class SqliteCache(StoredCache[ValueT]):
 
     async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
         await in_thread(self.clear, namespaces)
+
+
+def _is_made() -> Operation[bool]:
+    return bool((yield Query(_INDEXES, last=True)))
+
+
+def _make() -> Operation[None]:
+    yield Execute(_TABLE)
+    yield Execute(_INDEX)
+
+
+_TABLES: Final = TableSetup(_is_made, _make)
 
 
 def _text(namespace: Namespace) -> str:

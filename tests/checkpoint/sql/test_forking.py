@@ -33,6 +33,7 @@ from graphs import elsewhere, single, thread, until
 from milepost._db.operations import Execute, Operation, Query
 from milepost._internal import fork_guard as forking
 from milepost.cache.memory import InMemoryCache
+from milepost.cache.sqlite import SqliteCache
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
@@ -428,6 +429,93 @@ def test_a_child_holds_locks_of_its_own_when_the_parent_closes_the_database(path
         assert again.verify() == []
 
 
+@pytest.mark.parametrize("other", ["cache", "store", "saver"])
+def test_so_it_does_if_a_connection_of_ours_to_the_same_file_was_never_used_there(
+    path, tmp_path, other
+):
+    closed = tmp_path / "closed"
+    opened = {
+        "cache": lambda: closing(SqliteCache(path=path)),
+        "store": lambda: SqliteStore.from_conn_string(path),
+        "saver": lambda: SqliteSaver.from_conn_string(path),
+    }[other]
+    with SqliteSaver.from_conn_string(path) as saver, opened() as beside:
+        runs(saver)
+        if other == "store":
+            beside.put(("a",), "k", {"n": 1})
+        elif other == "saver":
+            runs(beside)
+
+        def in_child() -> Any:
+            first = runs(saver, "c1")
+            (tmp_path / "ready").touch()
+            until(closed.exists, "the parent to close its connections")
+            return first, runs(saver, "c2")
+
+        child = Child(in_child)
+        until((tmp_path / "ready").exists, "the child's first run")
+    closed.touch()
+    assert child.result() == (DONE, DONE)
+    with SqliteSaver.from_conn_string(path) as again:
+        assert {info.thread_id for info in again.list_threads()} == {"t", "c1", "c2"}
+
+
+@pytest.mark.parametrize("name", ["{}", "file:{}", "file://{}?cache=private"])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_file_that_is_open_through_a_connection_of_the_users_is_refused_until_that_is_closed(
+    path, name, known
+):
+    """Such a connection holds locks that only the parent has, and SQLite takes them for ours."""
+    key = (("n",), "0")
+    with (
+        closing(sqlite3.connect(path, check_same_thread=False)) as connection,
+        SqliteSaver.from_conn_string(name.format(path)) as saver,
+        closing(SqliteCache(path=path)) as cache,
+    ):
+        runs(saver)
+        store = SqliteStore(connection) if known else None
+        if store is not None:
+            store.put(("a",), "k", {"n": 1})
+        else:
+            connection.execute("SELECT count(*) FROM threads").fetchall()
+
+        def make() -> None:
+            with SqliteSaver.from_conn_string(path):
+                pass
+
+        def in_child() -> Any:
+            for call in (partial(runs, saver, "c"), partial(cache.get, [key]), make):
+                assert_refused(call)
+            connection.close()
+            return runs(saver, "c"), cache.get([key]), make()
+
+        assert Child(in_child).result() == (DONE, {}, None)
+        assert {info.thread_id for info in saver.list_threads()} == {"t", "c"}
+
+
+def test_a_saver_on_a_new_connection_is_refused_while_the_one_before_the_fork_is_open(path):
+    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+        saver = SqliteSaver(connection)
+        runs(saver)
+
+        def run_on_another() -> Any:
+            with closing(sqlite3.connect(path)) as another:
+                return runs(SqliteSaver(another), "c")
+
+        def in_child() -> Any:
+            assert_refused(run_on_another)
+            connection.close()
+            return run_on_another()
+
+        assert Child(in_child).result() == DONE
+        assert runs(saver, "p") == DONE
+
+
+def assert_refused(call: Any) -> None:
+    with pytest.raises(ForkedProcessError, match="Open that connection after"):
+        call()
+
+
 def test_a_child_that_closes_does_not_take_the_parents_log_away(path):
     opened = SqliteSaver.from_conn_string(path)
     saver = opened.__enter__()
@@ -542,6 +630,52 @@ def test_a_child_ends_its_loop_while_its_pool_connects(uri):
             assert Child(child).result() == [{"text": "c"}, {"text": "d"}]
 
     asyncio.run(main())
+
+
+# -- a cache in a file
+
+
+def test_a_cache_loses_nothing_that_a_child_has_set_when_the_parent_closes_the_file(path, tmp_path):
+    keys = {who: [((who,), str(n)) for n in range(100)] for who in ("child", "parent")}
+    ready, closed = tmp_path / "ready", tmp_path / "closed"
+    cache: Any = SqliteCache(path=path)
+    cache.set({(("n",), "0"): ("before", None)})
+
+    def fill(who: str) -> None:
+        for key in keys[who]:
+            cache.set({key: (bytes(3000), None)})
+
+    def in_child() -> None:
+        cache.get([(("n",), "0")])
+        ready.touch()
+        until(closed.exists, "the parent to close the file")
+        fill("child")
+
+    child = Child(in_child)
+    until(ready.exists, "the child to open the file")
+    cache.close()
+    closed.touch()
+    fill("parent")
+    child.result()
+    assert [len(cache.get(keys[who])) for who in keys] == [100, 100]
+    cache.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_a_cache_in_memory_is_empty_in_a_child():
+    cache: Any = SqliteCache(path=":memory:")
+    key = (("n",), "0")
+    cache.set({key: (1, None)})
+
+    def in_child() -> Any:
+        found = cache.get([key])
+        cache.set({key: (2, None)})
+        return found, cache.get([key])
+
+    assert Child(in_child).result() == ({}, {key: 2})
+    assert cache.get([key]) == {key: 1}
+    cache.close()
 
 
 # -- memory

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from graphs import single, thread
+from milepost.config import get_config
 
 config_module = pytest.importorskip("langchain_core.runnables.config")
 
@@ -24,13 +25,12 @@ def in_a_node(look: Any) -> Any:
     found: list[Any] = []
 
     def node(state: Any, config: Any) -> dict[str, Any]:
-        fresh = config_module.var_child_runnable_config.get()
-        found.append(look(fresh))
-        found.append(look({**config}))
+        found.append(look({**config}))  # before: a look may change what the node sees
+        found.append(look(config_module.var_child_runnable_config.get()))
         return {"log": ["a"]}
 
     single(node).compile().invoke({"log": []}, GIVEN)
-    got, plain = found
+    plain, got = found
     return got, plain
 
 
@@ -126,6 +126,52 @@ def test_a_model_that_is_called_in_a_node_gets_the_tags():
     single(node).compile().invoke({"log": []}, GIVEN)
     assert seen[0]["tags"] == ["red"]
     assert seen[0]["configurable"]["thread_id"] == "t"
+
+
+def test_a_change_after_the_first_look_is_seen_by_the_next_model():
+    runnables = pytest.importorskip("langchain_core.runnables")
+    seen: list[Any] = []
+    show = runnables.RunnableLambda(lambda _, config: seen.append(config.get("tags")))
+
+    def node(state: Any, config: Any) -> dict[str, Any]:
+        show.invoke(1)
+        config["tags"] = ["blue"]
+        show.invoke(1)
+        del config["tags"]
+        show.invoke(1)
+        return {"log": ["a"]}
+
+    single(node).compile().invoke({"log": []}, GIVEN)
+    assert seen == [["red"], ["blue"], []]
+
+
+def test_a_change_of_what_langchain_finds_is_seen_by_the_node():
+    seen: list[Any] = []
+
+    def node(state: Any) -> dict[str, Any]:
+        found = config_module.var_child_runnable_config.get()
+        found["tags"] = ["green"]
+        seen.append(get_config()["tags"])
+        del found["tags"]
+        seen.append("tags" in get_config())
+        seen.append(list(dict.keys(found)) == list(get_config()))  # what C code may read
+        return {"log": ["a"]}
+
+    single(node).compile().invoke({"log": []}, GIVEN)
+    assert seen == [["green"], False, True]
+
+
+def test_c_code_that_reads_its_storage_unasked_fails_rather_than_finds_nothing():
+    pydantic_core = pytest.importorskip("pydantic_core")
+
+    def node(state: Any) -> dict[str, Any]:
+        found = config_module.var_child_runnable_config.get()
+        with pytest.raises(TypeError, match="not filled"):
+            pydantic_core.to_jsonable_python(found, fallback=str)
+        assert pydantic_core.to_jsonable_python(dict(found), fallback=str)["tags"] == ["red"]
+        return {"log": ["a"]}
+
+    single(node).compile().invoke({"log": []}, GIVEN)
 
 
 def test_what_one_thread_has_taken_out_another_does_not_put_back():

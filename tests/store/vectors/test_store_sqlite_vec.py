@@ -4,12 +4,22 @@ Some builds of Python cannot load extensions into their sqlite3. A drop-in modul
 its place in a process of its own, as it would in a program.
 """
 
+import asyncio
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import aiosqlite
 import pytest
 
+from milepost.store.sqlite import AsyncSqliteStore, SqliteStore
+
+INDEX: Any = {"dims": 2, "embed": lambda texts: [[1.0, float(len(text))] for text in texts]}
 MEANING = Path(__file__).parents[1] / "test_store_meaning.py"
 
 PROGRAM = """
@@ -51,3 +61,45 @@ def test_finds_what_every_store_finds():
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+class Loading(sqlite3.Connection):
+    """A connection that says, like one of a full build, whether it may load extensions."""
+
+    allowed = False
+
+    def enable_load_extension(self, allowed: bool) -> None:
+        self.allowed = allowed
+        self.create_function("load_extension", 1, self.load)
+
+    def load(self, name: Any) -> Any:
+        if not self.allowed:
+            raise PermissionError("not authorized")
+        assert name is None
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_connection_of_the_users_may_load_extensions_afterwards_if_it_could_before(
+    tmp_path, monkeypatch, allowed
+):
+    loaded: list[Any] = []
+    monkeypatch.setitem(sys.modules, "sqlite_vec", SimpleNamespace(load=loaded.append))
+    connect = partial(sqlite3.connect, tmp_path / "store.db", factory=Loading)
+    with closing(connect(check_same_thread=False)) as connection:
+        connection.row_factory = sqlite3.Row
+        connection.enable_load_extension(allowed)
+        SqliteStore(connection, index=INDEX).put(("a",), "k", {"text": "x"})
+        assert (loaded, connection.allowed) == ([connection], allowed)
+
+
+def test_so_may_one_behind_aiosqlite(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sqlite_vec", SimpleNamespace(load=lambda _: None))
+
+    async def main() -> None:
+        async with aiosqlite.connect(tmp_path / "store.db", factory=Loading) as connection:
+            await connection._execute(connection._conn.enable_load_extension, True)
+            store = AsyncSqliteStore(connection, index=INDEX)
+            await store.aput(("a",), "k", {"text": "x"})
+            assert connection._conn.allowed
+
+    asyncio.run(main())

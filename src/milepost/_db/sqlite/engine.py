@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from milepost._db.connection_lock import lock_of
 from milepost._db.connections import HOLDERS, OpenConnections
 from milepost._db.failures import STILL_THERE, not_erased
+from milepost._db.sqlite import inherited
 from milepost._db.sqlite.errors import explained, suppress_read_only
 from milepost._db.sqlite.transaction import OPEN_TRANSACTION, READ, WRITE, Session
 from milepost._db.sqlite.worker import Worker
@@ -68,6 +69,8 @@ class SqliteEngine:
         """Why this process cannot use the connection."""
         self._in_child = IN_CHILD
         """Why a forked child cannot use the connection, unless it can be opened again."""
+        self._path: str | None = None
+        """The file of the connection, once the connection was used."""
         self._synchronous = synchronous
         self._first = first
         """The tables that are set up once, before the first operation."""
@@ -112,7 +115,7 @@ class SqliteEngine:
 
     # -- processes
 
-    def owns(self, conn_string: str) -> None:
+    def owns(self, conn_string: str, *, timeout: float = BUSY_TIMEOUT) -> None:
         """The engine has opened the connection itself: a forked child opens another."""
         self._is_own = True
         if is_in_memory(conn_string):
@@ -120,7 +123,7 @@ class SqliteEngine:
             return
         if not conn_string.startswith("file:"):
             conn_string = os.path.abspath(conn_string)
-        self._reopen = partial(open_sqlite, conn_string)
+        self._reopen = partial(open_sqlite, conn_string, timeout=timeout)
 
     def renew(self) -> None:
         """In a forked child: leave the parent's connection alone.
@@ -129,8 +132,8 @@ class SqliteEngine:
         that record. So the inherited connection is closed before a new one is opened. Otherwise the
         new connection would rely on locks that only the parent has, and the parent could delete the
         write-ahead log under it. Closing does not release the parent's locks, which belong to the
-        parent's process. A connection that was in use during the fork cannot be closed; it is kept
-        and never used.
+        parent's process. A connection that was in use during the fork cannot be closed, nor one of
+        the user's; it is kept and never used, and neither is its file (`inherited`).
         """
         quiet = fork_guard.was_held(self.lock)
         self._worker = Worker()
@@ -138,13 +141,16 @@ class SqliteEngine:
         if self._unusable or self._reopening:
             return
         own = self._reopen is not None
+        if not own:
+            self._unusable = self._in_child
         try:
             quiet = own and quiet and not self.connection.in_transaction
-        except sqlite3.Error:  # the connection was closed before the fork
+        except sqlite3.Error:  # closed before the fork, or here by the engine that owns it
             return
         if not quiet:
             self._unusable = self._in_child
             fork_guard.keep_for_ever(self.connection, session)
+            inherited.keep(self._path, self.connection)
             return
         self.connection.close()
         self._reopening = True
@@ -238,6 +244,14 @@ class SqliteEngine:
             if not self._unusable:
                 self.connection.close()
 
+    def close_at_exit(self) -> None:
+        """Close the connection when the interpreter ends, so that SQLite tidies up its files.
+
+        No thread that holds the lock gives it back by then, and no global name is left to rely on.
+        """
+        if not self._unusable and self.lock.acquire(blocking=False):
+            self.connection.close()
+
     def release(self) -> None:
         """End the worker thread. The connection belongs to the caller, and stays open."""
         self._worker.close()
@@ -267,6 +281,8 @@ class SqliteEngine:
                     "what is read. Give the saver a connection with the default, `str`."
                 )
             cursor = self._cursor()
+            self._path = _path_of(cursor)
+            inherited.refuse_known(self._path)
             with suppress_read_only():
                 # Only on a new file. Compactions leave free pages; `close` gives them back.
                 [(former,)] = cursor.execute("PRAGMA auto_vacuum").fetchall()
@@ -294,6 +310,12 @@ class SqliteEngine:
         with explained():
             session = self._session = Session(self._cursor(), is_own=self._is_own)
         return session
+
+
+def _path_of(cursor: sqlite3.Cursor) -> str:
+    """The file of a connection; "" for a database in memory."""
+    rows = cursor.execute("PRAGMA database_list").fetchall()
+    return next((file for _, name, file in rows if name == "main"), None) or ""
 
 
 def _truncated(cursor: sqlite3.Cursor) -> bool:
@@ -339,12 +361,22 @@ def is_in_memory(conn_string: str) -> bool:
     return conn_string in ("", ":memory:")
 
 
-def open_sqlite(conn_string: str) -> sqlite3.Connection:
+def _path_in(conn_string: str) -> str:
+    if not conn_string.startswith("file:"):
+        return conn_string
+    from urllib.parse import unquote, urlsplit  # loads slowly, and most names are paths
+
+    return unquote(urlsplit(conn_string).path)
+
+
+def open_sqlite(conn_string: str, *, timeout: float = BUSY_TIMEOUT) -> sqlite3.Connection:
     """A connection that threads can share, with explicit transactions."""
+    if not is_in_memory(conn_string):
+        inherited.refuse_path(_path_in(conn_string))
     try:
         return sqlite3.connect(
             conn_string,
-            timeout=BUSY_TIMEOUT,
+            timeout=timeout,
             check_same_thread=False,
             isolation_level=None,
             uri=conn_string.startswith("file:"),

@@ -40,14 +40,16 @@ class _ConfigOnDemand(dict[Any, Any]):
     """A node's config, made when it is first read: most nodes call nothing that reads it.
 
     Making a config takes a quarter of a small step without a saver, and a third under `exit`.
-    LangChain expects a dict, so each method of dict is overridden, and fills the dict first.
-    Python's own C code calls these methods too, because `__iter__` is overridden. Other C code that
-    reads the storage of a dict directly finds a key that is not text.
+    LangChain expects a dict, so each method of dict is overridden, and works on the config that the
+    node sees: a change on either side shows on the other. Python's own C code calls these methods
+    too, because `__iter__` is overridden. Other C code that reads the storage of a dict directly
+    finds what the config was at the last call of a method, or before the first a key that is not
+    text.
     """
 
     __slots__ = ("_context",)
 
-    _context: TaskContext | None
+    _context: TaskContext
 
     def __init__(self, context: TaskContext) -> None:
         dict.__setitem__(self, _UNFILLED, None)  # not empty: json reads the bare size
@@ -56,41 +58,48 @@ class _ConfigOnDemand(dict[Any, Any]):
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return dict, (dict(self),)
 
-    def _fill(self) -> None:
-        context = self._context
-        if context is None:
-            return
-        config = context.config
-        with _filling:
-            if self._context is not None:  # otherwise another thread has filled it
-                dict.clear(self)
-                dict.update(self, config)
-                self._context = None
+    def _copy(self, config: RunnableConfig) -> None:
+        """Bring the storage up to date."""
+        with _copying:
+            for gone in [key for key in dict.keys(self) if key not in config]:
+                dict.__delitem__(self, gone)
+            dict.update(self, config)
 
 
-_UNFILLED = object()
-_filling = fork_guard.fresh_in_child(Lock())
+class _Unfilled:
+    """The key of a config that was not looked at: what cannot read the config fails at this key."""
+
+    def __repr__(self) -> str:
+        raise TypeError("LangChain's config of a node is not filled yet: pass dict(config) on")
+
+
+_UNFILLED = _Unfilled()
+_copying = fork_guard.fresh_in_child(Lock())
 _NEVER_LOOK = (
     *("__class_getitem__", "__doc__", "__getattribute__", "__hash__", "__init__", "__new__"),
     "fromkeys",
 )
 
 
-def _after_filling(name: str) -> Callable[..., Any]:
+def _on_the_config(name: str) -> Callable[..., Any]:
     usual = getattr(dict, name)
 
     def method(self: _ConfigOnDemand, *arguments: Any, **named: Any) -> Any:
-        self._fill()
-        for one in arguments:
-            if isinstance(one, _ConfigOnDemand):
-                one._fill()
-        return usual(self, *arguments, **named)
+        config = self._context.config
+        try:
+            return usual(config, *map(_plain, arguments), **named)
+        finally:
+            self._copy(config)
 
     return method
 
 
+def _plain(argument: Any) -> Any:
+    return argument._context.config if type(argument) is _ConfigOnDemand else argument
+
+
 for _name in vars(dict).keys() - set(_NEVER_LOOK):
-    setattr(_ConfigOnDemand, _name, _after_filling(_name))
+    setattr(_ConfigOnDemand, _name, _on_the_config(_name))
 
 
 def _config_variable() -> ContextVar[Any] | None:

@@ -9,6 +9,7 @@ from milepost._db.dialect import POSTGRES
 from milepost._db.migrations import table_setup
 from milepost._db.postgres.engine import Pipes, Settings, connecting, driver
 from milepost._db.postgres.sync import PostgresEngine
+from milepost._internal.left_open import lend
 from milepost.checkpoint._contract.thread_metadata import (
     SaverOptions,
     ThreadOptions,
@@ -138,13 +139,14 @@ class PostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ignore[
             conn = connect()
         saver = cls(conn, schema=schema, pooler_safe=pooler_safe, **options)
         saver.engine = PostgresEngine(saver.conn, settings, reconnect=connect)
-        try:
-            yield saver
-        finally:
+
+        def close() -> None:
             saver._sweeping.stop()
             with suppress(driver.Error):
                 open_pipe.close()
             saver.engine.close()
+
+        yield from lend(saver, close)
 
     def setup(self) -> None:
         """Make the tables, or bring them up to date. Several processes may do so at once."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from milepost._db.postgres.aio import AsyncPostgresEngine
 from milepost._db.postgres.engine import AsyncPipes, Settings, connecting, driver
+from milepost._internal.left_open import quiet_at_exit
 from milepost.checkpoint._contract.thread_metadata import (
     SaverOptions,
     ThreadOptions,
@@ -19,7 +20,7 @@ from milepost.checkpoint.postgres import TABLE_SETUP, check_source
 from milepost.checkpoint.postgres.base import BasePostgresSaver
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from psycopg import AsyncConnection
     from psycopg_pool import AsyncConnectionPool
@@ -99,6 +100,7 @@ class AsyncPostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ig
 
     @classmethod
     @asynccontextmanager
+    @quiet_at_exit
     async def from_conn_string(
         cls,
         conn_string: str,
@@ -107,7 +109,7 @@ class AsyncPostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ig
         schema: str | None = None,
         pooler_safe: bool = False,
         **options: Unpack[SaverOptions],
-    ) -> AsyncIterator[Self]:
+    ) -> AsyncGenerator[Self, None]:
         """A saver on a connection of its own; use it with `async with`.
 
         Args:

@@ -21,9 +21,11 @@ them raises `BrokenChainError` at its next read or commit of the thread.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from milepost._internal.lazy_imports import on_demand
+from milepost._internal.left_open import lend
 from milepost.checkpoint._redis.saver import RedisStorage
 from milepost.checkpoint._redis.server import check_server
 from milepost.checkpoint._redis.settings import Durability
@@ -100,8 +102,8 @@ class RedisSaver(RedisStorage, SqlSaver):  # type: ignore[misc] # what prune ret
             redis_url: The address.
             **options: Those of the class.
         """
-        with cls(redis_url, **options) as saver:
-            yield saver
+        saver = cls(redis_url, **options)
+        yield from lend(saver, partial(saver.__exit__, None, None, None))
 
     def __enter__(self) -> Self:
         return self

@@ -5,12 +5,13 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from milepost._internal.left_open import keep_at_exit, quiet_at_exit
 from milepost.checkpoint._redis.saver import RedisStorage
 from milepost.checkpoint._redis.server import check_server
 from milepost.checkpoint._sql.saver import SqlSaver
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
 __all__ = ["AsyncRedisSaver"]
 
@@ -52,16 +53,17 @@ class AsyncRedisSaver(RedisStorage, SqlSaver):  # type: ignore[misc] # what prun
 
     @classmethod
     @asynccontextmanager
+    @quiet_at_exit
     async def from_conn_string(
         cls, redis_url: str | None = None, **options: Any
-    ) -> AsyncIterator[Self]:
+    ) -> AsyncGenerator[Self, None]:
         """A saver on a client of its own; use it with `async with`.
 
         Args:
             redis_url: The address.
             **options: Those of the class.
         """
-        async with cls(redis_url, **options) as saver:
+        async with keep_at_exit(cls(redis_url, **options)) as saver:
             yield saver
 
     async def __aenter__(self) -> Self:

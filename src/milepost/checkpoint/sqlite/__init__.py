@@ -10,6 +10,7 @@ from milepost._db.dialect import SQLITE
 from milepost._db.migrations import table_setup
 from milepost._db.operations import Operation, Query
 from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
+from milepost._internal.left_open import lend
 from milepost.checkpoint._contract.thread_metadata import (
     SaverOptions,
     ThreadOptions,
@@ -95,11 +96,12 @@ class SqliteSaver(GroupCommits, SqlSaver):  # type: ignore[misc] # what prune re
         connection = open_sqlite(conn_string)
         saver = cls(connection, synchronous=synchronous, **options)
         saver.engine.owns(conn_string)
-        try:
-            yield saver
-        finally:
+
+        def close() -> None:
             saver._sweeping.stop()
             saver.engine.close()
+
+        yield from lend(saver, close, saver.engine.close_at_exit)
 
     def setup(self) -> None:
         """Make the tables now. Not needed: the first use does it."""

@@ -10,6 +10,7 @@ from milepost._db.dialect import SQLITE
 from milepost._db.sqlite.aio import AiosqliteEngine
 from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
 from milepost._internal.asyncio_tools import in_thread
+from milepost._internal.left_open import quiet_at_exit
 from milepost.checkpoint._contract.thread_metadata import (
     SaverOptions,
     ThreadOptions,
@@ -21,7 +22,7 @@ from milepost.checkpoint._sql.sqlite_statements import STATEMENTS
 from milepost.checkpoint.sqlite import TABLE_SETUP, nothing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from milepost.checkpoint.serde.base import SerializerProtocol
 
@@ -83,9 +84,10 @@ class AsyncSqliteSaver(GroupCommits, SqlSaver):  # type: ignore[misc] # what pru
 
     @classmethod
     @asynccontextmanager
+    @quiet_at_exit
     async def from_conn_string(
         cls, conn_string: str, *, synchronous: str = "FULL", **options: Unpack[SaverOptions]
-    ) -> AsyncIterator[Self]:
+    ) -> AsyncGenerator[Self, None]:
         """A saver on a file, or in memory; use it with `async with`.
 
         Args:

@@ -233,11 +233,23 @@ def _load_extension(connection: sqlite3.Connection) -> bool:
         import sqlite_vec  # type: ignore[import-untyped,unused-ignore]
     except ImportError:
         return False
+    allowed = _may_load(connection)
     connection.enable_load_extension(True)
     try:
         sqlite_vec.load(connection)
     finally:
-        connection.enable_load_extension(False)
+        connection.enable_load_extension(allowed)
+    return True
+
+
+def _may_load(connection: sqlite3.Connection) -> bool:
+    """Whether the user lets this connection load extensions: a setting that cannot be read."""
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    try:
+        cursor.execute("SELECT load_extension(NULL)").fetchall()  # loads nothing
+    except sqlite3.Error:
+        return False
     return True
 
 

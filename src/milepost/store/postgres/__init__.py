@@ -15,6 +15,7 @@ from milepost._db.postgres.engine import Settings, connecting, driver
 from milepost._db.postgres.sync import PostgresEngine
 from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.lazy_imports import on_demand
+from milepost._internal.left_open import lend
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store._core.api import CoreStore, Upkeep
 from milepost.store._core.core import Deserializer
@@ -208,8 +209,9 @@ class PostgresStore(Upkeep, BasePostgresStore):
             **settings: Those of the class.
         """
         store = make_calls(cls._opening(conn_string, pool_config, settings))
-        try:
-            yield store
-        finally:
+
+        def close() -> None:
             store.stop_ttl_sweeper()
             store.engine.close()
+
+        yield from lend(store, close)

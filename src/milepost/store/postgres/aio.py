@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from milepost._db.calls import amake_calls
 from milepost._db.postgres.aio import AsyncPostgresEngine
 from milepost._db.postgres.engine import driver
+from milepost._internal.left_open import quiet_at_exit
 from milepost.store._core.api import AsyncUpkeep
 from milepost.store.postgres import BasePostgresStore, PoolConfig
 
@@ -37,6 +38,7 @@ class AsyncPostgresStore(AsyncUpkeep, BasePostgresStore):
 
     @classmethod
     @asynccontextmanager
+    @quiet_at_exit
     async def from_conn_string(
         cls,
         conn_string: str,
@@ -44,7 +46,7 @@ class AsyncPostgresStore(AsyncUpkeep, BasePostgresStore):
         pipeline: bool = False,  # noqa: ARG003
         pool_config: PoolConfig | Mapping[str, Any] | None = None,
         **settings: Any,
-    ) -> AsyncIterator[Self]:
+    ) -> AsyncGenerator[Self, None]:
         """A store on a server; use it with `async with`.
 
         Args:

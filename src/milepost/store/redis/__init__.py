@@ -10,6 +10,7 @@ from milepost._db.redis.client import is_cluster_client, make_client
 from milepost._db.redis.engine import RedisEngine
 from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.lazy_imports import on_demand
+from milepost._internal.left_open import lend
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store._core.api import CoreStore, Upkeep
 from milepost.store._core.arguments import warn_of_distance
@@ -119,8 +120,9 @@ class RedisStore(Upkeep, RedisStorage):
         except BaseException:
             client.close()
             raise
-        try:
-            yield store
-        finally:
+
+        def close() -> None:
             store.close()
             store.engine.close()
+
+        yield from lend(store, close)

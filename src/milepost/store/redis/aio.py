@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from milepost._db.redis.client import make_client
+from milepost._internal.left_open import keep_at_exit, quiet_at_exit
 from milepost.store._core.api import AsyncUpkeep
 from milepost.store.redis import RedisStorage
 
@@ -63,14 +64,17 @@ class AsyncRedisStore(AsyncUpkeep, RedisStorage):
 
     @classmethod
     @asynccontextmanager
-    async def from_conn_string(cls, conn_string: str, **settings: Any) -> AsyncIterator[Self]:
+    @quiet_at_exit
+    async def from_conn_string(
+        cls, conn_string: str, **settings: Any
+    ) -> AsyncGenerator[Self, None]:
         """A store on a server; use it with `async with`.
 
         Args:
             conn_string: `redis://`, `rediss://`, `unix://` or `redis+cluster://`.
             **settings: Those of `RedisStore`.
         """
-        async with cls(conn_string, **settings) as store:
+        async with keep_at_exit(cls(conn_string, **settings)) as store:
             yield store
 
     async def __aenter__(self) -> Self:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
 from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.lazy_imports import on_demand
+from milepost._internal.left_open import lend
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store._core.api import CoreStore, Upkeep
 from milepost.store._core.arguments import warn_of_distance
@@ -154,8 +155,9 @@ class SqliteStore(Upkeep, BaseSqliteStore):
             **settings: Those of the class.
         """
         store = cls._on_file(conn_string, settings)
-        try:
-            yield store
-        finally:
+
+        def close() -> None:
             store.close()
             store.engine.close()
+
+        yield from lend(store, close, store.engine.close_at_exit)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from milepost._db.sqlite.aio import AiosqliteEngine
 from milepost._db.sqlite.engine import SqliteEngine
+from milepost._internal.left_open import quiet_at_exit
 from milepost.store._core.api import AsyncUpkeep
 from milepost.store.sqlite import BaseSqliteStore
 
@@ -45,7 +46,10 @@ class AsyncSqliteStore(AsyncUpkeep, BaseSqliteStore):
 
     @classmethod
     @asynccontextmanager
-    async def from_conn_string(cls, conn_string: str, **settings: Any) -> AsyncIterator[Self]:
+    @quiet_at_exit
+    async def from_conn_string(
+        cls, conn_string: str, **settings: Any
+    ) -> AsyncGenerator[Self, None]:
         """A store on a file, or in memory; use it with `async with`.
 
         Args:
