@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from milepost._engine.delta_snapshots import DeltaSnapshots
 from milepost._engine.drivers.effects import EffectGenerator, Flush, Save
 from milepost._engine.drivers.saver_effects import ReleaseThread
+from milepost._engine.missing_nodes import NONE_MISSING, MissingNodes
+from milepost._engine.superstep.channel_state import NO_NAMES
 from milepost._engine.superstep.plan import is_waiting
 from milepost._engine.superstep.untracked import tracked_value, tracked_writes
 from milepost._internal import log
@@ -65,6 +67,7 @@ class CheckpointWriter:
         "_unstored_writes",
         "channels",
         "deltas",
+        "drops_names",
         "enclosing_writer",
         "events",
         "is_never_saved",
@@ -119,9 +122,11 @@ class CheckpointWriter:
         """The metadata of the present checkpoint."""
         self.pending: Sequence[PendingWrite] = ()
         """Writes that were stored at the present checkpoint before this run."""
-        self.missing: Mapping[str, Sequence[str]] = {}
-        """Node → channels that trigger it, for nodes that the loaded checkpoint waits for and the
-        graph does not have."""
+        self.missing: MissingNodes = NONE_MISSING
+        """Nodes that the loaded checkpoint waits for and cannot go on at."""
+        self.drops_names = False
+        """Whether the stored checkpoint has names of channels or nodes that the next one leaves
+        out."""
         self.made_by: Sequence[Writer] = ()
         """The tasks, or other writers, whose writes made the present checkpoint."""
         self.deltas = DeltaSnapshots(program.delta)
@@ -194,6 +199,7 @@ class CheckpointWriter:
         """
         thread, position = self.thread, self.position
         self.made_by = made_by
+        self.channels.former_names = NO_NAMES
         if thread is None:
             check = self.program.storable
             if check.steps_left > 0 and not self.is_never_saved:
@@ -399,7 +405,14 @@ class CheckpointWriter:
             "updated_channels": None if channels.changed is None else sorted(channels.changed),
         }
         seen, channels.unsaved_seen = channels.unsaved_seen, set()
-        new = NewCheckpoint(checkpoint, self.metadata, changed, self._all_values, seen)
+        new = NewCheckpoint(
+            checkpoint,
+            self.metadata,
+            changed,
+            self._all_values,
+            None if self.drops_names else seen,
+        )
+        self.drops_names = False
         return new if copied is None else self._as_copy(new, copied, whole)
 
     def _as_copy(

@@ -340,10 +340,12 @@ def restore(
         apply_outside(checkpoints, writes)
     checkpoints.missing = missing_nodes(checkpoints.program, channels, saved)
     if (renamed := as_renamed(saved)) is not None:
-        former = renamed.former_names.keys()
-        channels.dirty |= former & checkpoints.program.channels.keys()
+        former = renamed.former_names
+        channels.former_names = former
+        channels.dirty |= former.keys() & checkpoints.program.channels.keys()
         channels.unsaved_seen |= renamed.changed_seen
-        checkpoints.deltas.keeps_whole = not former.isdisjoint(checkpoints.program.delta)
+        checkpoints.drops_names = renamed.drops_names
+        checkpoints.deltas.keeps_whole = not former.keys().isdisjoint(checkpoints.program.delta)
     return previous
 
 

@@ -16,6 +16,7 @@ from milepost._engine.loading import (
     load_checkpoint,
     restore,
 )
+from milepost._engine.missing_nodes import NONE_MISSING
 from milepost._engine.observers import TRACE, observed
 from milepost._engine.position import Position, start_lineage
 from milepost._engine.superstep.apply import apply_writes
@@ -38,7 +39,6 @@ from milepost.checkpoint._contract.step_saver import TaskWrites
 from milepost.constants import ANSWERS, INPUT, START, TRACED
 from milepost.errors import (
     EmptyInputError,
-    MissingNodeError,
     OutsideRunError,
     UnknownInterruptError,
 )
@@ -123,7 +123,7 @@ def drop_waiting(run: GraphRun, kept: Container[str] = ()) -> list[ExternalWrite
         ExternalWriter(task.name, task.triggers, [w for w in task.writes if w[0] in kept])
         for task in waiting_tasks(run)
     ]
-    missing, run.checkpoints.missing = run.checkpoints.missing, {}
+    missing, run.checkpoints.missing = run.checkpoints.missing.missing, NONE_MISSING
     return writers + [ExternalWriter(node, channels, ()) for node, channels in missing.items()]
 
 
@@ -131,7 +131,7 @@ def refuse_missing_nodes(run: GraphRun) -> None:
     """Raise MissingNodeError if the thread waits for a node that the graph does not have."""
     if missing := run.checkpoints.missing:
         assert run.position.thread_id is not None
-        raise MissingNodeError.of(sorted(missing), run.position.thread_id, run.program.name)
+        raise missing.error(run.position.thread_id, run.program.name)
 
 
 def _starts_without_user_code(program: ExecutableGraph, stream: EventStream) -> bool:
@@ -375,10 +375,16 @@ def _answers_for_fork(
     before: Sequence[Task], tasks: Sequence[Task], given: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Answers by the fork's interrupt ids, from answers by the ids before the fork."""
-    by_path = {task.path: task for task in tasks}
+    by_path = {_present_path(task): task for task in tasks}
     return {
-        interrupt_id(by_path[old.path].ns, at): given[id]
+        interrupt_id(by_path[path].ns, at): given[id]
         for old in before
+        if (path := _present_path(old)) in by_path
         for id, at in own_questions(old).items()
-        if id in given and old.path in by_path
+        if id in given
     }
+
+
+def _present_path(task: Task) -> tuple[Any, ...]:
+    """The path of a task under the present name of its node: a fork does not keep the former."""
+    return task.path if task.send is not None else task.node.path
