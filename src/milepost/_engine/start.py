@@ -16,6 +16,7 @@ from milepost._engine.loading import (
     load_checkpoint,
     restore,
 )
+from milepost._engine.missing_inside import Around, missing_inside
 from milepost._engine.missing_nodes import NONE_MISSING
 from milepost._engine.observers import TRACE, observed
 from milepost._engine.position import Position, start_lineage
@@ -34,7 +35,7 @@ from milepost._engine.superstep.plan import Task, plan
 from milepost._engine.superstep.program import ExternalWriter, Write
 from milepost._internal.ids import LateId, interrupt_id
 from milepost.checkpoint._contract.older_sends import SENDS_ARE_A_CHANNEL, with_sends
-from milepost.checkpoint._contract.records import CheckpointTuple
+from milepost.checkpoint._contract.records import CheckpointTuple, Place
 from milepost.checkpoint._contract.step_saver import TaskWrites
 from milepost.constants import ANSWERS, INPUT, START, TRACED
 from milepost.errors import (
@@ -127,11 +128,23 @@ def drop_waiting(run: GraphRun, kept: Container[str] = ()) -> list[ExternalWrite
     return writers + [ExternalWriter(node, channels, ()) for node, channels in missing.items()]
 
 
-def refuse_missing_nodes(run: GraphRun) -> None:
-    """Raise MissingNodeError if the thread waits for a node that the graph does not have."""
+def refuse_missing_nodes(run: GraphRun, *, starts_over: bool) -> EffectGenerator[None]:
+    """Raise MissingNodeError if the thread waits for a node that the graph does not have.
+
+    The outermost run looks into the graphs inside it too, unless these start over.
+    """
+    position, thread = run.position, run.checkpoints.thread
     if missing := run.checkpoints.missing:
-        assert run.position.thread_id is not None
-        raise missing.error(run.position.thread_id, run.program.name)
+        assert position.thread_id is not None
+        raise missing.error(position.thread_id, run.program.name)
+    if not run.program.holds_graphs or position.parent is not None or thread is None:
+        return
+    if starts_over and not position.inner_starts:
+        return
+    place = Place(thread.thread_id, position.ns, position.checkpoint_id)
+    around = Around(thread.saver, place, position.inner_starts)
+    if (error := (yield from missing_inside(waiting_tasks(run), around))) is not None:
+        raise error
 
 
 def _starts_without_user_code(program: ExecutableGraph, stream: EventStream) -> bool:
@@ -164,9 +177,10 @@ def continue_run(
             )
             + " Pass an input."
         )
-    refuse_missing_nodes(run)
+    forks = (explicit and not _is_fresh_fork(run)) or run.position.loaded_ns is not None
+    yield from refuse_missing_nodes(run, starts_over=forks)
     run.resumed = True
-    if (explicit and not _is_fresh_fork(run)) or run.position.loaded_ns is not None:
+    if forks:
         yield from _fork(run)
     else:
         _recall_step(run)
@@ -255,9 +269,9 @@ def _open_with_command(
     if saved is None:
         yield from _start_with_command(run, command, writes)
         return
-    refuse_missing_nodes(run)
     assert thread is not None
     past = explicit and position.checkpoint_id != thread.fence.head
+    yield from refuse_missing_nodes(run, starts_over=past)
     if past:
         # Checked before the fork is stored: a wrong answer leaves no fork behind.
         before = waiting_tasks(run)

@@ -118,7 +118,10 @@ def _superstep(
             raise InvalidUpdateError("An update as the input needs values.")
         yield from take_input(run, first.values)
     else:
-        refuse_missing_nodes(run)
+        thread = run.checkpoints.thread
+        assert thread is not None
+        past = explicit and run.position.checkpoint_id != thread.fence.head
+        yield from refuse_missing_nodes(run, starts_over=past)
         if first.as_node == COPY:
             yield from _copy(run, saved, first.values)
         else:
