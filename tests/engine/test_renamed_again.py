@@ -251,6 +251,28 @@ class TestKeysInWhatIsStored:
         assert run.invoke(new, Command(resume="yes"), config)["log"] == [received]
 
 
+def test_of_an_old_and_a_present_key_the_newer_value_counts(run, deploy, config):
+    class Both(Priced, Totalled, total=False):
+        pass
+
+    old = asking("ask", deploy(), Both)
+    run.invoke(old, {"price": 7, "total": 8, "log": []}, config)
+    new = asking("ask", deploy(), Totalled, renamed_keys={"price": "total"})
+    assert run.get_state(new, config).values["total"] == 8
+    run.update_state(asking("ask", deploy(), Both), config, {"price": 9}, as_node="say")
+    new = asking("ask", deploy(), Totalled, renamed_keys={"price": "total"})
+    assert run.get_state(new, config).values["total"] == 9
+
+
+def test_a_name_is_free_once_no_thread_waits_under_it(run, deploy, config):
+    run.invoke(asking("ask", deploy()), {"log": []}, config)
+    saver = deploy()
+    new = asking("approve", saver, renamed_nodes={"ask": "approve"})
+    assert not dry_run(saver, graph=asking("approve", saver))
+    run.invoke(new, Command(resume="yes"), config)
+    assert dry_run(saver, graph=asking("approve", saver))
+
+
 def test_an_update_may_name_a_node_by_its_old_name(run, deploy, config):
     run.invoke(asking("ask", deploy()), {"log": []}, config)
     new = asking("approve", deploy(), renamed_nodes={"ask": "approve"})
