@@ -67,7 +67,6 @@ class CheckpointWriter:
         "_unstored_writes",
         "channels",
         "deltas",
-        "drops_names",
         "enclosing_writer",
         "events",
         "is_never_saved",
@@ -124,9 +123,6 @@ class CheckpointWriter:
         """Writes that were stored at the present checkpoint before this run."""
         self.missing: MissingNodes = NONE_MISSING
         """Nodes that the loaded checkpoint waits for and cannot go on at."""
-        self.drops_names = False
-        """Whether the stored checkpoint has names of channels or nodes that the next one leaves
-        out."""
         self.made_by: Sequence[Writer] = ()
         """The tasks, or other writers, whose writes made the present checkpoint."""
         self.deltas = DeltaSnapshots(program.delta)
@@ -410,9 +406,9 @@ class CheckpointWriter:
             self.metadata,
             changed,
             self._all_values,
-            None if self.drops_names else seen,
+            None if channels.drops_names else seen,
         )
-        self.drops_names = False
+        channels.drops_names = False
         return new if copied is None else self._as_copy(new, copied, whole)
 
     def _as_copy(

@@ -344,7 +344,7 @@ def restore(
         channels.former_names = former
         channels.dirty |= former.keys() & checkpoints.program.channels.keys()
         channels.unsaved_seen |= renamed.changed_seen
-        checkpoints.drops_names = renamed.drops_names
+        channels.drops_names = renamed.drops_names
         checkpoints.deltas.keeps_whole = not former.keys().isdisjoint(checkpoints.program.delta)
     return previous
 

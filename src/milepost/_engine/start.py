@@ -137,9 +137,9 @@ def refuse_missing_nodes(run: GraphRun, *, starts_over: bool) -> EffectGenerator
     if missing := run.checkpoints.missing:
         assert position.thread_id is not None
         raise missing.error(position.thread_id, run.program.name)
-    if not run.program.holds_graphs or position.parent is not None or thread is None:
+    if position.parent is not None or thread is None or (starts_over and not position.inner_starts):
         return
-    if starts_over and not position.inner_starts:
+    if not any(node.subgraphs for node in run.program.nodes.values()):
         return
     place = Place(thread.thread_id, position.ns, position.checkpoint_id)
     around = Around(thread.saver, place, position.inner_starts)

@@ -30,6 +30,7 @@ class ChannelState:
     __slots__ = (
         "changed",
         "dirty",
+        "drops_names",
         "former_names",
         "key_places",
         "keys",
@@ -73,6 +74,8 @@ class ChannelState:
         """Channels whose present version is not saved."""
         self.unsaved_seen: set[str] = set()
         """Entries of `seen` that are not saved."""
+        self.drops_names = False
+        """Whether the saved checkpoint has names of channels or nodes that the next leaves out."""
         self.changed: set[str] | None = None
         """Channels that the last step changed; None if that is not known."""
         self.former_names: Mapping[str, str] = NO_NAMES

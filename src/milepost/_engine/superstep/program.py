@@ -208,8 +208,6 @@ class ExecutableGraph:
     """Channels that may change when a node that they triggered has run."""
     starts_tasks: bool = field(init=False)
     """Whether one of the nodes may call tasks."""
-    holds_graphs: bool = field(init=False)
-    """Whether one of the nodes is a graph, or may call one."""
     untracked: frozenset[str] = field(init=False)
     """Channels of which nothing is ever stored."""
     has_volatile_keys: bool = field(init=False)
@@ -236,7 +234,6 @@ class ExecutableGraph:
             "key_places": {name: at for at, name in enumerate(self.keys)},
             "consumed": frozenset(n for n, c in kinds if c.consume is not BaseChannel.consume),
             "starts_tasks": any(node.starts_tasks for node in self.nodes.values()),
-            "holds_graphs": any(node.subgraphs for node in self.nodes.values()),
             "untracked": frozenset(n for n, c in kinds if issubclass(c, UntrackedValue)),
             "has_volatile_keys": any(self.channels[name].volatile for name in self.keys),
             "overwriting": frozenset(n for n, c in kinds if c in plain),
