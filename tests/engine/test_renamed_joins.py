@@ -123,3 +123,12 @@ def test_two_joins_of_the_same_stored_name_are_refused():
     builder.add_edge(["a", "b+c"], "last").add_edge(["a+b", "c"], "last")
     with pytest.raises(GraphBuildError, match="leave out the '\\+'"):
         builder.compile()
+
+
+def test_an_edge_that_is_attached_later_waits_under_the_old_names_too(run, saver, config):
+    old = joining(saver, "first", "second")
+    run.invoke(old, {"log": []}, config)
+    new = joining(saver, "FIRST", "second", renamed_nodes={"first": "FIRST"})
+    new.attach_edge("last", "wait")
+    assert answered(run, new, config, 2)[-2:] == ["second", "last"]
+    assert run.get_state(new, config).next == ("wait",)

@@ -131,7 +131,7 @@ class _Check:
             return []
         nodes = [node_behind(channel)]
         if channel.startswith(JOIN):
-            nodes += nodes_of_join(channel, renames.known_nodes)[0]
+            nodes += nodes_of_join(channel, renames.names_with_plus)[0]
         return [node for node in nodes if not self._is_known(node)]
 
     def _is_unseen(self, channel: str) -> bool:
@@ -149,7 +149,7 @@ class _Check:
             return False  # the node is deferred, and others still run
         if channel.startswith(BRANCH_TO):
             return True
-        sources, _ = nodes_of_join(channel, self._program.renames.known_nodes)
+        sources, _ = nodes_of_join(channel, self._program.renames.names_with_plus)
         return bool(_arrived(value) == set(sources))
 
     def _is_known(self, node: str) -> bool:

@@ -114,8 +114,9 @@ def _renames(
 ) -> Renames:
     old_nodes = _renamed_nodes(renamed_nodes, nodes)
     old_keys = checked_renames("key", renamed_keys, builder.channels)
+    with_plus = {name for name in (*nodes, *old_nodes) if "+" in name}
     known_keys = {*builder.channels, *builder.managed, *old_keys}
-    return Renames(old_nodes, old_keys, joins, {*nodes, *old_nodes}, known_keys)
+    return Renames(old_nodes, old_keys, joins, with_plus, known_keys)
 
 
 def _renamed_nodes(given: Mapping[str, str] | None, nodes: Mapping[str, Node]) -> dict[str, str]:

@@ -40,15 +40,17 @@ class Renames:
     joins: Mapping[tuple[frozenset[str], str], str] = field(default_factory=dict)
     """Sources and end of each join of the graph → its channel. A stored join is found by these,
     since its name has the sources in the order in which a program listed them."""
-    known_nodes: Collection[str] = ()
-    """The names of nodes, present and old."""
+    names_with_plus: Collection[str] = ()
+    """The names of nodes, present and old, that have a "+", which also separates the sources of a
+    join."""
     known_keys: Collection[str] = ()
     """The names of keys of the state, present and old."""
 
     def with_old_names(self, other: Renames) -> Renames:
         """The same graph, with the old names that another version of it had."""
-        nodes, keys = {*self.known_nodes, *other.nodes}, {*self.known_keys, *other.keys}
-        return Renames(other.nodes, other.keys, self.joins, nodes, keys)
+        with_plus = {*self.names_with_plus, *other.names_with_plus}
+        known_keys = {*self.known_keys, *other.keys}
+        return Renames(other.nodes, other.keys, self.joins, with_plus, known_keys)
 
     def node(self, name: str) -> str:
         """The present name of a node."""
@@ -62,7 +64,7 @@ class Renames:
         if name.startswith(BRANCH_TO):
             return f"{BRANCH_TO}{self.node(name.removeprefix(BRANCH_TO))}"
         if name.startswith(JOIN):
-            for sources, end in _readings(name, self.known_nodes):
+            for sources, end in _readings(name, self.names_with_plus):
                 wanted = frozenset(map(self.node, sources)), self.node(end)
                 if (found := self.joins.get(wanted)) is not None:
                     return found
@@ -106,33 +108,27 @@ class Renames:
         return cast("CheckpointTuple", RenamedCheckpoint(self, saved))
 
 
-def nodes_of_join(channel: str, known: Collection[str] = ()) -> tuple[list[str], str]:
+def nodes_of_join(channel: str, names_with_plus: Collection[str]) -> tuple[list[str], str]:
     """The nodes that a join waits for, and the one that it starts."""
-    return next(_readings(channel, known))
+    return next(_readings(channel, names_with_plus))
 
 
-def _readings(channel: str, known: Collection[str]) -> Iterator[tuple[list[str], str]]:
-    """The sources and the end that the name of a join may stand for, the likeliest first.
-
-    There is more than one reading if names have a "+", which also separates the sources.
-    """
+def _readings(channel: str, names_with_plus: Collection[str]) -> Iterator[tuple[list[str], str]]:
+    """The sources and the end that the name of a join may stand for, the likeliest first."""
     sources, _, end = channel.removeprefix(JOIN).rpartition(":")
-    parts = sources.split("+")
-    joined = {name for name in known if "+" in name}
-    for names in _grouped(parts, joined) if joined else ():
+    for names in _grouped(sources.split("+"), names_with_plus):
         yield names, end
-    if not joined:
-        yield parts, end
 
 
-def _grouped(parts: Sequence[str], joined: Container[str]) -> Iterator[list[str]]:
+def _grouped(parts: list[str], names_with_plus: Collection[str]) -> Iterator[list[str]]:
     """Ways to put parts of names together; longer names come first."""
-    if not parts:
-        yield []
+    if not parts or not names_with_plus:
+        yield parts
+        return
     for count in range(len(parts), 0, -1):
         name = "+".join(parts[:count])
-        if count == 1 or name in joined:
-            for rest in _grouped(parts[count:], joined):
+        if count == 1 or name in names_with_plus:
+            for rest in _grouped(parts[count:], names_with_plus):
                 yield [name, *rest]
 
 
