@@ -349,7 +349,8 @@ class MissingNodeError(CheckpointError):
 
     Compile the graph with `renamed_nodes={"old name": "new name"}`: the thread goes on there.
     If the node is gone for good, a new input drops what waits for it, and so does
-    `update_state(config, None, as_node=END)`.
+    `update_state(config, None, as_node=END)`. Two nodes that have become one are an error too, for
+    a thread that waits for both.
     """
 
     nodes: Sequence[str] = ()
@@ -370,6 +371,25 @@ class MissingNodeError(CheckpointError):
             f"the node is called now: compile(renamed_nodes={{'{nodes[0]}': ...}}). If it is gone "
             "for good, a new input or update_state(config, None, as_node=END) drops what waits "
             "for it."
+        )
+        error.nodes, error.thread = tuple(nodes), thread
+        return error
+
+    @classmethod
+    def of_merged(cls, nodes: Sequence[str], node: str, thread: str, graph: str) -> Self:
+        """The error for several waiting nodes that are one node now.
+
+        Args:
+            nodes: The names under which the thread waits.
+            node: What all of them are called now.
+            thread: The thread.
+            graph: The name of the graph.
+        """
+        names = " and ".join(f"'{name}'" for name in nodes)
+        error = cls(
+            f"Thread '{thread}' waits for {names}, which are one node '{node}' of graph '{graph}': "
+            "only one of them could go on. Let the thread go on in a graph that has both, or drop "
+            "what waits, by a new input or update_state(config, None, as_node=END)."
         )
         error.nodes, error.thread = tuple(nodes), thread
         return error

@@ -27,6 +27,23 @@ def no_parent(lib: Any) -> Any:
     return "ParentCommand" in kinds, "InvalidUpdateError" in kinds
 
 
+@ROWS.differ(
+    "the sources of a join are listed in another order while a thread waits for it",
+    langgraph=["a", "yes"],
+    milepost=["a", "yes", "last"],
+)
+def listed_in_another_order(lib: Any) -> Any:
+    saver = lib.InMemorySaver()
+
+    def graph(*sources: str) -> Any:
+        builder = lib.StateGraph(State).add_node("a", says("a")).add_node("b", asks(lib))
+        builder.add_node("last", says("last")).add_edge(lib.START, "a").add_edge(lib.START, "b")
+        return builder.add_edge([*sources], "last").compile(checkpointer=saver)
+
+    graph("a", "b").invoke({}, T)
+    return graph("b", "a").invoke(lib.Command(resume="yes"), T)["log"]
+
+
 @ROWS.differ("`batch` with several inputs for one thread", langgraph=1, milepost=3)
 def batched(lib: Any) -> Any:
     meet = threading.Barrier(3, timeout=1 if lib.name == "langgraph" else 0.05)

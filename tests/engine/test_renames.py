@@ -425,9 +425,17 @@ class TestAMapThatCannotBeFollowed:
             ({"before": "approve"}, "'approve' now, which is not a node"),
             ({"a": "b", "b": "c"}, "'c' now, which is not a node"),
             ({"old": "ask", "ask": "after"}, "the graph has a node 'ask'"),
-            ({"ask": "after", "after": "ask"}, "two names are swapped in two deploys"),
+            ({"ask": "after", "after": "ask"}, "Use a name that no stored thread has"),
             ({"a": "b", "b": "a"}, "in a circle"),
             ({"old": START}, "which is not a node"),
+            ({START: "ask"}, "which no node of a graph was ever called"),
+            ({END: "ask"}, "which no node of a graph was ever called"),
+            ({"": "ask"}, "'', which is not the name of a node"),
+            ({1: "ask"}, "1, which is not the name of a node"),
+            ({"old": ["ask"]}, "which is not the name of a node"),
+            ({"old": None}, "None, which is not the name of a node"),
+            (["ask"], "expected a dict"),
+            ("ask", "expected a dict"),
         ],
     )
     def test_of_nodes_is_refused(self, renamed, reason):
@@ -439,6 +447,13 @@ class TestAMapThatCannotBeFollowed:
             asking("ask", renamed_keys={"price": "total"})
         with pytest.raises(GraphBuildError, match="the graph has a key 'log'"):
             asking("ask", renamed_keys={"log": "log"})
+        with pytest.raises(GraphBuildError, match="which no key of a graph was ever called"):
+            asking("ask", renamed_keys={"__root__": "log"})
+
+    def test_of_two_keys_onto_one_is_refused(self):
+        with pytest.raises(GraphBuildError, match="one of their values would be lost"):
+            asking("ask", renamed_keys={"price": "log", "total": "log"})
+        asking("ask", renamed_keys={"price": "total", "total": "log"})
 
     def test_of_a_node_with_a_graph_that_has_memory_is_refused(self):
         inner = asking("ask", True)

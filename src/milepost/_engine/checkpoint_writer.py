@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from milepost._engine.delta_snapshots import DeltaSnapshots
 from milepost._engine.drivers.effects import EffectGenerator, Flush, Save
 from milepost._engine.drivers.saver_effects import ReleaseThread
+from milepost._engine.missing_nodes import NONE_MISSING, MissingNodes
+from milepost._engine.superstep.channel_state import NO_NAMES
 from milepost._engine.superstep.plan import is_waiting
 from milepost._engine.superstep.untracked import tracked_value, tracked_writes
 from milepost._internal import log
@@ -128,9 +130,8 @@ class CheckpointWriter:
         """The metadata of the present checkpoint."""
         self.pending: Sequence[PendingWrite] = ()
         """Writes that were stored at the present checkpoint before this run."""
-        self.missing: Mapping[str, Sequence[str]] = {}
-        """Node → channels that trigger it, for nodes that the loaded checkpoint waits for and the
-        graph does not have."""
+        self.missing: MissingNodes = NONE_MISSING
+        """Nodes that the loaded checkpoint waits for and cannot go on at."""
         self.made_by: Sequence[Writer] = ()
         """The tasks, or other writers, whose writes made the present checkpoint."""
         self.deltas = DeltaSnapshots(program.delta)
@@ -203,6 +204,7 @@ class CheckpointWriter:
         """
         thread, position = self.thread, self.position
         self.made_by = made_by
+        self.channels.former_names = NO_NAMES
         if thread is None:
             check = self.program.storable
             if check.steps_left > 0 and not self.is_never_saved:
@@ -408,7 +410,14 @@ class CheckpointWriter:
             "updated_channels": None if channels.changed is None else sorted(channels.changed),
         }
         seen, channels.unsaved_seen = channels.unsaved_seen, set()
-        new = NewCheckpoint(checkpoint, self.metadata, changed, self._all_values, seen)
+        new = NewCheckpoint(
+            checkpoint,
+            self.metadata,
+            changed,
+            self._all_values,
+            None if channels.drops_names else seen,
+        )
+        channels.drops_names = False
         return new if copied is None else self._as_copy(new, copied, whole)
 
     def _as_copy(

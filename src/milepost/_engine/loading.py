@@ -371,10 +371,12 @@ def restore(
         apply_outside(checkpoints, writes)
     checkpoints.missing = missing_nodes(checkpoints.program, channels, saved)
     if (renamed := as_renamed(saved)) is not None:
-        former = renamed.former_names.keys()
-        channels.dirty |= former & checkpoints.program.channels.keys()
+        former = renamed.former_names
+        channels.former_names = former
+        channels.dirty |= former.keys() & checkpoints.program.channels.keys()
         channels.unsaved_seen |= renamed.changed_seen
-        checkpoints.deltas.not_in_writes |= former  # the writes have the former names
+        channels.drops_names = renamed.drops_names
+        checkpoints.deltas.not_in_writes.update(former)  # the writes have the former names
     return previous
 
 

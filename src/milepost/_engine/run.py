@@ -321,16 +321,20 @@ class GraphRun:
         ended = yield Start(started, at_once, apart or limit is not None)
         left, has_saver = len(tasks), checkpoints.thread is not None
         waiting: list[Task] = []
+        reported: list[Task] = []
+        """Under a limit: the tasks of the step that have ended."""
         while left or subtasks.running:
             if not ended:
                 ended = yield wait
                 if not ended and limit is not None:
-                    yield from self._time_out(tasks, waiting)
+                    yield from self._time_out(tasks, waiting, reported)
             for task in ended:
                 if task.caller is not None:
                     subtasks.one_has_ended()
                 else:
                     left -= 1
+                    if limit is not None:
+                        reported.append(task)
                     if task.paused and subtasks.called:
                         # Tasks that this task called may still run, and raise interrupts too.
                         waiting.append(task)
@@ -374,11 +378,18 @@ class GraphRun:
                 pin_children(channels, tasks)
                 break
 
-    def _time_out(self, tasks: Sequence[Task], waiting: Sequence[Task]) -> EffectGenerator[None]:
-        """Store the tasks in `waiting`, and raise StepTimeoutError; others are stored already."""
+    def _time_out(
+        self, tasks: Sequence[Task], waiting: Sequence[Task], ended: Sequence[Task]
+    ) -> EffectGenerator[None]:
+        """Store the tasks in `waiting`, and raise StepTimeoutError; others are stored already.
+
+        `ended` have ended: their results go to the cache.
+        """
         for task in waiting:
             gather_interrupts(self.subtasks.called, task)
         yield from self.checkpoints.save_writes(list(map(to_store, waiting)))
+        if (cache := self.resources.cache) is not None:
+            yield from keep_cached(cache, ended)
         late = sorted({t.name for t in tasks if not (t.finished or t.paused or t.error)})
         raise StepTimeoutError(
             f"Step {self.position.step + 1} of graph '{self.program.name}' took longer than its "

@@ -16,6 +16,8 @@ from milepost._engine.loading import (
     load_checkpoint,
     restore,
 )
+from milepost._engine.missing_inside import Around, missing_inside
+from milepost._engine.missing_nodes import NONE_MISSING
 from milepost._engine.observers import TRACE, observed
 from milepost._engine.position import Position, start_lineage
 from milepost._engine.superstep.apply import apply_writes
@@ -33,12 +35,11 @@ from milepost._engine.superstep.plan import Task, plan
 from milepost._engine.superstep.program import ExternalWriter, Write
 from milepost._internal.ids import LateId, interrupt_id
 from milepost.checkpoint._contract.older_sends import SENDS_ARE_A_CHANNEL, with_sends
-from milepost.checkpoint._contract.records import CheckpointTuple
+from milepost.checkpoint._contract.records import CheckpointTuple, Place
 from milepost.checkpoint._contract.step_saver import TaskWrites
 from milepost.constants import ANSWERS, INPUT, START, TRACED
 from milepost.errors import (
     EmptyInputError,
-    MissingNodeError,
     OutsideRunError,
     UnknownInterruptError,
 )
@@ -123,15 +124,27 @@ def drop_waiting(run: GraphRun, kept: Container[str] = ()) -> list[ExternalWrite
         ExternalWriter(task.name, task.triggers, [w for w in task.writes if w[0] in kept])
         for task in waiting_tasks(run)
     ]
-    missing, run.checkpoints.missing = run.checkpoints.missing, {}
+    missing, run.checkpoints.missing = run.checkpoints.missing.missing, NONE_MISSING
     return writers + [ExternalWriter(node, channels, ()) for node, channels in missing.items()]
 
 
-def refuse_missing_nodes(run: GraphRun) -> None:
-    """Raise MissingNodeError if the thread waits for a node that the graph does not have."""
+def refuse_missing_nodes(run: GraphRun, *, starts_over: bool) -> EffectGenerator[None]:
+    """Raise MissingNodeError if the thread waits for a node that the graph does not have.
+
+    The outermost run looks into the graphs inside it too, unless these start over.
+    """
+    position, thread = run.position, run.checkpoints.thread
     if missing := run.checkpoints.missing:
-        assert run.position.thread_id is not None
-        raise MissingNodeError.of(sorted(missing), run.position.thread_id, run.program.name)
+        assert position.thread_id is not None
+        raise missing.error(position.thread_id, run.program.name)
+    if position.parent is not None or thread is None or (starts_over and not position.inner_starts):
+        return
+    if not any(node.subgraphs for node in run.program.nodes.values()):
+        return
+    place = Place(thread.thread_id, position.ns, position.checkpoint_id)
+    around = Around(thread.saver, place, position.inner_starts)
+    if (error := (yield from missing_inside(waiting_tasks(run), around))) is not None:
+        raise error
 
 
 def _starts_without_user_code(program: ExecutableGraph, stream: EventStream) -> bool:
@@ -164,9 +177,10 @@ def continue_run(
             )
             + " Pass an input."
         )
-    refuse_missing_nodes(run)
+    forks = (explicit and not _is_fresh_fork(run)) or run.position.loaded_ns is not None
+    yield from refuse_missing_nodes(run, starts_over=forks)
     run.resumed = True
-    if (explicit and not _is_fresh_fork(run)) or run.position.loaded_ns is not None:
+    if forks:
         yield from _fork(run)
     else:
         _recall_step(run)
@@ -255,9 +269,9 @@ def _open_with_command(
     if saved is None:
         yield from _start_with_command(run, command, writes)
         return
-    refuse_missing_nodes(run)
     assert thread is not None
     past = explicit and position.checkpoint_id != thread.fence.head
+    yield from refuse_missing_nodes(run, starts_over=past)
     if past:
         # Checked before the fork is stored: a wrong answer leaves no fork behind.
         before = waiting_tasks(run)
@@ -375,10 +389,16 @@ def _answers_for_fork(
     before: Sequence[Task], tasks: Sequence[Task], given: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Answers by the fork's interrupt ids, from answers by the ids before the fork."""
-    by_path = {task.path: task for task in tasks}
+    by_path = {_present_path(task): task for task in tasks}
     return {
-        interrupt_id(by_path[old.path].ns, at): given[id]
+        interrupt_id(by_path[path].ns, at): given[id]
         for old in before
+        if (path := _present_path(old)) in by_path
         for id, at in own_questions(old).items()
-        if id in given and old.path in by_path
+        if id in given
     }
+
+
+def _present_path(task: Task) -> tuple[Any, ...]:
+    """The path of a task under the present name of its node: a fork does not keep the former."""
+    return task.path if task.send is not None else task.node.path

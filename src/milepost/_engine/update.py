@@ -95,6 +95,8 @@ def _superstep(
     run: GraphRun, updates: Sequence[StateUpdate], saved: CheckpointTuple | None, explicit: bool
 ) -> EffectGenerator[None]:
     run.checkpoints.set_outcome(_OUTCOME)
+    if run.program.renames.nodes:
+        updates = [_under_present_name(run.program, update) for update in updates]
     first = updates[0]
     if len(updates) > 1:
         if any(update.as_node is None for update in updates):
@@ -116,11 +118,19 @@ def _superstep(
             raise InvalidUpdateError("An update as the input needs values.")
         yield from take_input(run, first.values)
     else:
-        refuse_missing_nodes(run)
+        thread = run.checkpoints.thread
+        assert thread is not None
+        past = explicit and run.position.checkpoint_id != thread.fence.head
+        yield from refuse_missing_nodes(run, starts_over=past)
         if first.as_node == COPY:
             yield from _copy(run, saved, first.values)
         else:
             yield from _write(run, updates, explicit)
+
+
+def _under_present_name(program: ExecutableGraph, update: StateUpdate) -> StateUpdate:
+    name = update.as_node
+    return update if name is None else update._replace(as_node=program.renames.node(name))
 
 
 # -- as a node

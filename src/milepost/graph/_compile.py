@@ -62,10 +62,16 @@ def compile_program(
     for start, end in sorted(builder.edges):
         if end != END:
             edges[start].append((edge_channel(end), None))
+    joins: dict[tuple[frozenset[str], str], str] = {}
     for starts, end in sorted(builder.waiting_edges):
-        if end == END:
+        if end == END or (frozenset(starts), end) in joins:
             continue
-        join = join_channel(starts, end)
+        join = joins[frozenset(starts), end] = join_channel(starts, end)
+        if join in channels:
+            raise GraphBuildError(
+                f"Two edges to '{end}' wait for nodes that are stored under the same name, "
+                f"'{'+'.join(starts)}': leave out the '+' in names of nodes."
+            )
         barrier = NamedBarrierValueAfterFinish if builder.nodes[end].defer else NamedBarrierValue
         channels[join] = barrier(str, set(starts))
         triggers[end].append(join)
@@ -95,10 +101,22 @@ def compile_program(
         goto=router.goto,
         writes_of_update=update_writer(router, INPUT, compiler.keys, builder.managed),
         strictness=builder.strictness,
-        renames=Renames(
-            _renamed_nodes(renamed_nodes, nodes), checked_renames("key", renamed_keys, keys)
-        ),
+        renames=_renames(builder, joins, nodes, renamed_nodes, renamed_keys),
     )
+
+
+def _renames(
+    builder: AnyBuilder,
+    joins: Mapping[tuple[frozenset[str], str], str],
+    nodes: Mapping[str, Node],
+    renamed_nodes: Mapping[str, str] | None,
+    renamed_keys: Mapping[str, str] | None,
+) -> Renames:
+    old_nodes = _renamed_nodes(renamed_nodes, nodes)
+    old_keys = checked_renames("key", renamed_keys, builder.channels)
+    with_plus = {name for name in (*nodes, *old_nodes) if "+" in name}
+    known_keys = {*builder.channels, *builder.managed, *old_keys}
+    return Renames(old_nodes, old_keys, joins, with_plus, known_keys)
 
 
 def _renamed_nodes(given: Mapping[str, str] | None, nodes: Mapping[str, Node]) -> dict[str, str]:

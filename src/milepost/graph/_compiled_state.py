@@ -112,5 +112,5 @@ class CompiledStateGraph(Pregel[StateT, ContextT, InputT, OutputT]):
 
     def _recompile(self, builder: StateGraph[StateT, ContextT, InputT, OutputT]) -> None:
         program = compile_program(builder, self.program.name)
-        object.__setattr__(program, "renames", self.program.renames)
+        object.__setattr__(program, "renames", program.renames.with_old_names(self.program.renames))
         self.builder, self.program = builder, program

@@ -262,6 +262,8 @@ def _error_text(error: Any) -> str:
 
 def _is_complete(value: Any, needed: Sequence[str]) -> bool:
     try:
-        return set(needed) <= set(value[0] if isinstance(value, tuple) and value else value)
-    except TypeError:
+        arrived = value[0] if isinstance(value, tuple) and value else value
+        # A name may have a "+" itself, at which `needed` was split.
+        return set(needed) <= {part for name in arrived for part in (name, *name.split("+"))}
+    except (TypeError, AttributeError):
         return False

@@ -9,10 +9,12 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 
+from milepost.cache.memory import InMemoryCache
 from milepost.channels import EphemeralValue, LastValue
 from milepost.errors import StepTimeoutError
 from milepost.graph import START, StateGraph
 from milepost.pregel import NodeBuilder, Pregel
+from milepost.types import CachePolicy
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 
@@ -74,6 +76,19 @@ class TestATimeoutOfSteps:
             run.invoke(graph, {"done": []}, THREAD)
         assert isinstance(caught.value, StepTimeoutError)
         assert "Still running: stuck." in str(caught.value)
+
+    def test_keeps_the_results_of_other_tasks_in_the_cache(
+        self, run: Any, stuck: Stuck, kind: str
+    ) -> None:
+        builder = StateGraph(State).add_node("stuck", stuck.sync if kind == "sync" else stuck.aio)
+        builder.add_node("quick", stuck.quick, cache_policy=CachePolicy())
+        builder.add_edge(START, "stuck").add_edge(START, "quick")
+        graph = builder.compile(cache=InMemoryCache())
+        graph.step_timeout = 0.3
+        for _ in range(2):
+            with pytest.raises(StepTimeoutError):
+                run.invoke(graph, {"done": []})
+        assert stuck.calls.count("quick") == 1
 
     def test_keeps_what_other_tasks_of_the_step_had_written(
         self, run: Any, stuck: Stuck, saver: Any, kind: str

@@ -25,7 +25,7 @@ from milepost._engine.reading.snapshot import (
 from milepost._internal.dataclass_tools import record
 from milepost.checkpoint._contract.partial_reads import fetched_parent, has_values
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
-from milepost.errors import BrokenChainError, MissingNodeError, SerdeError
+from milepost.errors import BrokenChainError, SerdeError
 from milepost.types import RunnableConfig, StateSnapshot
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _show(
     place = place_of(saved.config)
     tasks = tasks_after(program, channels, saved, saved.checkpoint["id"], place.checkpoint_ns)
     if goes_on and (missing := missing_nodes(program, channels, saved)):
-        raise MissingNodeError.of(sorted(missing), place.thread_id, program.name)
+        raise missing.error(place.thread_id, program.name)
     states: dict[str, RunnableConfig | StateSnapshot] = {}
     for task in tasks:
         where = child_config(place.thread_id, task)

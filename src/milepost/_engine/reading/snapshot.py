@@ -13,6 +13,7 @@ from milepost._engine.superstep.channel_state import ChannelState
 from milepost._engine.superstep.older_formats import EDGES_HAVE_ONE_NAME
 from milepost._engine.superstep.pending_writes import NULL_PREFIX, null_writes, recall
 from milepost._engine.superstep.plan import Task, finished_writes, plan
+from milepost._engine.superstep.renames import as_renamed
 from milepost._internal.lazy_tuple import LazyTuple
 from milepost.checkpoint._contract.partial_reads import outline, pending_of
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
@@ -38,6 +39,8 @@ def tasks_after(
     `id` and `ns` are those of the checkpoint.
     """
     base = (id, ns, saved.metadata.get("step", -1) + 1)
+    if (renamed := as_renamed(saved)) is not None:
+        channels.former_names = renamed.former_names
     tasks = plan(program, channels, base)
     recall(tasks, saved.pending_writes or ())
     return tasks

@@ -6,7 +6,8 @@ untouched channels are neither created nor visited.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost.channels.last_value import LastValue
 from milepost.errors import EmptyChannelError
@@ -20,12 +21,17 @@ if TYPE_CHECKING:
     from milepost.checkpoint._contract.records import ChannelVersions, Checkpoint
 
 
+NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
+
+
 class ChannelState:
     """Channels with their values and versions."""
 
     __slots__ = (
         "changed",
         "dirty",
+        "drops_names",
+        "former_names",
         "key_places",
         "keys",
         "live",
@@ -68,8 +74,13 @@ class ChannelState:
         """Channels whose present version is not saved."""
         self.unsaved_seen: set[str] = set()
         """Entries of `seen` that are not saved."""
+        self.drops_names = False
+        """Whether the saved checkpoint has names of channels or nodes that the next leaves out."""
         self.changed: set[str] | None = None
         """Channels that the last step changed; None if that is not known."""
+        self.former_names: Mapping[str, str] = NO_NAMES
+        """Channel → its name in the loaded checkpoint, if that is another one. Empty once the run
+        has made a checkpoint."""
         self.ready: Sequence[Node] = ()
         """The nodes that the changes in `ready_after` start."""
         self.ready_after: Iterable[str] | None = None

@@ -19,7 +19,7 @@ from milepost.constants import (
     SCHEDULED,
     TRACED,
 )
-from milepost.errors import InvalidUpdateError, ParentCommand
+from milepost.errors import InvalidUpdateError, MissingNodeError, ParentCommand
 from milepost.types import Command, Interrupt, _Answered
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ def is_worth_storing(task: Task) -> bool:
     """Whether a task that has ended without finishing is stored."""
     if task.was_cancelled:
         return False  # a resume runs it again
-    return not isinstance(task.error, ParentCommand)
+    # The error of a missing node is one of the deployment: what the task waits for stays as it is.
+    return not isinstance(task.error, (ParentCommand, MissingNodeError))
 
 
 def to_store(task: Task) -> TaskWrites:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost._engine.superstep.program import ExecutableGraph, Node, Write
+from milepost._engine.superstep.renames import node_behind
 from milepost._internal.ids import LateId, digest_id
 from milepost.constants import NS_END, NS_SEP, PULL, PUSH, TASKS
 from milepost.errors import InvalidUpdateError
@@ -145,11 +146,10 @@ def plan(
         pushed = (_push(program, send, at, base) for at, send in enumerate(sends.get()))
         tasks = [task for task in pushed if task is not None]
 
-    renames = program.renames
     for node in ready_nodes(program, channels, changed):
         task = Task(node, node.path, node.triggers, None, base)
-        if renames.nodes or renames.keys:
-            _keep_former_name(program, channels, task)
+        if channels.former_names:
+            _keep_former_name(channels, task)
         if stop is not None:
             try:
                 task.input = node.reader.read(channels, base[2], stop)
@@ -160,11 +160,14 @@ def plan(
     return tasks
 
 
-def _keep_former_name(program: ExecutableGraph, channels: ChannelState, task: Task) -> None:
-    name = program.renames.former_name(channels.versions, task.triggers, task.name)
-    if name != task.name:
-        task.path = (PULL, name)
-        task.path_text = path_text(task.path)
+def _keep_former_name(channels: ChannelState, task: Task) -> None:
+    """Call a task what its trigger is called in the loaded checkpoint, where it was planned."""
+    for trigger in task.triggers:
+        stored = channels.former_names.get(trigger)
+        if stored is not None and channels.available(trigger):
+            task.path = (PULL, node_behind(stored))
+            task.path_text = path_text(task.path)
+            return
 
 
 def is_waiting(program: ExecutableGraph, channels: ChannelState) -> bool:

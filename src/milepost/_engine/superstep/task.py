@@ -22,6 +22,7 @@ from milepost._internal.ids import getrandbits
 from milepost.errors import (
     GraphBubbleUp,
     GraphInterrupt,
+    MissingNodeError,
     NodeCancelledError,
     NodeError,
     ParentCommand,
@@ -76,7 +77,9 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
         except GraphInterrupt as pause:
             task.pause(pause.interrupts)
             return
-        except GraphBubbleUp as leaving:
+        except (GraphBubbleUp, MissingNodeError) as leaving:
+            # A missing node is an error of the deployment, not of the node: neither tried again
+            # nor handled.
             task.error = leaving
             return
         except Exception as error:

@@ -216,7 +216,8 @@ class NewCheckpoint:
     values: Callable[[], dict[str, Any]]
     """All channel values, for a saver that stores the whole state."""
     seen: Collection[str] | None = None
-    """Entries of `versions_seen` that are new since the parent checkpoint; None if unknown."""
+    """Entries of `versions_seen` that are new since the parent checkpoint; None if unknown, or if
+    the parent has names of channels or nodes that this one leaves out."""
     again: bool = False
     """Whether the checkpoint is a copy: its values may be stored already, in the same versions."""
 
