@@ -1,6 +1,6 @@
-"""The engine that a saver or store runs on, and programs of several transactions.
+"""The engine that a saver or store runs on, and generators of several transactions.
 
-A program is a generator that yields transactions and is sent their results. So a method with
+Such a generator yields transactions and is sent their results. So a method with
 several transactions is written once for sync and async code.
 """
 
@@ -32,11 +32,11 @@ class Vacuum(NamedTuple):
     """Give space back to the system. Databases forbid this inside a transaction."""
 
 
-Program: TypeAlias = Generator[Transaction | Vacuum, Any, R]
+Transactions: TypeAlias = Generator[Transaction | Vacuum, Any, R]
 
 
-def transaction(work: Work[R], *, write: bool = True) -> Program[R]:
-    """The program of one transaction."""
+def transaction(work: Work[R], *, write: bool = True) -> Transactions[R]:
+    """A generator of one transaction."""
     result: R = yield Transaction(work, write)
     return result
 
@@ -73,18 +73,18 @@ class GroupEngine(Engine, Protocol):
         ...
 
 
-def drive(engine: Engine, program: Program[R]) -> R:
-    """Carry out a program in sync code."""
+def drive(engine: Engine, transactions: Transactions[R]) -> R:
+    """Carry out transactions in sync code."""
 
     def carry_out(step: Transaction | Vacuum) -> Any:
         if isinstance(step, Vacuum):
             return engine.vacuum()
         return engine.run(step.work, write=step.write)
 
-    return generators.drive(program, carry_out)
+    return generators.drive(transactions, carry_out)
 
 
-async def adrive(engine: Engine, program: Program[R]) -> R:
+async def adrive(engine: Engine, transactions: Transactions[R]) -> R:
     """`drive`, for use on an event loop."""
 
     def carry_out(step: Transaction | Vacuum) -> Awaitable[Any]:
@@ -92,4 +92,4 @@ async def adrive(engine: Engine, program: Program[R]) -> R:
             return engine.avacuum()
         return engine.arun(step.work, write=step.write)
 
-    return await generators.adrive(program, carry_out)
+    return await generators.adrive(transactions, carry_out)

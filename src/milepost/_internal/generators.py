@@ -28,10 +28,10 @@ R = TypeVar("R")
 class GeneratorDriver(Generic[E, R]):
     """A generator, and what it is to be sent next: an answer, or an error to be thrown in."""
 
-    __slots__ = ("answer", "error", "program", "result")
+    __slots__ = ("answer", "error", "generator", "result")
 
-    def __init__(self, program: Generator[E, Any, R]) -> None:
-        self.program = program
+    def __init__(self, generator: Generator[E, Any, R]) -> None:
+        self.generator = generator
         self.answer: Any = None
         self.error: BaseException | None = None
         self.result: R
@@ -45,16 +45,16 @@ class GeneratorDriver(Generic[E, R]):
         try:
             if self.error is None:
                 answer, self.answer = self.answer, None
-                return self.program.send(answer)
+                return self.generator.send(answer)
             error, self.error = self.error, None
-            return self.program.throw(error)
+            return self.generator.throw(error)
         except StopIteration as done:
             self.result = done.value
             raise StopIteration from None
 
 
 def drive(
-    program: Generator[E, Any, R],
+    generator: Generator[E, Any, R],
     carry_out: Callable[[E], Any],
     thrown: type[BaseException] = Exception,
 ) -> R:
@@ -62,7 +62,7 @@ def drive(
 
     Errors of the kind `thrown` are thrown into the generator, others end it.
     """
-    send = program.send
+    send = generator.send
     step: Callable[[Any], E] = send
     given: Any = None
     while True:
@@ -74,16 +74,16 @@ def drive(
         try:
             given, step = carry_out(effect), send
         except thrown as error:
-            given, step = error, program.throw
+            given, step = error, generator.throw
 
 
 async def adrive(
-    program: Generator[E, Any, R],
+    generator: Generator[E, Any, R],
     carry_out: Callable[[E], Awaitable[Any]],
     thrown: type[BaseException] = Exception,
 ) -> R:
     """`drive`, for use on an event loop."""
-    send = program.send
+    send = generator.send
     step: Callable[[Any], E] = send
     given: Any = None
     while True:
@@ -95,4 +95,4 @@ async def adrive(
         try:
             given, step = await carry_out(effect), send
         except thrown as error:
-            given, step = error, program.throw
+            given, step = error, generator.throw

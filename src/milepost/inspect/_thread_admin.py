@@ -79,7 +79,7 @@ def matching(
     with told_plainly(db.url):
         threads = getattr(db.saver, "threads", None)
         if isinstance(threads, Threads):
-            return threads.programs.drive(threads.matching(wanted))
+            return threads.driver.drive(threads.matching(wanted))
         found: list[str] = []
         while True:
             search = Search(sort="thread_id", descending=False, offset=len(found))

@@ -84,9 +84,9 @@ class AsyncDriver:
 
     # -- running generators
 
-    async def run(self, program: EffectGenerator[R]) -> R:
+    async def run(self, generator: EffectGenerator[R]) -> R:
         """Run a generator to its end and return its result."""
-        async for _event in self.stream(lambda: program):
+        async for _event in self.stream(lambda: generator):
             pass
         result: R = self.result
         return result
@@ -102,11 +102,11 @@ class AsyncDriver:
         generators at once: of two nested generators, one would find the other running.
         """
         loop = self.loop = asyncio.get_running_loop()
-        program = begin()
+        generator = begin()
         if self.events.flows_during_nodes:
             self.events.wake = setter(loop, self._news)
         undelivered = self.events.undelivered
-        steps: RunDriver[Any] = RunDriver(program, self._ended_now)
+        steps: RunDriver[Any] = RunDriver(generator, self._ended_now)
         cancelled = False
         answered = True
         effect: Effect[Any] | None = None
@@ -304,8 +304,8 @@ class AsyncDriver:
     async def _start(self, effect: Start) -> Sequence[Task]:
         # A step's only task runs right here if no event is due before it ends.
         if len(effect.tasks) == 1 and not (effect.beside_driver or self.events.flows_during_nodes):
-            task, program = effect.tasks[0]
-            await adrive(program, self.carry_out)
+            task, generator = effect.tasks[0]
+            await adrive(generator, self.carry_out)
             return (task,)
         self._at_once = effect.at_once
         self._waiting.extend(effect.tasks)
@@ -316,25 +316,25 @@ class AsyncDriver:
         while self._waiting and (self._at_once is None or len(self._running) < self._at_once):
             self._run_apart(*self._waiting.popleft())
 
-    def spawn(self, task: Task, program: TaskGenerator, ended: Callable[[], None]) -> None:
+    def spawn(self, task: Task, generator: TaskGenerator, ended: Callable[[], None]) -> None:
         """Start a task that a running task has called."""
         context = contextvars.copy_context()
         assert self.loop is not None
         self.loop.call_soon_threadsafe(
-            lambda: self._run_apart(task, program, ended, context), context=context
+            lambda: self._run_apart(task, generator, ended, context), context=context
         )
 
     def _run_apart(
         self,
         task: Task,
-        program: TaskGenerator,
+        generator: TaskGenerator,
         ended: Callable[[], None] | None = None,
         context: contextvars.Context | None = None,
     ) -> None:
         async def work() -> BaseException | None:
             # Returned, not raised: SystemExit or KeyboardInterrupt would end the loop.
             try:
-                await adrive(program, self.carry_out)
+                await adrive(generator, self.carry_out)
             except BaseException as error:
                 return error
             return None

@@ -26,8 +26,8 @@ class RunDriver(GeneratorDriver[Effect[Any], R]):
 
     __slots__ = ("_ended", "reason")
 
-    def __init__(self, program: EffectGenerator[R], ended: Callable[[], list[Task]]) -> None:
-        super().__init__(program)
+    def __init__(self, generator: EffectGenerator[R], ended: Callable[[], list[Task]]) -> None:
+        super().__init__(generator)
         self._ended = ended
         """Returns the ended tasks that the run has not received yet."""
         self.reason: BaseException | None = None

@@ -74,17 +74,17 @@ class SyncDriver:
 
     # -- running generators
 
-    def run(self, program: EffectGenerator[R]) -> R:
+    def run(self, generator: EffectGenerator[R]) -> R:
         """Run a generator to its end and return its result."""
-        return drive(self.stream(program), lambda _event: None)
+        return drive(self.stream(generator), lambda _event: None)
 
     def stream(
-        self, program: EffectGenerator[R], show: Callable[[Event], Any] = lambda event: event
+        self, generator: EffectGenerator[R], show: Callable[[Event], Any] = lambda event: event
     ) -> Generator[Any, None, R]:
         """Run a generator to its end, and yield its events as they come."""
         events = self.events
         undelivered = events.undelivered
-        steps: RunDriver[R] = RunDriver(program, self._pool.ended)
+        steps: RunDriver[R] = RunDriver(generator, self._pool.ended)
         is_finalizing = sys.is_finalizing  # bound now: modules may be empty by then
         try:
             for effect in steps:
@@ -126,7 +126,7 @@ class SyncDriver:
                 yield show(undelivered.popleft())
             raise
         except BaseException as failure:
-            if isinstance(program, GeneratorType) and program.gi_frame is not None:
+            if isinstance(generator, GeneratorType) and generator.gi_frame is not None:
                 # Between two effects: the run does not know of the error.
                 steps.error = steps.reason = failure
                 self._wind_up(steps)
@@ -259,8 +259,8 @@ class SyncDriver:
     def _start(self, effect: Start) -> Sequence[Task]:
         # A step's only task runs right here if no event is due before it ends.
         if len(effect.tasks) == 1 and not (effect.beside_driver or self.events.flows_during_nodes):
-            task, program = effect.tasks[0]
-            drive(program, self.carry_out)
+            task, generator = effect.tasks[0]
+            drive(generator, self.carry_out)
             return (task,)
         self._pool.start(effect.tasks, effect.at_once)
         return ()
@@ -331,13 +331,13 @@ class SyncReader(SyncDriver):
         self._lock = threading.Lock()
         self._loop: threads.LoopThread | None = None
 
-    def run(self, program: EffectGenerator[R]) -> R:
+    def run(self, generator: EffectGenerator[R]) -> R:
         """Run a generator to its end and return its result."""
         try:
-            return drive(program, self.carry_out)
+            return drive(generator, self.carry_out)
         except BaseException as failure:
             if not isinstance(failure, Exception):
-                program.throw(failure)  # `drive` leaves an interrupt to its caller
+                generator.throw(failure)  # `drive` leaves an interrupt to its caller
             raise
         finally:
             self._close_loop()

@@ -61,10 +61,10 @@ class TaskThreadPool:
         """Drop the tasks that have not begun."""
         self._queue.clear()
 
-    def spawn(self, task: Task, program: TaskGenerator, ended: Callable[[], None]) -> None:
+    def spawn(self, task: Task, generator: TaskGenerator, ended: Callable[[], None]) -> None:
         """Begin a task that a running task has called."""
         context = contextvars.copy_context()
-        threads.submit(lambda: context.run(self._run, task, program, ended))
+        threads.submit(lambda: context.run(self._run, task, generator, ended))
 
     def wake(self) -> None:
         """Let `wait` return, though no task has ended."""
@@ -138,13 +138,13 @@ class TaskThreadPool:
                 if not self._queue:
                     self._running -= 1
                     return
-                task, program = self._queue.popleft()
+                task, generator = self._queue.popleft()
             if self._hurried:
                 self._add_thread()
-            self._run(task, program)
+            self._run(task, generator)
 
     def _run(
-        self, task: Task, program: TaskGenerator, ended: Callable[[], None] | None = None
+        self, task: Task, generator: TaskGenerator, ended: Callable[[], None] | None = None
     ) -> None:
         crash: BaseException | None = None
         try:
@@ -153,7 +153,7 @@ class TaskThreadPool:
 
                 task.give_up(CancelledError())
             else:
-                drive(program, self._carry_out)
+                drive(generator, self._carry_out)
         except BaseException as error:
             crash = error
         self._mailbox.put((task, outcome_of(task, crash, ended)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from milepost._db.engine import Program, Vacuum
-from milepost.checkpoint._contract.facets import Programs, awaitable, blocking, method_of
+from milepost._db.engine import Transactions, Vacuum
+from milepost.checkpoint._contract.facets import TransactionDriver, awaitable, blocking, method_of
 from milepost.checkpoint._contract.thread_admin import Threads
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ class Admin:
     """`saver.admin`: operations on everything that a saver has stored."""
 
     def __init__(self, engine: Engine | None) -> None:
-        self.programs = Programs(engine)
+        self.driver = TransactionDriver(engine)
 
     @abstractmethod
     def _reseal(
         self, thread_ids: Sequence[str] | None, progress: Progress | None
-    ) -> Program[Reencrypted[Problem]]:
+    ) -> Transactions[Reencrypted[Problem]]:
         """Seal everything of the given threads, or of all threads, with the newest key."""
 
     def _reencrypt(
@@ -35,7 +35,7 @@ class Admin:
         thread_ids: Sequence[str] | None = None,
         *,
         progress: Progress | None = None,
-    ) -> Program[Reencrypted[Problem]]:
+    ) -> Transactions[Reencrypted[Problem]]:
         """Seal the given threads, or all threads, with the newest key; report what was done.
 
         Runs may go on meanwhile, since only a few rows at a time are locked. Rows that have the
@@ -56,7 +56,7 @@ class Admin:
         """
         return (yield from self._reseal(thread_ids, progress))
 
-    def _vacuum(self) -> Program[None]:
+    def _vacuum(self) -> Transactions[None]:
         """Give the space of removed rows back to the system; takes a while on a large database.
 
         Examples:

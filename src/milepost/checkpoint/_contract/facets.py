@@ -1,9 +1,9 @@
 """A facet is an object with a part of a saver's methods: `saver.threads`, `saver.admin`.
 
-An operation of a facet is written once, as a program (a generator of transactions). A sync and an
-async method are made from the program:
+An operation of a facet is written once, as a generator of transactions. A sync and an async
+method are made from it:
 
-    def _copy(self, source: str, target: str) -> Program[None]: ...
+    def _copy(self, source: str, target: str) -> Transactions[None]: ...
 
     copy = blocking(_copy)
     acopy = awaitable(_copy)
@@ -26,7 +26,7 @@ from milepost._internal.operations import Operation, followed
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from milepost._db.engine import Engine, Program
+    from milepost._db.engine import Engine, Transactions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,54 +34,56 @@ S = TypeVar("S")
 F = TypeVar("F", bound="Facet")
 
 
-class Programs:
-    """Carries out programs on an engine."""
+class TransactionDriver:
+    """Carries out transactions on an engine."""
 
     def __init__(self, engine: Engine | None) -> None:
         self._engine = engine
-        """None for the saver in memory, whose programs never wait."""
+        """None for the saver in memory, whose transactions never wait."""
 
-    def drive(self, program: Program[R]) -> R:
+    def drive(self, transactions: Transactions[R]) -> R:
         if self._engine is not None:
-            return drive(self._engine, program)
-        return generators.drive(program, _done)
+            return drive(self._engine, transactions)
+        return generators.drive(transactions, _done)
 
-    async def adrive(self, program: Program[R]) -> R:
+    async def adrive(self, transactions: Transactions[R]) -> R:
         if self._engine is not None:
-            return await adrive(self._engine, program)
-        return self.drive(program)
+            return await adrive(self._engine, transactions)
+        return self.drive(transactions)
 
 
 def _done(_step: object) -> None:
-    """A step of a program in memory is done as soon as the program yields it."""
+    """A transaction in memory is done as soon as it is yielded."""
 
 
 class Facet(Protocol):
     """A part of a saver's methods, as an object."""
 
-    programs: Programs
+    driver: TransactionDriver
 
 
-def blocking(operation: Callable[Concatenate[F, P], Program[R]]) -> Callable[Concatenate[F, P], R]:
+def blocking(
+    operation: Callable[Concatenate[F, P], Transactions[R]],
+) -> Callable[Concatenate[F, P], R]:
     """The method that carries out an operation in sync code."""
 
     @wraps(operation)
     def method(self: F, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.programs.drive(followed(Operation(name), operation(self, *args, **kwargs)))
+        return self.driver.drive(followed(Operation(name), operation(self, *args, **kwargs)))
 
     method.__name__ = name = operation.__name__.lstrip("_")
     return method
 
 
 def awaitable(
-    operation: Callable[Concatenate[F, P], Program[R]],
+    operation: Callable[Concatenate[F, P], Transactions[R]],
 ) -> Callable[Concatenate[F, P], Coroutine[Any, Any, R]]:
     """The method that carries out an operation on an event loop."""
 
     @wraps(operation)
     async def method(self: F, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        program = followed(Operation(name), operation(self, *args, **kwargs))
-        return await self.programs.adrive(program)
+        transactions = followed(Operation(name), operation(self, *args, **kwargs))
+        return await self.driver.adrive(transactions)
 
     name = operation.__name__.lstrip("_")
     method.__name__, method.__doc__ = f"a{name}", f"`{name}`, for use on an event loop."

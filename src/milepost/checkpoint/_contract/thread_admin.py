@@ -1,6 +1,6 @@
 """`saver.threads`: operations on whole threads, the same on all our savers.
 
-Each operation is a program of a few steps, which each kind of storage implements: a page of the
+Each operation is a generator of a few steps, which each kind of storage implements: a page of the
 registry, one entry, removing a thread, removing a part of a thread.
 """
 
@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from milepost._db.engine import Vacuum
-from milepost.checkpoint._contract.facets import Programs, awaitable, blocking
+from milepost.checkpoint._contract.facets import TransactionDriver, awaitable, blocking
 from milepost.checkpoint._contract.names import check_name, time_of
 from milepost.checkpoint._contract.pruning import Choice, History, Node, latest
 from milepost.checkpoint._contract.thread_metadata import metadata_text
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from concurrent.futures import Future
 
-    from milepost._db.engine import Engine, Program
+    from milepost._db.engine import Engine, Transactions
     from milepost._db.sweeper import Sweeper
     from milepost._internal.progress import Progress
 
@@ -53,50 +53,50 @@ class Threads:
     """The threads of a saver: the registry, and retention."""
 
     def __init__(self, engine: Engine | None, sweeping: Sweeping) -> None:
-        self.programs = Programs(engine)
+        self.driver = TransactionDriver(engine)
         self._sweeping = sweeping
 
     # -- what each kind of storage implements
 
     @abstractmethod
-    def _page(self, wanted: ThreadFilter) -> Program[Page]:
+    def _page(self, wanted: ThreadFilter) -> Transactions[Page]:
         """Threads in the order of their ids."""
 
     @abstractmethod
-    def _found(self, wanted: ThreadFilter) -> Program[Ids]:
+    def _found(self, wanted: ThreadFilter) -> Transactions[Ids]:
         """The ids of a page. Metadata that does not open does not matter here."""
 
     @abstractmethod
-    def _unjudged(self, wanted: ThreadFilter) -> Program[Ids]:
+    def _unjudged(self, wanted: ThreadFilter) -> Transactions[Ids]:
         """All threads of which it cannot be told whether they meet the conditions, since their
         metadata does not open."""
 
     @abstractmethod
-    def _info(self, thread_id: str) -> Program[ThreadInfo | None]:
+    def _info(self, thread_id: str) -> Transactions[ThreadInfo | None]:
         """One thread, with counts."""
 
     @abstractmethod
-    def _describe(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[None]:
+    def _describe(self, thread_id: str, metadata: Mapping[str, Any]) -> Transactions[None]:
         """Replace the metadata of a thread."""
 
     @abstractmethod
-    def _add(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[ThreadInfo]:
+    def _add(self, thread_id: str, metadata: Mapping[str, Any]) -> Transactions[ThreadInfo]:
         """Add a thread, or add metadata to an existing one."""
 
     @abstractmethod
-    def _duplicate(self, source: str, target: str) -> Program[None]:
+    def _duplicate(self, source: str, target: str) -> Transactions[None]:
         """Copy everything of a thread to another id. No run owns the copy."""
 
     @abstractmethod
-    def _remove(self, thread_id: str, unused_since: float | None = None) -> Program[Removed]:
+    def _remove(self, thread_id: str, unused_since: float | None = None) -> Transactions[Removed]:
         """Remove a thread; with `unused_since`, unless something was saved to it since then."""
 
     @abstractmethod
-    def _keep(self, thread_id: str, choose: Choice, dry_run: bool) -> Program[Removed]:
+    def _keep(self, thread_id: str, choose: Choice, dry_run: bool) -> Transactions[Removed]:
         """Remove all checkpoints except the chosen ones and those that the chosen ones need."""
 
     @abstractmethod
-    def _threads_of_runs(self, run_ids: Collection[str]) -> Program[Ids]:
+    def _threads_of_runs(self, run_ids: Collection[str]) -> Transactions[Ids]:
         """The threads that these runs have written to."""
 
     # -- the registry
@@ -111,7 +111,7 @@ class Threads:
         updated_before: float | None = None,
         after: str | None = None,
         limit: int = 100,
-    ) -> Program[Page]:
+    ) -> Transactions[Page]:
         """A page of threads in the order of their ids.
 
         Args:
@@ -134,7 +134,7 @@ class Threads:
         )
         return (yield from self._page(wanted))
 
-    def matching(self, wanted: ThreadFilter) -> Program[Ids]:
+    def matching(self, wanted: ThreadFilter) -> Transactions[Ids]:
         """All threads that meet the conditions; raises if that cannot be told of one."""
         found: Ids = []
         while True:
@@ -147,7 +147,7 @@ class Threads:
             raise not_judged(unjudged)
         return found
 
-    def _get(self, thread_id: str) -> Program[ThreadInfo | None]:
+    def _get(self, thread_id: str) -> Transactions[ThreadInfo | None]:
         """What the registry knows of a thread, with counts and bytes.
 
         Args:
@@ -162,7 +162,7 @@ class Threads:
 
     def _create(
         self, thread_id: str, metadata: Mapping[str, Any] | None = None
-    ) -> Program[ThreadInfo]:
+    ) -> Transactions[ThreadInfo]:
         """Create a thread before anything is run in it; return its registry entry.
 
         If the thread exists already, only its metadata changes, and a run in progress is not
@@ -179,7 +179,7 @@ class Threads:
         described = {} if metadata is None else metadata
         return (yield from self._add(thread_id_of(thread_id), described))
 
-    def _set_metadata(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[None]:
+    def _set_metadata(self, thread_id: str, metadata: Mapping[str, Any]) -> Transactions[None]:
         """Say what a thread is about: `owner`, `tags`, and anything else that is plain JSON.
 
         Args:
@@ -195,7 +195,7 @@ class Threads:
         metadata_text(thread_id, metadata)
         yield from self._describe(thread_id, metadata)
 
-    def _copy(self, source_thread_id: str, target_thread_id: str) -> Program[None]:
+    def _copy(self, source_thread_id: str, target_thread_id: str) -> Transactions[None]:
         """Copy a thread with its whole history to a new id.
 
         Args:
@@ -221,7 +221,7 @@ class Threads:
         older_than: float | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
-    ) -> Program[Removed]:
+    ) -> Transactions[Removed]:
         """Drop history: all but the last checkpoints of each graph, or whole threads.
 
         What the kept checkpoints need stays in any case: ancestors for delta channels, pending
@@ -268,7 +268,7 @@ class Threads:
                 progress(done, len(ids))
         return removed
 
-    def _delete(self, thread_id: str) -> Program[None]:
+    def _delete(self, thread_id: str) -> Transactions[None]:
         """Remove all checkpoints and writes of a thread, in every namespace.
 
         Args:
@@ -281,7 +281,7 @@ class Threads:
         """
         yield from self._remove(thread_id_of(thread_id))
 
-    def _delete_for_runs(self, run_ids: Sequence[str]) -> Program[None]:
+    def _delete_for_runs(self, run_ids: Sequence[str]) -> Transactions[None]:
         """Remove the checkpoints that certain runs made, and their writes.
 
         Args:
@@ -311,7 +311,7 @@ class Threads:
         prefix: str | None = None,
         vacuum: bool = True,
         progress: Progress | None = None,
-    ) -> Program[Removed]:
+    ) -> Transactions[Removed]:
         """Remove threads for good, by their ids or by what the registry says of them.
 
         Args:
@@ -362,7 +362,7 @@ class Threads:
 
     def _sweep(
         self, *, ttl: float, dry_run: bool = False, progress: Progress | None = None
-    ) -> Program[Removed]:
+    ) -> Transactions[Removed]:
         """Remove threads that nothing was saved to for a while; call it now and then.
 
         Their times decide; metadata that does not open keeps no thread.

@@ -24,7 +24,7 @@ from milepost.errors import CheckpointError, SerdeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from milepost._db.engine import Program
+    from milepost._db.engine import Transactions
     from milepost._internal.progress import Progress
     from milepost.checkpoint._memory.storage import MemoryStorage
 
@@ -38,7 +38,7 @@ class MemoryAdmin(Admin):
 
     def _reseal(
         self, thread_ids: Sequence[str] | None, progress: Progress | None
-    ) -> Program[Reencrypted[Problem]]:
+    ) -> Transactions[Reencrypted[Problem]]:
         if not rotates(self._saver.serde):
             raise CheckpointError(NOT_ENCRYPTED)
         done: Reencrypted[Problem] = Reencrypted()

@@ -34,7 +34,7 @@ from milepost.constants import CHILDREN
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from milepost._db.engine import Program
+    from milepost._db.engine import Transactions
     from milepost.checkpoint._memory.manifests import StoredCheckpoint
 
 R = TypeVar("R")
@@ -49,18 +49,18 @@ class MemoryThreads(Threads):
 
     # -- the registry
 
-    def _page(self, wanted: ThreadFilter) -> Program[Page]:
+    def _page(self, wanted: ThreadFilter) -> Transactions[Page]:
         with self._saver._lock:
             judged = self._judged(wanted)
             found = islice((info for info, verdict in judged if verdict is not False), wanted.limit)
             return _done([self._opened(info) for info in found])
 
-    def _found(self, wanted: ThreadFilter) -> Program[list[str]]:
+    def _found(self, wanted: ThreadFilter) -> Transactions[list[str]]:
         with self._saver._lock:
             found = (info.thread_id for info, verdict in self._judged(wanted) if verdict)
             return _done(list(islice(found, wanted.limit)))
 
-    def _unjudged(self, wanted: ThreadFilter) -> Program[list[str]]:
+    def _unjudged(self, wanted: ThreadFilter) -> Transactions[list[str]]:
         with self._saver._lock:
             judged = self._judged(wanted)
             return _done([info.thread_id for info, verdict in judged if verdict is None])
@@ -78,7 +78,7 @@ class MemoryThreads(Threads):
             if info is not None and passes_filter(info, others)
         )
 
-    def _info(self, thread_id: str) -> Program[ThreadInfo | None]:
+    def _info(self, thread_id: str) -> Transactions[ThreadInfo | None]:
         with self._saver._lock:
             info = self._entry(thread_id)
             if info is None:
@@ -99,7 +99,7 @@ class MemoryThreads(Threads):
         size += size_of(values)
         return _done(info._replace(checkpoints=checkpoints, writes=writes, bytes=size))
 
-    def _describe(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[None]:
+    def _describe(self, thread_id: str, metadata: Mapping[str, Any]) -> Transactions[None]:
         text = self._saver._thread_metadata.stored(thread_id, metadata).text
         with self._saver._lock:
             if self._entry(thread_id) is None:
@@ -107,7 +107,7 @@ class MemoryThreads(Threads):
             self._saver._registered(thread_id).metadata = json.loads(text)
         return _done(None)
 
-    def _add(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[ThreadInfo]:
+    def _add(self, thread_id: str, metadata: Mapping[str, Any]) -> Transactions[ThreadInfo]:
         metadata_text(thread_id, metadata)
         with self._saver._lock:
             thread = self._saver._registered(thread_id)
@@ -139,7 +139,7 @@ class MemoryThreads(Threads):
 
     # -- copies
 
-    def _duplicate(self, source: str, target: str) -> Program[None]:
+    def _duplicate(self, source: str, target: str) -> Transactions[None]:
         with self._saver._lock:
             if target in self._saver._threads or target in self._saver.storage:
                 raise copy_refused(target)
@@ -196,7 +196,7 @@ class MemoryThreads(Threads):
 
     # -- removing
 
-    def _remove(self, thread_id: str, unused_since: float | None = None) -> Program[Removed]:
+    def _remove(self, thread_id: str, unused_since: float | None = None) -> Transactions[Removed]:
         with self._saver._lock:
             if unused_since is not None:
                 info = self._entry(thread_id)
@@ -217,7 +217,7 @@ class MemoryThreads(Threads):
                         removed.values += gone is not None
         return _done(removed)
 
-    def _keep(self, thread_id: str, choose: Choice, dry_run: bool) -> Program[Removed]:
+    def _keep(self, thread_id: str, choose: Choice, dry_run: bool) -> Transactions[Removed]:
         with self._saver._lock:
             history = self._history(thread_id)
             kept = with_ancestors(history, choose(history))
@@ -279,7 +279,7 @@ class MemoryThreads(Threads):
             manifests.seen_in(stored, CHILDREN, inner),
         )
 
-    def _threads_of_runs(self, run_ids: Collection[str]) -> Program[list[str]]:
+    def _threads_of_runs(self, run_ids: Collection[str]) -> Transactions[list[str]]:
         with self._saver._lock:
             found = [
                 thread_id
@@ -321,7 +321,7 @@ class MemoryThreads(Threads):
                 self._saver.writes[thread_id, ns, checkpoint_id][at] = row
 
 
-def _done(value: R) -> Program[R]:
-    """A program that yields nothing and returns `value`."""
+def _done(value: R) -> Transactions[R]:
+    """A generator that yields nothing and returns `value`."""
     yield from ()
     return value

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, Unpack
 
 from milepost._db import group_commit
 from milepost._db.dialect import Bounds, Traits
-from milepost._db.engine import Program, Transaction
+from milepost._db.engine import Transaction, Transactions
 from milepost._db.operations import Execute, Query
 from milepost._db.redis.client import make_client
 from milepost._db.redis.engine import RedisEngine
@@ -82,7 +82,7 @@ class SaverEngine:
 class RedisThreads(SqlThreads):
     """Whole threads."""
 
-    def _set_ttl(self, thread_id: Any, minutes: float | None) -> Program[None]:
+    def _set_ttl(self, thread_id: Any, minutes: float | None) -> Transactions[None]:
         """Let a thread expire so many minutes after its last use; with None, never (pinned).
 
         This overrides the saver's default. All keys of a thread expire together.
@@ -90,7 +90,7 @@ class RedisThreads(SqlThreads):
         ttl = FOR_EVER if minutes is None else str(seconds(minutes))
         yield Transaction(partial(self._store_ttl, thread_id_of(thread_id), ttl))
 
-    def _pin(self, thread_id: Any) -> Program[None]:
+    def _pin(self, thread_id: Any) -> Transactions[None]:
         """Keep a thread for ever. This overrides the saver's default."""
         yield from self._set_ttl(thread_id, None)
 

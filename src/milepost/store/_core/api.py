@@ -15,7 +15,7 @@ from milepost.checkpoint.serde._rotation import Reencrypted
 from milepost.store._core.batching import Batcher
 from milepost.store._core.core import StoreCore
 from milepost.store._core.records import IndexConfig, Op, Result, TTLConfig
-from milepost.store._core.tasks import Embed, Group, Program, Progress, RefusedItem, Request
+from milepost.store._core.tasks import Embed, Group, Progress, RefusedItem, Request, StoreRequests
 from milepost.store._vectors.embeddings import Embeddings, ensure_embeddings
 
 if TYPE_CHECKING:
@@ -77,11 +77,11 @@ class CoreStore:
 
     # -- drivers
 
-    def _drive(self, program: Program[R]) -> R:
-        return drive(program, self._carry_out)
+    def _drive(self, requests: StoreRequests[R]) -> R:
+        return drive(requests, self._carry_out)
 
-    async def _adrive(self, program: Program[R]) -> R:
-        return await adrive(program, self._acarry_out)
+    async def _adrive(self, requests: StoreRequests[R]) -> R:
+        return await adrive(requests, self._acarry_out)
 
     def _carry_out(self, request: Request) -> Any:
         if isinstance(request, Embed):

@@ -39,10 +39,10 @@ from milepost.store._core.tasks import (
     Group,
     Index,
     Outcome,
-    Program,
     Progress,
     RefusedItem,
     Search,
+    StoreRequests,
     Task,
     Write,
     needs_vectors,
@@ -112,27 +112,27 @@ class StoreCore(ABC):
     # -- what a backend does
 
     def single_put(self, group: Group) -> Work[Any] | None:  # noqa: ARG002
-        """All that a group asks for, if that is one put which needs no program."""
+        """All that a group asks for, if that is one put which needs no driver."""
         return None
 
-    def ready(self) -> Program[None]:
+    def ready(self) -> StoreRequests[None]:
         """Prepare the database, once."""
         yield from ()
 
     @abstractmethod
-    def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
+    def perform(self, groups: Sequence[Group]) -> StoreRequests[list[Outcome]]:
         """Carry out groups: all reads, then the writes of each group that can be done."""
 
     @abstractmethod
-    def sweep(self) -> Program[int]:
+    def sweep(self) -> StoreRequests[int]:
         """Delete what has expired; how many items it was."""
 
     @abstractmethod
-    def reindex(self, progress: Progress | None, size: int) -> Program[int]:
+    def reindex(self, progress: Progress | None, size: int) -> StoreRequests[int]:
         """Rebuild all vectors, `size` items at a time; returns the number of items."""
 
     @abstractmethod
-    def reencrypt(self, progress: Progress | None) -> Program[Resealed]:
+    def reencrypt(self, progress: Progress | None) -> StoreRequests[Resealed]:
         """Seal all values again with the newest key."""
 
     def check_encrypts(self) -> None:
@@ -247,7 +247,7 @@ class StoreCore(ABC):
 
     # -- from tasks to results
 
-    def execute(self, groups: Sequence[Group]) -> Program[list[list[Result] | Exception]]:
+    def execute(self, groups: Sequence[Group]) -> StoreRequests[list[list[Result] | Exception]]:
         """Carry out what several callers asked for; one that fails does not harm the others."""
         if self.embedder is None or not any(map(needs_vectors, groups)):
             found = yield from self.perform(groups)
@@ -260,7 +260,7 @@ class StoreCore(ABC):
             for group in ready
         ]
 
-    def _embedded(self, groups: Sequence[Group]) -> Program[list[Group | Exception]]:
+    def _embedded(self, groups: Sequence[Group]) -> StoreRequests[list[Group | Exception]]:
         """The groups, with the vectors that they need."""
         try:
             return (yield from self._embed_together(groups))
@@ -273,7 +273,7 @@ class StoreCore(ABC):
             single += yield from self._embedded([group])
         return single
 
-    def _embed_together(self, groups: Sequence[Group]) -> Program[list[Group | Exception]]:
+    def _embed_together(self, groups: Sequence[Group]) -> StoreRequests[list[Group | Exception]]:
         request = wanted_vectors(groups)
         made = yield request
         return list(with_vectors(groups, request, made))

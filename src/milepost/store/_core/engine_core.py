@@ -14,10 +14,10 @@ from milepost.store._core.records import GetOp, ListNamespacesOp, Namespace
 from milepost.store._core.tasks import (
     Group,
     Outcome,
-    Program,
     Progress,
     Row,
     Search,
+    StoreRequests,
     Task,
     Transact,
     Write,
@@ -56,11 +56,13 @@ class EngineCore(StoreCore):
         """`transact`, for use on an event loop."""
 
     @abstractmethod
-    def prepare_database(self) -> Program[None]:
+    def prepare_database(self) -> StoreRequests[None]:
         """What has to be done before the first use."""
 
     @abstractmethod
-    def attempt(self, groups: Sequence[Group], completed: int | None) -> Program[list[Outcome]]:
+    def attempt(
+        self, groups: Sequence[Group], completed: int | None
+    ) -> StoreRequests[list[Outcome]]:
         """Carry out groups once.
 
         A search is broken off if items lack their vectors (`Incomplete`), but for those of a
@@ -72,22 +74,22 @@ class EngineCore(StoreCore):
         """What makes vectors for items that are stored already."""
 
     @abstractmethod
-    def delete_expired(self) -> Program[int]:
+    def delete_expired(self) -> StoreRequests[int]:
         """Delete what has expired; how many items it was."""
 
     @abstractmethod
-    def reseal_all(self, progress: Progress | None) -> Program[Resealed]:
+    def reseal_all(self, progress: Progress | None) -> StoreRequests[Resealed]:
         """Seal all values again; what was done."""
 
     # -- what all of them do with it
 
-    def ready(self) -> Program[None]:
+    def ready(self) -> StoreRequests[None]:
         """Prepare the database, once."""
         if not self._ready:
             yield from self.prepare_database()
             self._ready = True
 
-    def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
+    def perform(self, groups: Sequence[Group]) -> StoreRequests[list[Outcome]]:
         if not self._ready:
             yield from self.ready()
         completed: int | None = None
@@ -115,15 +117,15 @@ class EngineCore(StoreCore):
                         "The item was changed by others at each attempt. Get it and try again."
                     ) from None
 
-    def sweep(self) -> Program[int]:
+    def sweep(self) -> StoreRequests[int]:
         yield from self.ready()
         return (yield from self.delete_expired())
 
-    def reindex(self, progress: Progress | None, size: int) -> Program[int]:
+    def reindex(self, progress: Progress | None, size: int) -> StoreRequests[int]:
         yield from self.ready()
         return (yield from reindex_all(self.reindexer(), progress, size))
 
-    def reencrypt(self, progress: Progress | None) -> Program[Resealed]:
+    def reencrypt(self, progress: Progress | None) -> StoreRequests[Resealed]:
         self.check_encrypts()
         yield from self.ready()
         return (yield from self.reseal_all(progress))

@@ -105,8 +105,8 @@ class Embed(NamedTuple):
 
 
 class Transact(NamedTuple):
-    """Carry out what the engine of the store understands: SQL in one transaction, or a program of
-    commands."""
+    """Carry out what the engine of the store understands: SQL in one transaction, or a sequence
+    of commands."""
 
     work: Callable[[], Generator[Any, Any, Any]]
     write: bool
@@ -114,7 +114,7 @@ class Transact(NamedTuple):
 
 Request: TypeAlias = Embed | Transact | TableSetup
 R = TypeVar("R")
-Program: TypeAlias = Generator[Request, Any, R]
+StoreRequests: TypeAlias = Generator[Request, Any, R]
 
 Progress: TypeAlias = Callable[[int, int | None], object]
 """Called with the number of items that are done, and of all items."""

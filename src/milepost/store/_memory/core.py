@@ -19,9 +19,9 @@ from milepost.store._core.tasks import (
     Embed,
     Group,
     Outcome,
-    Program,
     Progress,
     Search,
+    StoreRequests,
     Write,
 )
 from milepost.store._memory.entries import Entries, Entry
@@ -55,7 +55,7 @@ class MemoryCore(StoreCore):
         with self._lock:
             twin._entries = deepcopy(self._entries)
 
-    def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
+    def perform(self, groups: Sequence[Group]) -> StoreRequests[list[Outcome]]:
         yield from ()
         with self._lock:
             now = self.stamps.now()
@@ -226,7 +226,7 @@ class MemoryCore(StoreCore):
 
     # -- upkeep
 
-    def sweep(self) -> Program[int]:
+    def sweep(self) -> StoreRequests[int]:
         yield from ()
         with self._lock:
             now = self.stamps.now()
@@ -235,7 +235,7 @@ class MemoryCore(StoreCore):
                 self._entries.remove(entry)
         return len(expired)
 
-    def reindex(self, progress: Progress | None, size: int) -> Program[int]:
+    def reindex(self, progress: Progress | None, size: int) -> StoreRequests[int]:
         table = self._entries.vectors
         if table is None:
             raise ValueError("The store has no index. Make it with index={'embed': …, 'dims': …}.")
@@ -258,7 +258,7 @@ class MemoryCore(StoreCore):
                 progress(min(at + size, len(entries)), len(entries))
         return len(entries)
 
-    def reencrypt(self, progress: Progress | None) -> Program[Resealed]:
+    def reencrypt(self, progress: Progress | None) -> StoreRequests[Resealed]:
         self.check_encrypts()
         yield from ()
         done = Resealed()

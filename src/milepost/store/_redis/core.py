@@ -17,9 +17,9 @@ from milepost.store._core.records import ListNamespacesOp
 from milepost.store._core.tasks import (
     Group,
     Outcome,
-    Program,
     Progress,
     Search,
+    StoreRequests,
     Transact,
     Write,
 )
@@ -75,7 +75,7 @@ class RedisCore(EngineCore):
         self._is_cluster = is_cluster
         self._allow_eviction = allow_eviction
 
-    def prepare_database(self) -> Program[None]:
+    def prepare_database(self) -> StoreRequests[None]:
         """Check the server, and note the model of the first store with an index."""
         yield Transact(self._set_up, write=True)
 
@@ -104,7 +104,9 @@ class RedisCore(EngineCore):
 
     # -- groups
 
-    def attempt(self, groups: Sequence[Group], completed: int | None) -> Program[list[Outcome]]:
+    def attempt(
+        self, groups: Sequence[Group], completed: int | None
+    ) -> StoreRequests[list[Outcome]]:
         write = any(isinstance(task, Write) for task in chain.from_iterable(groups))
         outcomes: list[Outcome] = yield Transact(partial(self._do, groups, completed), write)
         return outcomes
@@ -167,13 +169,13 @@ class RedisCore(EngineCore):
 
     # -- upkeep
 
-    def delete_expired(self) -> Program[int]:
+    def delete_expired(self) -> StoreRequests[int]:
         return delete_expired(self)
 
     def reindexer(self) -> RedisReindexer:
         return RedisReindexer(self)
 
-    def reseal_all(self, progress: Progress | None) -> Program[Resealed]:
+    def reseal_all(self, progress: Progress | None) -> StoreRequests[Resealed]:
         return reseal_all(self, progress)
 
 

@@ -12,7 +12,7 @@ from milepost._internal.progress import Progress
 from milepost.store._core import namespaces
 from milepost.store._core.core import Resealed
 from milepost.store._core.records import Namespace
-from milepost.store._core.tasks import Program, Row, Transact, Write
+from milepost.store._core.tasks import Row, StoreRequests, Transact, Write
 from milepost.store._redis.change import Batch
 from milepost.store._redis.layout import Head, Place, from_member, parsed, sealed, to_row
 from milepost.store._redis.read import heads_and_bodies
@@ -67,7 +67,7 @@ def items_at(core: RedisCore, places: Sequence[Place]) -> RedisEffects[list[Stor
 # -- expiry
 
 
-def delete_expired(core: RedisCore) -> Program[int]:
+def delete_expired(core: RedisCore) -> StoreRequests[int]:
     """Delete expired items, and remove empty roots. Returns the number of deleted items."""
     now = core.stamps.now()
     total = 0
@@ -116,7 +116,7 @@ def _dropped(core: RedisCore, root: str) -> RedisEffects[None]:
 # -- keys
 
 
-def reseal_all(core: RedisCore, progress: Progress | None) -> Program[Resealed]:
+def reseal_all(core: RedisCore, progress: Progress | None) -> StoreRequests[Resealed]:
     """Seal all values again. Returns how many were, and which could not be."""
     done = Resealed()
     seen = 0

@@ -17,10 +17,10 @@ from milepost.store._core.records import GetOp, ListNamespacesOp
 from milepost.store._core.tasks import (
     Group,
     Outcome,
-    Program,
     Progress,
     Row,
     Search,
+    StoreRequests,
     Transact,
     Write,
 )
@@ -54,7 +54,7 @@ class SqlCore(EngineCore):
         self._reader = ItemReader(store_sql, vectors)
         self._writer = ItemWriter(store_sql, self.registry, vectors, self.stamps)
 
-    def prepare_database(self) -> Program[None]:
+    def prepare_database(self) -> StoreRequests[None]:
         try:
             yield TableSetup(self._is_set_up, self._set_up)
         except MilepostError as error:
@@ -84,7 +84,9 @@ class SqlCore(EngineCore):
 
     # -- groups
 
-    def attempt(self, groups: Sequence[Group], completed: int | None) -> Program[list[Outcome]]:
+    def attempt(
+        self, groups: Sequence[Group], completed: int | None
+    ) -> StoreRequests[list[Outcome]]:
         reads = Reads(groups, self.stamps.now(), completed)
         write = any(isinstance(task, Write) for task in reads.tasks)
         task = reads.only_task
@@ -111,8 +113,8 @@ class SqlCore(EngineCore):
     def single_put(self, group: Group) -> Work[list[Outcome]] | None:
         """All that a group asks for, if it is one put and that takes one statement.
 
-        A sync caller need not go through a program then. Between two round trips a processor
-        forgets its way, and each function on it costs several times what it does in a loop.
+        A sync caller needs no driver then. After a round trip the processor's caches are cold, so
+        that each call costs several times what it costs in a loop.
         """
         task = group[0] if self._ready and len(group) == 1 else None
         if type(task) is not Write or not self._takes_one_statement(task):
@@ -166,7 +168,7 @@ class SqlCore(EngineCore):
 
     # -- upkeep
 
-    def delete_expired(self) -> Program[int]:
+    def delete_expired(self) -> StoreRequests[int]:
         now = self.stamps.now()
         total = 0
         while True:
@@ -178,7 +180,7 @@ class SqlCore(EngineCore):
     def reindexer(self) -> SqlReindexer:
         return SqlReindexer(self)
 
-    def reseal_all(self, progress: Progress | None) -> Program[Resealed]:
+    def reseal_all(self, progress: Progress | None) -> StoreRequests[Resealed]:
         # In small transactions, while the store is in use. A value is replaced only if it is still
         # the one that was read: a put in between has sealed its value with the newest key.
         done = Resealed()

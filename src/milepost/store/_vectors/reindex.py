@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from milepost._internal import log
 from milepost.errors import SerdeError
-from milepost.store._core.tasks import Embed, Index, Program, Progress, Row, Transact
+from milepost.store._core.tasks import Embed, Index, Progress, Row, StoreRequests, Transact
 
 if TYPE_CHECKING:
     from milepost.store._core.core import StoreCore
@@ -103,7 +103,7 @@ class Reindexer(ABC):
         `stale` found."""
 
 
-def reindex_all(reindexer: Reindexer, progress: Progress | None, size: int) -> Program[int]:
+def reindex_all(reindexer: Reindexer, progress: Progress | None, size: int) -> StoreRequests[int]:
     """Rebuild all vectors; returns the number of items."""
     if reindexer.core.embedder is None:
         raise ValueError("The store has no index. Make it with index={'embed': …, 'dims': …}.")
@@ -131,7 +131,9 @@ def reindex_all(reindexer: Reindexer, progress: Progress | None, size: int) -> P
             return done + (yield from embed_lacking(reindexer, strict=True))
 
 
-def embed_lacking(reindexer: Reindexer, after: Any = None, *, strict: bool = False) -> Program[int]:
+def embed_lacking(
+    reindexer: Reindexer, after: Any = None, *, strict: bool = False
+) -> StoreRequests[int]:
     """Make the vectors that items lack; how many items it was.
 
     Unless it is `strict`, a failure leaves them for another time: a search must not fail because
@@ -154,7 +156,7 @@ def embed_lacking(reindexer: Reindexer, after: Any = None, *, strict: bool = Fal
             return done
 
 
-def verify_model(reindexer: Reindexer, number: int) -> Program[None]:
+def verify_model(reindexer: Reindexer, number: int) -> StoreRequests[None]:
     """Find out whether this store's model, which has no name, makes the vectors of a generation."""
     stored = yield Transact(partial(reindexer.probe_of, number), write=False)
     if stored is not None:
@@ -162,7 +164,7 @@ def verify_model(reindexer: Reindexer, number: int) -> Program[None]:
         reindexer.state.note_match(number, _are_alike(stored, made))
 
 
-def _read(reindexer: Reindexer, places: list[Any], *, strict: bool) -> Program[list[Read]]:
+def _read(reindexer: Reindexer, places: list[Any], *, strict: bool) -> StoreRequests[list[Read]]:
     found = []
     core = reindexer.core
     for row, index in (yield Transact(partial(reindexer.read, places), write=False)):
@@ -176,7 +178,7 @@ def _read(reindexer: Reindexer, places: list[Any], *, strict: bool) -> Program[l
     return found
 
 
-def _embedded(found: Sequence[Read]) -> Program[dict[str, Packed]]:
+def _embedded(found: Sequence[Read]) -> StoreRequests[dict[str, Packed]]:
     texts = list(dict.fromkeys(text for one in found for text in one.texts))
     made = (yield Embed(texts, []))[0] if texts else ()
     return dict(zip(texts, made, strict=True))

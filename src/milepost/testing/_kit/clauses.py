@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from milepost.testing._kit.errors import ClauseFailed
 
 if TYPE_CHECKING:
-    from milepost.testing._kit.effects import Program
+    from milepost.testing._kit.effects import KitEffects
     from milepost.testing._kit.saver_fixture import SaverFixture
 
-Body = Callable[["SaverFixture"], "Program[None]"]
+Body = Callable[["SaverFixture"], "KitEffects[None]"]
 
 
 class Trait(StrEnum):

@@ -31,7 +31,7 @@ class CallMethod:
 class Together:
     """Run programs at the same time."""
 
-    programs: Sequence[Program[Any]]
+    programs: Sequence[KitEffects[Any]]
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class Reopen:
 
 Effect: TypeAlias = CallMethod | Together | Misplaced | Reopen
 R = TypeVar("R")
-Program: TypeAlias = Generator[Effect, Any, R]
+KitEffects: TypeAlias = Generator[Effect, Any, R]
 
 
 def call(target: object, method: str, *arguments: Any, **keywords: Any) -> CallMethod:
@@ -57,7 +57,7 @@ def call(target: object, method: str, *arguments: Any, **keywords: Any) -> CallM
     return CallMethod(target, method, arguments, keywords)
 
 
-def caught(effect: Effect) -> Program[Exception | None]:
+def caught(effect: Effect) -> KitEffects[Exception | None]:
     """What carrying out an effect raises; None if it succeeds."""
     try:
         yield effect

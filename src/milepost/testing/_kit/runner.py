@@ -19,7 +19,7 @@ from milepost._internal.asyncio_tools import in_thread
 from milepost._internal.generators import adrive, drive
 from milepost._internal.threads import LoopThread
 from milepost.checkpoint.base import BaseCheckpointSaver
-from milepost.testing._kit.effects import CallMethod, Effect, Misplaced, Program, Together
+from milepost.testing._kit.effects import CallMethod, Effect, KitEffects, Misplaced, Together
 from milepost.testing._kit.errors import ClauseFailed
 
 Api: TypeAlias = Literal["sync", "async"]
@@ -59,7 +59,7 @@ class Runner:
         finally:
             self._loop.close()
 
-    def perform(self, program: Program[Any]) -> Any:
+    def perform(self, program: KitEffects[Any]) -> Any:
         """Run a program to its end, in this runner's API."""
         if self._api == "sync":
             return drive(program, self._carry_out)

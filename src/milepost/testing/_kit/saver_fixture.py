@@ -13,7 +13,7 @@ from milepost.checkpoint._contract.records import (
 )
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.testing._kit.clauses import fail
-from milepost.testing._kit.effects import CallMethod, Program, call
+from milepost.testing._kit.effects import CallMethod, KitEffects, call
 from milepost.types import RunnableConfig
 
 Saver = BaseCheckpointSaver[Any]
@@ -42,7 +42,7 @@ class SaverFixture:
         """A thread, to be written checkpoint by checkpoint."""
         return ThreadBuilder(self.saver, self.thread_id(name), ns)
 
-    def started(self, step: int = 0, **content: Any) -> Program[ThreadBuilder]:
+    def started(self, step: int = 0, **content: Any) -> KitEffects[ThreadBuilder]:
         """A thread with one checkpoint."""
         thread = self.thread()
         yield from thread.put(step, **content)
@@ -98,7 +98,7 @@ class ThreadBuilder:
         emptied: tuple[str, ...] = (),
         meta: dict[str, Any] | None = None,
         **new: Any,
-    ) -> Program[RunnableConfig]:
+    ) -> KitEffects[RunnableConfig]:
         """Store the next checkpoint; its config."""
         checkpoint, changed = self.next(emptied, **new)
         metadata = {"source": "loop", "step": step, "parents": {}, **(meta or {})}
@@ -113,38 +113,40 @@ class ThreadBuilder:
         """The config of a checkpoint."""
         return Place(self.thread_id, self.ns, id).config()
 
-    def write(self, writes: list[tuple[str, Any]], task: str, path: str = "") -> Program[None]:
+    def write(self, writes: list[tuple[str, Any]], task: str, path: str = "") -> KitEffects[None]:
         """Store what a task wrote after the last checkpoint."""
         yield call(self.saver, "put_writes", self.head, writes, task, path)
 
-    def get(self, config: RunnableConfig | None = None) -> Program[CheckpointTuple]:
+    def get(self, config: RunnableConfig | None = None) -> KitEffects[CheckpointTuple]:
         """The checkpoint that `config` names, or the latest; it must be there."""
         found = yield from self.find(config)
         if found is None:
             fail(f"get_tuple({config or self.root}) found nothing")
         return found
 
-    def find(self, config: RunnableConfig | None = None) -> Program[CheckpointTuple | None]:
+    def find(self, config: RunnableConfig | None = None) -> KitEffects[CheckpointTuple | None]:
         """The checkpoint that `config` names, or the latest, if it is there."""
         found: CheckpointTuple | None = yield call(self.saver, "get_tuple", config or self.root)
         return found
 
-    def checkpoints(self, **options: Any) -> Program[list[CheckpointTuple]]:
+    def checkpoints(self, **options: Any) -> KitEffects[list[CheckpointTuple]]:
         """The checkpoints of this namespace."""
         found: list[CheckpointTuple] = yield call(self.saver, "list", self.root, **options)
         return found
 
-    def steps(self, **options: Any) -> Program[list[int]]:
+    def steps(self, **options: Any) -> KitEffects[list[int]]:
         """The steps of the checkpoints that a listing gives."""
         found = yield from self.checkpoints(**options)
         return [one.metadata["step"] for one in found]
 
-    def pending(self, config: RunnableConfig | None = None) -> Program[list[tuple[str, str, Any]]]:
+    def pending(
+        self, config: RunnableConfig | None = None
+    ) -> KitEffects[list[tuple[str, str, Any]]]:
         """The pending writes of a checkpoint, as plain tuples."""
         found = yield from self.get(config)
         return [tuple(write) for write in found.pending_writes or ()]
 
-    def history(self, *channels: str) -> Program[dict[str, tuple[Any, list[Any]]]]:
+    def history(self, *channels: str) -> KitEffects[dict[str, tuple[Any, list[Any]]]]:
         """Delta channel → its seed, None if there is none, and the values of its writes."""
         found = yield call(
             self.saver, "get_delta_channel_history", config=self.head, channels=list(channels)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from milepost.testing._kit.clauses import Trait, clause, holds, same
-from milepost.testing._kit.effects import Program, Together, call
+from milepost.testing._kit.effects import KitEffects, Together, call
 from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder, id_in, values_of
 from milepost.testing._suite.graphs import line
 
 
-def _walk(thread: ThreadBuilder, steps: int) -> Program[None]:
+def _walk(thread: ThreadBuilder, steps: int) -> KitEffects[None]:
     for n in range(steps):
         yield from thread.put(n, key=[thread.thread_id, n], still=thread.thread_id)
         yield from thread.write([("key", n)], f"task-{n}")
 
 
 @clause("concurrency")
-def threads_at_once_do_not_disturb_each_other(fixture: SaverFixture) -> Program[None]:
+def threads_at_once_do_not_disturb_each_other(fixture: SaverFixture) -> KitEffects[None]:
     """Threads that are written at the same time each read as if they were alone."""
     threads = [fixture.thread(f"t{n}") for n in range(4)]
     yield Together([_walk(thread, 4) for thread in threads])
@@ -30,7 +30,7 @@ def threads_at_once_do_not_disturb_each_other(fixture: SaverFixture) -> Program[
 
 
 @clause("concurrency", Trait.HISTORY)
-def two_writers_of_one_thread_lose_nothing(fixture: SaverFixture) -> Program[None]:
+def two_writers_of_one_thread_lose_nothing(fixture: SaverFixture) -> KitEffects[None]:
     """Checkpoints of two writers on one thread are all kept; the largest id is the latest."""
     thread = yield from fixture.started(key=0)
     writers = [thread.branch(), thread.branch()]
@@ -46,7 +46,7 @@ def two_writers_of_one_thread_lose_nothing(fixture: SaverFixture) -> Program[Non
 
 
 @clause("concurrency")
-def tasks_may_write_at_once(fixture: SaverFixture) -> Program[None]:
+def tasks_may_write_at_once(fixture: SaverFixture) -> KitEffects[None]:
     """The writes of tasks that end together are all there, in the order of their paths."""
     thread = yield from fixture.started(key=0)
     tasks = [f"task-{n}" for n in range(6)]
@@ -56,7 +56,7 @@ def tasks_may_write_at_once(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("concurrency")
-def the_same_calls_at_once_are_stored_once(fixture: SaverFixture) -> Program[None]:
+def the_same_calls_at_once_are_stored_once(fixture: SaverFixture) -> KitEffects[None]:
     """A put or put_writes that arrives several times at once, by retries, has one effect."""
     thread = fixture.thread()
     checkpoint, changed = thread.next(key=1)
@@ -68,12 +68,12 @@ def the_same_calls_at_once_are_stored_once(fixture: SaverFixture) -> Program[Non
     same((yield from thread.pending()), [("task", "key", "a"), ("task", "key", "b")], "the writes")
 
 
-def _one(effect: Any) -> Program[Any]:
+def _one(effect: Any) -> KitEffects[Any]:
     return (yield effect)
 
 
 @clause("concurrency")
-def writes_may_come_before_their_checkpoint(fixture: SaverFixture) -> Program[None]:
+def writes_may_come_before_their_checkpoint(fixture: SaverFixture) -> KitEffects[None]:
     """Writes that overtake the checkpoint that they belong to are there once it is."""
     thread = fixture.thread()
     checkpoint, changed = thread.next(key=1)
@@ -84,7 +84,7 @@ def writes_may_come_before_their_checkpoint(fixture: SaverFixture) -> Program[No
 
 
 @clause("concurrency", Trait.HISTORY)
-def checkpoints_may_come_in_any_order(fixture: SaverFixture) -> Program[None]:
+def checkpoints_may_come_in_any_order(fixture: SaverFixture) -> KitEffects[None]:
     """A parent that is stored after its child is found, and is not taken for the latest."""
     thread = fixture.thread()
     older, first = thread.next(key=1)
@@ -99,18 +99,18 @@ def checkpoints_may_come_in_any_order(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("concurrency")
-def a_reader_sees_whole_checkpoints(fixture: SaverFixture) -> Program[None]:
+def a_reader_sees_whole_checkpoints(fixture: SaverFixture) -> KitEffects[None]:
     """While a thread is written, a reader sees one checkpoint or the next, and nothing between."""
     thread, seen = fixture.thread(), []
     yield from thread.put(0, left=0, right=[0])
     done = []
 
-    def write() -> Program[None]:
+    def write() -> KitEffects[None]:
         for n in range(1, 13):
             yield from thread.put(n, left=n, right=[n] * 50)
         done.append(True)
 
-    def read() -> Program[None]:
+    def read() -> KitEffects[None]:
         reader = fixture.thread()
         while not done:
             found = yield from reader.get()
@@ -126,7 +126,7 @@ def a_reader_sees_whole_checkpoints(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("concurrency")
-def graphs_may_run_at_once(fixture: SaverFixture) -> Program[None]:
+def graphs_may_run_at_once(fixture: SaverFixture) -> KitEffects[None]:
     """Runs on threads of their own, saved in the background, all end as they should."""
     graph = line("a", "b", "c").compile(checkpointer=fixture.saver)
     configs = [fixture.config(f"t{n}") for n in range(4)]

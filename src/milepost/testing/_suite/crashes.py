@@ -11,7 +11,7 @@ from typing import Any
 
 from milepost.errors import MilepostError
 from milepost.testing._kit.clauses import clause, fail, holds, same
-from milepost.testing._kit.effects import Program, call
+from milepost.testing._kit.effects import KitEffects, call
 from milepost.testing._kit.errors import InjectedFault
 from milepost.testing._kit.faults import (
     SAVES,
@@ -38,7 +38,7 @@ class _StoryRun:
         self.durability = durability
         self.ran: list[str] = []
 
-    def finish(self, saver: Any) -> Program[dict[str, Any]]:
+    def finish(self, saver: Any) -> KitEffects[dict[str, Any]]:
         """Start the story or resume the thread, until the story has ended."""
         graph = story(self.ran).compile(checkpointer=saver)
         given: Any
@@ -57,7 +57,7 @@ class _StoryRun:
         fail(f"the run does not come to its end: {state.tasks} are left")
 
 
-def _undisturbed(fixture: SaverFixture, durability: str) -> Program[None]:
+def _undisturbed(fixture: SaverFixture, durability: str) -> KitEffects[None]:
     story_run = _StoryRun(fixture, "undisturbed", durability)
     same(
         (yield from story_run.finish(fixture.saver)),
@@ -69,7 +69,7 @@ def _undisturbed(fixture: SaverFixture, durability: str) -> Program[None]:
 
 def _crash_everywhere(
     fixture: SaverFixture, durability: str, fault: Callable[..., Fault], *, once: bool
-) -> Program[None]:
+) -> KitEffects[None]:
     """Lose the storage at every save in turn, and resume.
 
     With `once`, no node may run again whose writes were acknowledged.
@@ -103,31 +103,31 @@ def _acknowledged(saver: FaultySaver) -> Sequence[str]:
 
 
 @clause("crashes")
-def a_run_survives_the_loss_of_a_save(fixture: SaverFixture) -> Program[None]:
+def a_run_survives_the_loss_of_a_save(fixture: SaverFixture) -> KitEffects[None]:
     """`sync`: if a save never happens, the resume ends the same and repeats nothing stored."""
     yield from _crash_everywhere(fixture, "sync", fail_before, once=True)
 
 
 @clause("crashes")
-def a_run_survives_the_loss_of_an_acknowledgement(fixture: SaverFixture) -> Program[None]:
+def a_run_survives_the_loss_of_an_acknowledgement(fixture: SaverFixture) -> KitEffects[None]:
     """`sync`: if a save happens but looks as if it failed, the resume ends the same."""
     yield from _crash_everywhere(fixture, "sync", fail_after, once=True)
 
 
 @clause("crashes")
-def a_run_in_the_background_survives_the_loss_of_a_save(fixture: SaverFixture) -> Program[None]:
+def a_run_in_the_background_survives_the_loss_of_a_save(fixture: SaverFixture) -> KitEffects[None]:
     """`async`: what is stored is a beginning of the run, and the resume ends the same."""
     yield from _crash_everywhere(fixture, "async", fail_before, once=False)
 
 
 @clause("crashes")
-def a_run_saved_at_exit_survives_the_loss_of_it(fixture: SaverFixture) -> Program[None]:
+def a_run_saved_at_exit_survives_the_loss_of_it(fixture: SaverFixture) -> KitEffects[None]:
     """`exit`: the run is stored as a whole or not at all, and can be repeated."""
     yield from _crash_everywhere(fixture, "exit", fail_before, once=False)
 
 
 @clause("crashes")
-def a_failed_read_changes_nothing(fixture: SaverFixture) -> Program[None]:
+def a_failed_read_changes_nothing(fixture: SaverFixture) -> KitEffects[None]:
     """If the thread cannot be read, no node runs and the thread stays as it was."""
     story_run = _StoryRun(fixture, "t", "sync")
     graph = story(story_run.ran).compile(checkpointer=fixture.saver)
@@ -148,7 +148,7 @@ def a_failed_read_changes_nothing(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("crashes")
-def a_slow_saver_changes_nothing(fixture: SaverFixture) -> Program[None]:
+def a_slow_saver_changes_nothing(fixture: SaverFixture) -> KitEffects[None]:
     """A saver that takes its time gives the same state, saved in the background or not."""
     for durability in ("sync", "async"):
         story_run = _StoryRun(fixture, durability, durability)

@@ -12,14 +12,14 @@ from milepost.channels import DeltaChannel
 from milepost.errors import BrokenChainError, CheckpointNotFoundError
 from milepost.graph import END, START, StateGraph
 from milepost.testing._kit.clauses import Trait, clause, holds, same
-from milepost.testing._kit.effects import Program, call, caught
+from milepost.testing._kit.effects import KitEffects, call, caught
 from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder
 from milepost.testing._suite.graphs import noting
 from milepost.types import _DeltaSnapshot
 
 
 @clause("delta", Trait.HISTORY)
-def a_history_is_the_writes_oldest_first(fixture: SaverFixture) -> Program[None]:
+def a_history_is_the_writes_oldest_first(fixture: SaverFixture) -> KitEffects[None]:
     """The writes of all ancestors, in order; those at the checkpoint itself come later."""
     thread = yield from fixture.started(1, other=1)
     yield from thread.write([("log", "a"), ("other", 9), ("log", "b")], "t1")
@@ -32,7 +32,7 @@ def a_history_is_the_writes_oldest_first(fixture: SaverFixture) -> Program[None]
 
 
 @clause("delta", Trait.HISTORY)
-def writes_of_one_step_are_in_path_order(fixture: SaverFixture) -> Program[None]:
+def writes_of_one_step_are_in_path_order(fixture: SaverFixture) -> KitEffects[None]:
     """Tasks of one step count in the order of their paths, as when they were applied."""
     thread = yield from fixture.started(1, other=1)
     yield from thread.write([("log", "second")], "t1", "~2")
@@ -43,7 +43,7 @@ def writes_of_one_step_are_in_path_order(fixture: SaverFixture) -> Program[None]
 
 
 @clause("delta", Trait.HISTORY)
-def a_history_ends_at_the_nearest_stored_value(fixture: SaverFixture) -> Program[None]:
+def a_history_ends_at_the_nearest_stored_value(fixture: SaverFixture) -> KitEffects[None]:
     """The seed is the nearest snapshot among the ancestors; a plain value counts as one."""
     thread = yield from fixture.started(1, log=_DeltaSnapshot(["too old"]), plain=["seed"])
     yield from thread.write([("log", "too old"), ("plain", "a")], "t1")
@@ -56,7 +56,7 @@ def a_history_ends_at_the_nearest_stored_value(fixture: SaverFixture) -> Program
 
 
 @clause("delta")
-def a_channel_without_history_is_empty(fixture: SaverFixture) -> Program[None]:
+def a_channel_without_history_is_empty(fixture: SaverFixture) -> KitEffects[None]:
     """A channel that was never written has no writes and no seed; no channels, no histories."""
     thread = yield from fixture.started(1, other=1)
     yield from thread.write([("other", 2)], "t1")
@@ -66,7 +66,7 @@ def a_channel_without_history_is_empty(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("delta", Trait.HISTORY)
-def branches_have_histories_of_their_own(fixture: SaverFixture) -> Program[None]:
+def branches_have_histories_of_their_own(fixture: SaverFixture) -> KitEffects[None]:
     """A step, an update and an input that share a parent do not see each other's writes."""
     thread = yield from fixture.started(1, other=1)
     yield from thread.write([("log", "shared")], "t1")
@@ -81,7 +81,7 @@ def branches_have_histories_of_their_own(fixture: SaverFixture) -> Program[None]
         same(found, {"log": (None, ["shared", *own])}, f"the history of the branch with {own}")
 
 
-def _edit(thread: ThreadBuilder, value: str) -> Program[None]:
+def _edit(thread: ThreadBuilder, value: str) -> KitEffects[None]:
     """A checkpoint as `update_state` makes it: its writes carry its id."""
     checkpoint, changed = thread.next(other=4)
     yield from thread.write([("log", value)], f"{checkpoint['id']}:0")
@@ -91,7 +91,7 @@ def _edit(thread: ThreadBuilder, value: str) -> Program[None]:
 
 
 @clause("delta", Trait.HISTORY)
-def a_broken_chain_is_an_error(fixture: SaverFixture) -> Program[None]:
+def a_broken_chain_is_an_error(fixture: SaverFixture) -> KitEffects[None]:
     """A missing ancestor raises BrokenChainError; it does not read as an empty value."""
     thread = fixture.thread()
     thread.head = thread.at(checkpoint_id())
@@ -104,7 +104,7 @@ def a_broken_chain_is_an_error(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("delta", Trait.HISTORY)
-def a_deleted_checkpoint_has_no_history(fixture: SaverFixture) -> Program[None]:
+def a_deleted_checkpoint_has_no_history(fixture: SaverFixture) -> KitEffects[None]:
     """A checkpoint that is named and is gone raises CheckpointNotFoundError, and is not empty."""
     thread = yield from fixture.started(1, other=1)
     yield from thread.write([("log", "a")], "t1")
@@ -128,7 +128,7 @@ class _Delta(TypedDict):
 
 
 @clause("delta", Trait.HISTORY)
-def a_delta_channel_reads_like_a_plain_one(fixture: SaverFixture) -> Program[None]:
+def a_delta_channel_reads_like_a_plain_one(fixture: SaverFixture) -> KitEffects[None]:
     """In a graph, through inputs, updates and forks, every checkpoint has the same values."""
     seen = []
     for schema in (_Plain, _Delta):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from milepost.testing._kit.clauses import Trait, clause, same
-from milepost.testing._kit.effects import Program
+from milepost.testing._kit.effects import KitEffects
 from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder, id_in, values_of
 
 
-def _five(fixture: SaverFixture) -> Program[ThreadBuilder]:
+def _five(fixture: SaverFixture) -> KitEffects[ThreadBuilder]:
     """A thread of five checkpoints, every other one odd."""
     thread = fixture.thread()
     for n in range(5):
@@ -16,14 +16,14 @@ def _five(fixture: SaverFixture) -> Program[ThreadBuilder]:
 
 
 @clause("list", Trait.HISTORY)
-def list_gives_the_newest_first(fixture: SaverFixture) -> Program[None]:
+def list_gives_the_newest_first(fixture: SaverFixture) -> KitEffects[None]:
     """`list` gives all checkpoints of a thread, in the order of their ids, newest first."""
     thread = yield from _five(fixture)
     same((yield from thread.steps()), [4, 3, 2, 1, 0], "the steps")
 
 
 @clause("list")
-def list_gives_what_get_tuple_gives(fixture: SaverFixture) -> Program[None]:
+def list_gives_what_get_tuple_gives(fixture: SaverFixture) -> KitEffects[None]:
     """An item of a listing is the same as what `get_tuple` gives: values, parent, writes."""
     thread = fixture.thread()
     for n in range(3):
@@ -34,7 +34,7 @@ def list_gives_what_get_tuple_gives(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("list", Trait.HISTORY)
-def limit_bounds_a_listing(fixture: SaverFixture) -> Program[None]:
+def limit_bounds_a_listing(fixture: SaverFixture) -> KitEffects[None]:
     """`limit` gives at most that many, the newest; 0 gives none."""
     thread = yield from _five(fixture)
     same((yield from thread.steps(limit=2)), [4, 3], "limit=2")
@@ -43,7 +43,7 @@ def limit_bounds_a_listing(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("list", Trait.HISTORY)
-def before_gives_older_ones_only(fixture: SaverFixture) -> Program[None]:
+def before_gives_older_ones_only(fixture: SaverFixture) -> KitEffects[None]:
     """`before` leaves out the checkpoint that it names and all newer ones."""
     thread = yield from _five(fixture)
     same((yield from thread.steps(before=thread.at(thread.ids[2]))), [1, 0], "before the third")
@@ -51,7 +51,7 @@ def before_gives_older_ones_only(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("list", Trait.HISTORY)
-def filter_compares_metadata(fixture: SaverFixture) -> Program[None]:
+def filter_compares_metadata(fixture: SaverFixture) -> KitEffects[None]:
     """All pairs of `filter` must be equal to the metadata; a key that is absent equals nothing."""
     thread = yield from _five(fixture)
     same((yield from thread.steps(filter={"odd": True})), [3, 1], "one pair")
@@ -64,7 +64,7 @@ def filter_compares_metadata(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("list")
-def filters_are_not_interpreted(fixture: SaverFixture) -> Program[None]:
+def filters_are_not_interpreted(fixture: SaverFixture) -> KitEffects[None]:
     """Keys and values of a filter are compared literally, whatever they contain."""
     meta = {"a.b": "dot", "$.step": "path", "nested": {"a": 1}}
     thread = yield from fixture.started(meta=meta, key=1)
@@ -77,7 +77,7 @@ def filters_are_not_interpreted(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("list", Trait.HISTORY)
-def filter_before_and_limit_work_together(fixture: SaverFixture) -> Program[None]:
+def filter_before_and_limit_work_together(fixture: SaverFixture) -> KitEffects[None]:
     """`limit` counts what `filter` and `before` leave."""
     thread = yield from _five(fixture)
     last = thread.at(thread.ids[4])
@@ -86,7 +86,7 @@ def filter_before_and_limit_work_together(fixture: SaverFixture) -> Program[None
 
 
 @clause("list", Trait.HISTORY)
-def list_with_an_id_gives_that_one(fixture: SaverFixture) -> Program[None]:
+def list_with_an_id_gives_that_one(fixture: SaverFixture) -> KitEffects[None]:
     """A config with a checkpoint_id lists that checkpoint alone."""
     thread = yield from _five(fixture)
     found = yield fixture.call("list", thread.at(thread.ids[1]))
@@ -94,7 +94,7 @@ def list_with_an_id_gives_that_one(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("list")
-def list_without_a_config_covers_all_threads(fixture: SaverFixture) -> Program[None]:
+def list_without_a_config_covers_all_threads(fixture: SaverFixture) -> KitEffects[None]:
     """`list(None)` gives the checkpoints of every thread and namespace; filters apply."""
     threads = [fixture.thread("t"), fixture.thread("u"), fixture.thread("u", ns="child:1")]
     for thread in threads:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from milepost.checkpoint._contract.records import CheckpointTuple
 from milepost.testing._kit.clauses import Trait, clause, holds, same
-from milepost.testing._kit.effects import Program, call, caught
+from milepost.testing._kit.effects import KitEffects, call, caught
 from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder, id_in, values_of
 from milepost.testing._suite.graphs import STORY, story
 from milepost.types import Command, _DeltaSnapshot
@@ -22,7 +22,7 @@ def _content(found: CheckpointTuple) -> object:
 
 
 @clause("copy_thread", Trait.COPIES)
-def a_copy_has_the_whole_history(fixture: SaverFixture) -> Program[None]:
+def a_copy_has_the_whole_history(fixture: SaverFixture) -> KitEffects[None]:
     """All checkpoints, namespaces, parents and writes are copied, under the new thread_id."""
     threads = [fixture.thread(), fixture.thread(ns="child:1")]
     for thread in threads:
@@ -43,7 +43,7 @@ def a_copy_has_the_whole_history(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("copy_thread", Trait.COPIES)
-def a_copy_is_independent(fixture: SaverFixture) -> Program[None]:
+def a_copy_is_independent(fixture: SaverFixture) -> KitEffects[None]:
     """What happens to a thread afterwards does not happen to its copy, nor the other way round."""
     thread = yield from fixture.started(1, key=1)
     yield fixture.call("copy_thread", fixture.thread_id(), fixture.thread_id("copy"))
@@ -58,7 +58,7 @@ def a_copy_is_independent(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("copy_thread", Trait.COPIES, Trait.HISTORY)
-def a_copy_has_what_delta_channels_need(fixture: SaverFixture) -> Program[None]:
+def a_copy_has_what_delta_channels_need(fixture: SaverFixture) -> KitEffects[None]:
     """A delta channel has the same history in the copy, back to its snapshot."""
     thread = yield from fixture.started(1, log=_DeltaSnapshot(["seed"]))
     yield from thread.write([("log", "a")], "t1")
@@ -77,7 +77,7 @@ def a_copy_has_what_delta_channels_need(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("prune", Trait.PRUNING)
-def prune_keeps_the_latest(fixture: SaverFixture) -> Program[None]:
+def prune_keeps_the_latest(fixture: SaverFixture) -> KitEffects[None]:
     """`keep_latest` leaves the latest checkpoint of each namespace, whole and with its writes."""
     threads = [fixture.thread(), fixture.thread(ns="child:1")]
     for thread in threads:
@@ -94,7 +94,7 @@ def prune_keeps_the_latest(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("prune", Trait.PRUNING)
-def prune_can_delete_threads(fixture: SaverFixture) -> Program[None]:
+def prune_can_delete_threads(fixture: SaverFixture) -> KitEffects[None]:
     """`delete` removes the threads that are named."""
     threads = [fixture.thread("t"), fixture.thread("u"), fixture.thread("t", ns="child:1")]
     for thread in threads:
@@ -106,7 +106,7 @@ def prune_can_delete_threads(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("prune", Trait.PRUNING, Trait.HISTORY)
-def prune_leaves_other_threads(fixture: SaverFixture) -> Program[None]:
+def prune_leaves_other_threads(fixture: SaverFixture) -> KitEffects[None]:
     """Threads that are not named keep their history; an unknown one is no error."""
     thread = fixture.thread()
     for n in range(3):
@@ -117,7 +117,7 @@ def prune_leaves_other_threads(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("prune", Trait.PRUNING)
-def an_unknown_strategy_is_refused(fixture: SaverFixture) -> Program[None]:
+def an_unknown_strategy_is_refused(fixture: SaverFixture) -> KitEffects[None]:
     """A strategy that does not exist raises, and removes nothing."""
     thread = yield from fixture.started(key=1)
     error = yield from caught(fixture.call("prune", [thread.thread_id], strategy="all"))
@@ -126,7 +126,7 @@ def an_unknown_strategy_is_refused(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("prune", Trait.PRUNING, Trait.HISTORY)
-def prune_keeps_what_delta_channels_need(fixture: SaverFixture) -> Program[None]:
+def prune_keeps_what_delta_channels_need(fixture: SaverFixture) -> KitEffects[None]:
     """After `keep_latest` a delta channel of the latest checkpoint reads as before."""
     thread = yield from fixture.started(1, log=_DeltaSnapshot(["old"]))
     yield from thread.put(2, log=_DeltaSnapshot(["seed"]))
@@ -139,7 +139,7 @@ def prune_keeps_what_delta_channels_need(fixture: SaverFixture) -> Program[None]
 
 
 @clause("prune", Trait.PRUNING)
-def a_pruned_run_can_be_resumed(fixture: SaverFixture) -> Program[None]:
+def a_pruned_run_can_be_resumed(fixture: SaverFixture) -> KitEffects[None]:
     """A graph that waits for an answer goes on after its thread was pruned."""
     ran: list[str] = []
     graph = story(ran).compile(checkpointer=fixture.saver)
@@ -154,7 +154,7 @@ def a_pruned_run_can_be_resumed(fixture: SaverFixture) -> Program[None]:
 # -- delete_for_runs: what certain runs did is undone
 
 
-def _three_runs(fixture: SaverFixture, name: str = "t") -> Program[ThreadBuilder]:
+def _three_runs(fixture: SaverFixture, name: str = "t") -> KitEffects[ThreadBuilder]:
     thread = fixture.thread(name)
     for n in range(3):
         yield from thread.put(n, key=n, meta={"run_id": fixture.thread_id(f"run-{n}")})
@@ -163,7 +163,7 @@ def _three_runs(fixture: SaverFixture, name: str = "t") -> Program[ThreadBuilder
 
 
 @clause("delete_for_runs", Trait.RUNS, Trait.HISTORY)
-def delete_for_runs_removes_their_checkpoints(fixture: SaverFixture) -> Program[None]:
+def delete_for_runs_removes_their_checkpoints(fixture: SaverFixture) -> KitEffects[None]:
     """The checkpoints of those runs go, on every thread; the latest of what is left counts."""
     threads = []
     for name in ("t", "u"):
@@ -178,7 +178,7 @@ def delete_for_runs_removes_their_checkpoints(fixture: SaverFixture) -> Program[
 
 
 @clause("delete_for_runs", Trait.RUNS, Trait.HISTORY)
-def delete_for_runs_leaves_other_runs(fixture: SaverFixture) -> Program[None]:
+def delete_for_runs_leaves_other_runs(fixture: SaverFixture) -> KitEffects[None]:
     """Runs that are not named keep all they did; no run at all is no error."""
     thread = yield from _three_runs(fixture)
     yield fixture.call("delete_for_runs", [])
@@ -187,7 +187,7 @@ def delete_for_runs_leaves_other_runs(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("delete_for_runs", Trait.RUNS, Trait.HISTORY)
-def a_run_without_checkpoints_left_leaves_no_writes(fixture: SaverFixture) -> Program[None]:
+def a_run_without_checkpoints_left_leaves_no_writes(fixture: SaverFixture) -> KitEffects[None]:
     """The writes of removed checkpoints do not come back with a checkpoint of the same id."""
     thread = fixture.thread()
     checkpoint, changed = thread.next(key=1)
@@ -204,7 +204,7 @@ def a_run_without_checkpoints_left_leaves_no_writes(fixture: SaverFixture) -> Pr
 
 
 @clause("delete_for_runs", Trait.RUNS, Trait.HISTORY)
-def delete_for_runs_keeps_what_delta_channels_need(fixture: SaverFixture) -> Program[None]:
+def delete_for_runs_keeps_what_delta_channels_need(fixture: SaverFixture) -> KitEffects[None]:
     """A delta channel of a later run reads as before: what it depends on stays."""
     meta = {"run_id": fixture.thread_id("a")}
     thread = yield from fixture.started(0, log=_DeltaSnapshot(["seed"]), meta=meta)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from milepost.testing._kit.clauses import Trait, clause, same
-from milepost.testing._kit.effects import Program, Reopen, call
+from milepost.testing._kit.effects import KitEffects, Reopen, call
 from milepost.testing._kit.saver_fixture import SaverFixture
 from milepost.testing._suite.graphs import STORY, story
 from milepost.types import Command
 
 
 @clause("persistence", Trait.PERSISTENCE)
-def what_was_stored_is_there_after_reopening(fixture: SaverFixture) -> Program[None]:
+def what_was_stored_is_there_after_reopening(fixture: SaverFixture) -> KitEffects[None]:
     """Checkpoints, parents, metadata and writes are the same after closing and opening again."""
     threads = [fixture.thread(), fixture.thread(ns="child:1")]
     for thread in threads:
@@ -27,7 +27,7 @@ def what_was_stored_is_there_after_reopening(fixture: SaverFixture) -> Program[N
 
 
 @clause("persistence", Trait.PERSISTENCE)
-def a_deleted_thread_stays_deleted_after_reopening(fixture: SaverFixture) -> Program[None]:
+def a_deleted_thread_stays_deleted_after_reopening(fixture: SaverFixture) -> KitEffects[None]:
     """Reopening brings nothing back."""
     thread = yield from fixture.started(key=1)
     yield fixture.call("delete_thread", thread.thread_id)
@@ -36,7 +36,7 @@ def a_deleted_thread_stays_deleted_after_reopening(fixture: SaverFixture) -> Pro
 
 
 @clause("persistence", Trait.PERSISTENCE)
-def a_paused_run_goes_on_after_reopening(fixture: SaverFixture) -> Program[None]:
+def a_paused_run_goes_on_after_reopening(fixture: SaverFixture) -> KitEffects[None]:
     """A graph that waits for an answer gets it from another program."""
     ran: list[str] = []
     builder = story(ran)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from milepost._internal.ids import checkpoint_id
 from milepost.checkpoint._contract.records import CheckpointTuple
 from milepost.testing._kit.clauses import Trait, clause, holds, same
-from milepost.testing._kit.effects import Program
+from milepost.testing._kit.effects import KitEffects
 from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder, id_in, values_of
 
 NAMES = (
@@ -16,7 +16,7 @@ NAMES = (
 
 
 @clause("get_tuple")
-def without_an_id_the_latest_is_found(fixture: SaverFixture) -> Program[None]:
+def without_an_id_the_latest_is_found(fixture: SaverFixture) -> KitEffects[None]:
     """Without a checkpoint_id `get_tuple` gives the newest checkpoint, and its config names it."""
     thread = fixture.thread()
     for n in range(3):
@@ -29,7 +29,7 @@ def without_an_id_the_latest_is_found(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("get_tuple", Trait.HISTORY)
-def an_id_finds_exactly_that_checkpoint(fixture: SaverFixture) -> Program[None]:
+def an_id_finds_exactly_that_checkpoint(fixture: SaverFixture) -> KitEffects[None]:
     """With a checkpoint_id `get_tuple` gives that checkpoint and no other."""
     thread = fixture.thread()
     for n in range(3):
@@ -41,7 +41,7 @@ def an_id_finds_exactly_that_checkpoint(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("get_tuple")
-def what_is_not_there_is_none(fixture: SaverFixture) -> Program[None]:
+def what_is_not_there_is_none(fixture: SaverFixture) -> KitEffects[None]:
     """An unknown thread, namespace or id gives None: not the latest, and no error."""
     thread = fixture.thread()
     same((yield from thread.find()), None, "an unknown thread")
@@ -53,7 +53,7 @@ def what_is_not_there_is_none(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("get_tuple")
-def reading_creates_nothing(fixture: SaverFixture) -> Program[None]:
+def reading_creates_nothing(fixture: SaverFixture) -> KitEffects[None]:
     """A thread that was only asked for does not exist afterwards."""
     thread = fixture.thread()
     yield from thread.find()
@@ -64,7 +64,7 @@ def reading_creates_nothing(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("get_tuple")
-def namespaces_are_kept_apart(fixture: SaverFixture) -> Program[None]:
+def namespaces_are_kept_apart(fixture: SaverFixture) -> KitEffects[None]:
     """Each checkpoint_ns of a thread has a latest checkpoint and a history of its own."""
     root, child, grandchild = (fixture.thread(ns=ns) for ns in ("", "child:1", "child:1|inner:2"))
     for thread in (grandchild, child, root):
@@ -80,7 +80,7 @@ def namespaces_are_kept_apart(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("get_tuple")
-def a_config_without_a_namespace_means_the_root(fixture: SaverFixture) -> Program[None]:
+def a_config_without_a_namespace_means_the_root(fixture: SaverFixture) -> KitEffects[None]:
     """A config with a thread_id alone reads, and writes, the namespace ''."""
     thread, child = fixture.thread(), fixture.thread(ns="child:1")
     thread.head = fixture.config()
@@ -92,7 +92,7 @@ def a_config_without_a_namespace_means_the_root(fixture: SaverFixture) -> Progra
 
 
 @clause("get_tuple")
-def names_are_taken_literally(fixture: SaverFixture) -> Program[None]:
+def names_are_taken_literally(fixture: SaverFixture) -> KitEffects[None]:
     """Threads and namespaces with slashes, quotes, wildcards or capitals stay apart."""
     threads = [fixture.thread(name, ns=name) for name in NAMES]
     for thread in threads:
@@ -108,7 +108,7 @@ def names_are_taken_literally(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("get_tuple")
-def get_gives_the_bare_checkpoint(fixture: SaverFixture) -> Program[None]:
+def get_gives_the_bare_checkpoint(fixture: SaverFixture) -> KitEffects[None]:
     """`get` gives the checkpoint of `get_tuple`, or None."""
     thread = fixture.thread()
     same((yield fixture.call("get", thread.root)), None, "an unknown thread")
@@ -118,7 +118,7 @@ def get_gives_the_bare_checkpoint(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("get_tuple")
-def what_is_returned_can_be_changed(fixture: SaverFixture) -> Program[None]:
+def what_is_returned_can_be_changed(fixture: SaverFixture) -> KitEffects[None]:
     """Every reader gets objects of its own: changing them changes nothing that is stored."""
     thread = yield from fixture.started(key={"items": [1]})
     yield from thread.write([("key", [1])], "task")
@@ -137,5 +137,5 @@ def what_is_returned_can_be_changed(fixture: SaverFixture) -> Program[None]:
         same(found.pending_writes, [("task", "key", [1])], "the writes")
 
 
-def _first(thread: ThreadBuilder) -> Program[CheckpointTuple]:
+def _first(thread: ThreadBuilder) -> KitEffects[CheckpointTuple]:
     return (yield from thread.checkpoints())[0]

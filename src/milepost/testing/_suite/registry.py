@@ -7,13 +7,13 @@ from typing import Any
 from milepost.checkpoint._contract.step_saver import Fence
 from milepost.errors import MilepostError
 from milepost.testing._kit.clauses import Trait, clause, holds, same
-from milepost.testing._kit.effects import Program, call, caught
+from milepost.testing._kit.effects import KitEffects, call, caught
 from milepost.testing._kit.saver_fixture import SaverFixture
 from milepost.testing._suite.graphs import line, story
 from milepost.testing._suite.steps import committed, prepared
 
 
-def _listed(fixture: SaverFixture, **wanted: Any) -> Program[list[str]]:
+def _listed(fixture: SaverFixture, **wanted: Any) -> KitEffects[list[str]]:
     """The threads of this clause that a listing gives, by their short names."""
     own = fixture.thread_id("")
     prefix = own + wanted.pop("prefix", "")
@@ -21,7 +21,7 @@ def _listed(fixture: SaverFixture, **wanted: Any) -> Program[list[str]]:
     return [info.thread_id.removeprefix(own) for info in found]
 
 
-def _people(fixture: SaverFixture) -> Program[None]:
+def _people(fixture: SaverFixture) -> KitEffects[None]:
     for name in ("bob:1", "ann:2", "ann:1", "ann%", "anna:1"):
         yield from fixture.thread(name).put(key=1)
         owner = name.split(":")[0]
@@ -30,7 +30,7 @@ def _people(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("registry", Trait.REGISTRY)
-def a_thread_is_known_from_its_first_checkpoint_on(fixture: SaverFixture) -> Program[None]:
+def a_thread_is_known_from_its_first_checkpoint_on(fixture: SaverFixture) -> KitEffects[None]:
     """`get_thread` gives None before, and then the head and how much is stored."""
     thread = fixture.thread()
     same((yield fixture.call("get_thread", thread.thread_id)), None, "an unknown thread")
@@ -46,7 +46,7 @@ def a_thread_is_known_from_its_first_checkpoint_on(fixture: SaverFixture) -> Pro
 
 
 @clause("registry", Trait.REGISTRY)
-def threads_are_found_by_their_metadata(fixture: SaverFixture) -> Program[None]:
+def threads_are_found_by_their_metadata(fixture: SaverFixture) -> KitEffects[None]:
     """`list_threads` compares owner, tags and other keys; all that is asked for must hold."""
     yield from _people(fixture)
     same((yield from _listed(fixture, metadata={"owner": "ann"})), ["ann:1", "ann:2"], "an owner")
@@ -57,7 +57,7 @@ def threads_are_found_by_their_metadata(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("registry", Trait.REGISTRY)
-def a_prefix_is_taken_literally(fixture: SaverFixture) -> Program[None]:
+def a_prefix_is_taken_literally(fixture: SaverFixture) -> KitEffects[None]:
     """`prefix` compares the beginning of the id, without wildcards."""
     yield from _people(fixture)
     same((yield from _listed(fixture, prefix="ann:")), ["ann:1", "ann:2"], "'ann:'")
@@ -66,7 +66,7 @@ def a_prefix_is_taken_literally(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("registry", Trait.REGISTRY)
-def pages_follow_each_other(fixture: SaverFixture) -> Program[None]:
+def pages_follow_each_other(fixture: SaverFixture) -> KitEffects[None]:
     """Pages by `limit` and `after` give every thread once, in the order of the ids."""
     yield from _people(fixture)
     seen: list[str] = []
@@ -77,7 +77,7 @@ def pages_follow_each_other(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("registry", Trait.REGISTRY)
-def the_status_says_how_a_thread_stands(fixture: SaverFixture) -> Program[None]:
+def the_status_says_how_a_thread_stands(fixture: SaverFixture) -> KitEffects[None]:
     """idle after a run, interrupted while it waits, error after a failure."""
 
     def fail(_state: Any) -> Any:
@@ -94,7 +94,7 @@ def the_status_says_how_a_thread_stands(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("registry", Trait.REGISTRY)
-def a_deleted_thread_leaves_the_registry(fixture: SaverFixture) -> Program[None]:
+def a_deleted_thread_leaves_the_registry(fixture: SaverFixture) -> KitEffects[None]:
     """Neither the thread nor its metadata is known any more."""
     thread = yield from fixture.started(key=1)
     yield fixture.call("set_thread_metadata", thread.thread_id, {"owner": "ann"})
@@ -107,7 +107,7 @@ def a_deleted_thread_leaves_the_registry(fixture: SaverFixture) -> Program[None]
 
 
 @clause("registry", Trait.REGISTRY)
-def metadata_of_an_unknown_thread_is_refused(fixture: SaverFixture) -> Program[None]:
+def metadata_of_an_unknown_thread_is_refused(fixture: SaverFixture) -> KitEffects[None]:
     """`set_thread_metadata` raises for a thread that does not exist, and makes none."""
     asked = fixture.call("set_thread_metadata", fixture.thread_id(), {"owner": "ann"})
     error = yield from caught(asked)
@@ -116,7 +116,7 @@ def metadata_of_an_unknown_thread_is_refused(fixture: SaverFixture) -> Program[N
 
 
 @clause("registry", Trait.REGISTRY, Trait.CREATION)
-def a_created_thread_is_known_and_has_no_checkpoint(fixture: SaverFixture) -> Program[None]:
+def a_created_thread_is_known_and_has_no_checkpoint(fixture: SaverFixture) -> KitEffects[None]:
     """`create_thread` makes a thread known with its metadata, and a run finds it as new."""
     made = yield fixture.call("create_thread", fixture.thread_id(), {"owner": "ann"})
     seen = (made.thread_id, made.status, made.head, made.metadata)
@@ -133,7 +133,7 @@ def a_created_thread_is_known_and_has_no_checkpoint(fixture: SaverFixture) -> Pr
 
 
 @clause("registry", Trait.REGISTRY, Trait.CREATION)
-def a_thread_that_is_created_again_keeps_what_it_has(fixture: SaverFixture) -> Program[None]:
+def a_thread_that_is_created_again_keeps_what_it_has(fixture: SaverFixture) -> KitEffects[None]:
     """`create_thread` of a known thread adds keys to its metadata, or replaces them, no more."""
     thread = yield from fixture.started(key=1)
     yield fixture.call("set_thread_metadata", thread.thread_id, {"owner": "ann", "n": 1})
@@ -145,7 +145,7 @@ def a_thread_that_is_created_again_keeps_what_it_has(fixture: SaverFixture) -> P
 
 
 @clause("registry", Trait.REGISTRY, Trait.CREATION)
-def a_created_thread_is_deleted_like_any_other(fixture: SaverFixture) -> Program[None]:
+def a_created_thread_is_deleted_like_any_other(fixture: SaverFixture) -> KitEffects[None]:
     """A thread without a checkpoint leaves the registry with `delete_thread`."""
     yield fixture.call("create_thread", fixture.thread_id(), {"owner": "ann"})
     yield fixture.call("delete_thread", fixture.thread_id())
@@ -153,7 +153,9 @@ def a_created_thread_is_deleted_like_any_other(fixture: SaverFixture) -> Program
 
 
 @clause("registry", Trait.REGISTRY, Trait.STEPS)
-def the_first_commit_stores_what_the_run_says_of_its_thread(fixture: SaverFixture) -> Program[None]:
+def the_first_commit_stores_what_the_run_says_of_its_thread(
+    fixture: SaverFixture,
+) -> KitEffects[None]:
     """A fence's `thread_metadata` is stored with the first step, also with an inner graph's."""
     for ns in ("", "child:1"):
         thread = fixture.thread(f"t{ns}", ns=ns)

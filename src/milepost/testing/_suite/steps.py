@@ -14,7 +14,7 @@ from milepost.checkpoint._contract.step_saver import (
 )
 from milepost.errors import SerdeError, ThreadConflict
 from milepost.testing._kit.clauses import Trait, clause, fail, holds, same
-from milepost.testing._kit.effects import Program, Together, caught
+from milepost.testing._kit.effects import KitEffects, Together, caught
 from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder, id_in, values_of
 
 
@@ -41,14 +41,14 @@ def prepared(
     return cast("StepSaver[Any]", thread.saver).prepare(commit)
 
 
-def committed(fixture: SaverFixture, *steps: Any) -> Program[list[type[Exception] | None]]:
+def committed(fixture: SaverFixture, *steps: Any) -> KitEffects[list[type[Exception] | None]]:
     """Commit steps; for each, what was wrong with it."""
     outcome = yield fixture.call("commit", list(steps))
     return [None if error is None else type(error) for error in outcome]
 
 
 @clause("steps", Trait.STEPS, Trait.HISTORY)
-def a_step_is_stored_in_one_go(fixture: SaverFixture) -> Program[None]:
+def a_step_is_stored_in_one_go(fixture: SaverFixture) -> KitEffects[None]:
     """One commit stores a task's writes at the parent and the checkpoint that they lead to."""
     thread, fence = fixture.thread(), Fence(None)
     first = prepared(thread, fence, 0, still=[1], key="a")
@@ -63,7 +63,7 @@ def a_step_is_stored_in_one_go(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("steps", Trait.STEPS)
-def prepare_stores_nothing(fixture: SaverFixture) -> Program[None]:
+def prepare_stores_nothing(fixture: SaverFixture) -> KitEffects[None]:
     """What was only prepared cannot be read, and the thread is still free."""
     thread = fixture.thread()
     prepared(thread, Fence(None), key="a")
@@ -73,7 +73,7 @@ def prepare_stores_nothing(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("steps", Trait.STEPS)
-def prepare_takes_a_copy(fixture: SaverFixture) -> Program[None]:
+def prepare_takes_a_copy(fixture: SaverFixture) -> KitEffects[None]:
     """Changing a value between `prepare` and `commit` does not change what is stored."""
     thread, value, written = fixture.thread(), {"items": [1]}, [1]
     fence = Fence(None)
@@ -88,7 +88,7 @@ def prepare_takes_a_copy(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("steps", Trait.STEPS)
-def what_cannot_be_stored_is_refused_by_prepare(fixture: SaverFixture) -> Program[None]:
+def what_cannot_be_stored_is_refused_by_prepare(fixture: SaverFixture) -> KitEffects[None]:
     """A value that cannot be read back is refused before anything is stored."""
     for given in ({"key": object()}, {"writes": [("key", object())]}):
         thread = fixture.thread()
@@ -102,7 +102,7 @@ def what_cannot_be_stored_is_refused_by_prepare(fixture: SaverFixture) -> Progra
 
 
 @clause("steps", Trait.STEPS, Trait.HISTORY)
-def a_batch_is_stored_in_order(fixture: SaverFixture) -> Program[None]:
+def a_batch_is_stored_in_order(fixture: SaverFixture) -> KitEffects[None]:
     """Several steps in one commit are stored as if they came one by one."""
     thread, fence = fixture.thread(), Fence(None)
     batch = [prepared(thread, fence, n, key=n) for n in range(4)]
@@ -114,7 +114,7 @@ def a_batch_is_stored_in_order(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("steps", Trait.STEPS)
-def a_bad_step_fails_alone(fixture: SaverFixture) -> Program[None]:
+def a_bad_step_fails_alone(fixture: SaverFixture) -> KitEffects[None]:
     """A stale step in a batch is refused; those beside it are stored."""
     taken, fine, more = fixture.thread("taken"), fixture.thread("fine"), fixture.thread("more")
     yield from committed(fixture, prepared(taken, Fence(None), key="owner"))
@@ -130,7 +130,7 @@ def a_bad_step_fails_alone(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("steps", Trait.STEPS)
-def the_first_commit_compares_the_head(fixture: SaverFixture) -> Program[None]:
+def the_first_commit_compares_the_head(fixture: SaverFixture) -> KitEffects[None]:
     """A run whose thread has moved on since it was loaded conflicts and stores nothing."""
     thread = fixture.thread()
     yield from committed(fixture, prepared(thread, Fence(None), 0, key=0))
@@ -145,7 +145,7 @@ def the_first_commit_compares_the_head(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("steps", Trait.STEPS)
-def a_later_commit_needs_the_token(fixture: SaverFixture) -> Program[None]:
+def a_later_commit_needs_the_token(fixture: SaverFixture) -> KitEffects[None]:
     """When another run has taken the thread, the earlier one conflicts, whatever it commits."""
     thread, first = fixture.thread(), Fence(None)
     yield from committed(fixture, prepared(thread, first, 0, key=0))
@@ -158,7 +158,7 @@ def a_later_commit_needs_the_token(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("steps", Trait.STEPS)
-def writes_alone_take_the_thread(fixture: SaverFixture) -> Program[None]:
+def writes_alone_take_the_thread(fixture: SaverFixture) -> KitEffects[None]:
     """A commit without a checkpoint claims the thread too."""
     thread, first = fixture.thread(), Fence(None)
     yield from committed(fixture, prepared(thread, first, 0, key=0))
@@ -168,7 +168,7 @@ def writes_alone_take_the_thread(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("steps", Trait.STEPS, Trait.HISTORY)
-def a_fork_on_purpose_takes_the_thread(fixture: SaverFixture) -> Program[None]:
+def a_fork_on_purpose_takes_the_thread(fixture: SaverFixture) -> KitEffects[None]:
     """A run that starts from an older checkpoint on purpose need not match the head."""
     thread = fixture.thread()
     yield from committed(fixture, prepared(thread, Fence(None), 0, key=0))
@@ -183,7 +183,7 @@ def a_fork_on_purpose_takes_the_thread(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("steps", Trait.STEPS)
-def a_deleted_thread_refuses_its_old_run(fixture: SaverFixture) -> Program[None]:
+def a_deleted_thread_refuses_its_old_run(fixture: SaverFixture) -> KitEffects[None]:
     """A run whose thread was deleted conflicts, and the thread stays deleted."""
     thread, fence = fixture.thread(), Fence(None)
     yield from committed(fixture, prepared(thread, fence, 0, key=0))
@@ -193,7 +193,7 @@ def a_deleted_thread_refuses_its_old_run(fixture: SaverFixture) -> Program[None]
 
 
 @clause("steps", Trait.STEPS)
-def the_head_is_the_latest_of_the_root(fixture: SaverFixture) -> Program[None]:
+def the_head_is_the_latest_of_the_root(fixture: SaverFixture) -> KitEffects[None]:
     """`head` gives the id of the root graph's latest checkpoint; inner graphs do not move it."""
     thread, child, fence = fixture.thread(), fixture.thread(ns="child:1"), Fence(None)
     same((yield fixture.call("head", thread.thread_id)), None, "an unknown thread")
@@ -204,7 +204,7 @@ def the_head_is_the_latest_of_the_root(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("steps", Trait.STEPS)
-def of_claims_at_once_one_wins(fixture: SaverFixture) -> Program[None]:
+def of_claims_at_once_one_wins(fixture: SaverFixture) -> KitEffects[None]:
     """Of several runs that claim a thread at the same time exactly one is not refused."""
     threads = [fixture.thread() for _ in range(4)]
     claims = [
@@ -218,7 +218,7 @@ def of_claims_at_once_one_wins(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("steps", Trait.STEPS)
-def a_claim_keeps_other_runs_out(fixture: SaverFixture) -> Program[None]:
+def a_claim_keeps_other_runs_out(fixture: SaverFixture) -> KitEffects[None]:
     """`hold` claims a thread: another run's `hold` conflicts, and its own may be repeated."""
     thread, owner = fixture.thread(), Fence(None)
     yield fixture.call("hold", thread.thread_id, owner)
@@ -229,7 +229,7 @@ def a_claim_keeps_other_runs_out(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("steps", Trait.STEPS)
-def a_claim_is_given_back(fixture: SaverFixture) -> Program[None]:
+def a_claim_is_given_back(fixture: SaverFixture) -> KitEffects[None]:
     """After `release` another run can claim the thread; an unused claim leaves no thread."""
     thread, owner = fixture.thread(), Fence(None)
     yield fixture.call("hold", thread.thread_id, owner)

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from milepost.testing._kit.clauses import Trait, clause, exactly, holds, same
-from milepost.testing._kit.effects import Program
+from milepost.testing._kit.effects import KitEffects
 from milepost.testing._kit.saver_fixture import SaverFixture, id_in, values_of
 from milepost.types import _DeltaSnapshot
 
@@ -32,7 +32,7 @@ EXACT: dict[str, Any] = {
 
 
 @clause("put")
-def put_returns_the_config_of_the_new_checkpoint(fixture: SaverFixture) -> Program[None]:
+def put_returns_the_config_of_the_new_checkpoint(fixture: SaverFixture) -> KitEffects[None]:
     """`put` returns a config with thread_id, checkpoint_ns and the new checkpoint_id."""
     thread = fixture.thread(ns="child:1")
     config = yield from thread.put(key=1)
@@ -46,7 +46,7 @@ def put_returns_the_config_of_the_new_checkpoint(fixture: SaverFixture) -> Progr
 
 
 @clause("put")
-def a_checkpoint_comes_back_whole(fixture: SaverFixture) -> Program[None]:
+def a_checkpoint_comes_back_whole(fixture: SaverFixture) -> KitEffects[None]:
     """Every key of a checkpoint is stored: v, id, ts, values, versions, seen and updated."""
     thread = fixture.thread()
     checkpoint, changed = thread.next(one=1, two=2)
@@ -56,7 +56,7 @@ def a_checkpoint_comes_back_whole(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("put")
-def values_come_back_exactly(fixture: SaverFixture) -> Program[None]:
+def values_come_back_exactly(fixture: SaverFixture) -> KitEffects[None]:
     """Values of every kind come back equal and of the same type."""
     thread = yield from fixture.started(**EXACT)
     found = values_of((yield from thread.get()))
@@ -66,7 +66,7 @@ def values_come_back_exactly(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("put")
-def metadata_is_stored_in_full(fixture: SaverFixture) -> Program[None]:
+def metadata_is_stored_in_full(fixture: SaverFixture) -> KitEffects[None]:
     """Metadata comes back with all its keys, those that the saver does not know included."""
     thread = fixture.thread()
     extra = {"mine": {"deep": [None, 1.5, "é"]}, "run_id": "r", "source": "update", "step": 7}
@@ -76,7 +76,7 @@ def metadata_is_stored_in_full(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("put", Trait.HISTORY)
-def the_parent_is_the_checkpoint_that_put_was_given(fixture: SaverFixture) -> Program[None]:
+def the_parent_is_the_checkpoint_that_put_was_given(fixture: SaverFixture) -> KitEffects[None]:
     """`parent_config` names the checkpoint in the config of `put`, and is None for the first."""
     thread = fixture.thread(ns="child:1")
     yield from thread.put(1, key=1)
@@ -91,7 +91,7 @@ def the_parent_is_the_checkpoint_that_put_was_given(fixture: SaverFixture) -> Pr
 
 
 @clause("put", Trait.HISTORY)
-def channels_that_did_not_change_keep_their_values(fixture: SaverFixture) -> Program[None]:
+def channels_that_did_not_change_keep_their_values(fixture: SaverFixture) -> KitEffects[None]:
     """A channel that is not among the new versions has the value that it had before."""
     thread = yield from fixture.started(1, still="here", moving=1)
     first = thread.head
@@ -103,7 +103,7 @@ def channels_that_did_not_change_keep_their_values(fixture: SaverFixture) -> Pro
 
 
 @clause("put")
-def an_emptied_channel_has_no_value(fixture: SaverFixture) -> Program[None]:
+def an_emptied_channel_has_no_value(fixture: SaverFixture) -> KitEffects[None]:
     """A channel with a new version and no value is absent, not None and not its old value."""
     thread = yield from fixture.started(1, gone=1, stays=1)
     yield from thread.put(2, emptied=("gone",))
@@ -113,7 +113,7 @@ def an_emptied_channel_has_no_value(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("put")
-def a_repeated_put_is_harmless(fixture: SaverFixture) -> Program[None]:
+def a_repeated_put_is_harmless(fixture: SaverFixture) -> KitEffects[None]:
     """Storing the same checkpoint again, as after a lost answer, leaves one of it."""
     thread = fixture.thread()
     checkpoint, changed = thread.next(key=1)
@@ -124,7 +124,7 @@ def a_repeated_put_is_harmless(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("put")
-def what_was_given_can_be_changed_afterwards(fixture: SaverFixture) -> Program[None]:
+def what_was_given_can_be_changed_afterwards(fixture: SaverFixture) -> KitEffects[None]:
     """Changing an object after it was stored does not change what is stored."""
     thread = fixture.thread()
     value, metadata = {"items": [1]}, {"step": 0, "tags": ["a"]}
@@ -143,7 +143,7 @@ def what_was_given_can_be_changed_afterwards(fixture: SaverFixture) -> Program[N
 
 
 @clause("put")
-def versions_grow(fixture: SaverFixture) -> Program[None]:
+def versions_grow(fixture: SaverFixture) -> KitEffects[None]:
     """`get_next_version` gives ever larger versions, also after one was stored and read back."""
     version, seen = None, []
     for _ in range(12):

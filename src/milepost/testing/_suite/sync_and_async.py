@@ -6,7 +6,7 @@ from typing import Any
 
 from milepost.errors import MilepostError
 from milepost.testing._kit.clauses import Trait, clause, holds, same
-from milepost.testing._kit.effects import Misplaced, Program, call, caught
+from milepost.testing._kit.effects import KitEffects, Misplaced, call, caught
 from milepost.testing._kit.errors import ClauseFailed
 from milepost.testing._kit.saver_fixture import SaverFixture
 from milepost.testing._suite.graphs import Log, line
@@ -32,7 +32,7 @@ def _is_typed(error: Exception | None) -> bool:
 
 
 @clause("colours")
-def methods_answer_at_once_in_awkward_places(fixture: SaverFixture) -> Program[None]:
+def methods_answer_at_once_in_awkward_places(fixture: SaverFixture) -> KitEffects[None]:
     """A sync method called on the loop, and an async one on another loop, work or say why not."""
     thread = yield from fixture.started(key=1)
     for method, arguments in _five_calls(fixture).items():
@@ -42,7 +42,7 @@ def methods_answer_at_once_in_awkward_places(fixture: SaverFixture) -> Program[N
 
 
 @clause("colours", Trait.NO_METHODS)
-def a_missing_colour_is_refused(fixture: SaverFixture) -> Program[None]:
+def a_missing_colour_is_refused(fixture: SaverFixture) -> KitEffects[None]:
     """Each of the five methods that the saver lacks in this API says so."""
     for method, arguments in _five_calls(fixture).items():
         error = yield from caught(fixture.call(method, *arguments))
@@ -50,7 +50,7 @@ def a_missing_colour_is_refused(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("colours", Trait.NO_METHODS)
-def a_graph_of_the_other_colour_runs_or_is_refused(fixture: SaverFixture) -> Program[None]:
+def a_graph_of_the_other_colour_runs_or_is_refused(fixture: SaverFixture) -> KitEffects[None]:
     """A graph called through the API that the saver lacks runs, or says at once why it cannot."""
     graph = line("a", "b").compile(checkpointer=fixture.saver)
     try:

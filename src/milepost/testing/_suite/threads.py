@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from milepost.testing._kit.clauses import clause, same
-from milepost.testing._kit.effects import Program
+from milepost.testing._kit.effects import KitEffects
 from milepost.testing._kit.saver_fixture import SaverFixture, values_of
 
 
 @clause("delete_thread")
-def delete_thread_removes_all_of_it(fixture: SaverFixture) -> Program[None]:
+def delete_thread_removes_all_of_it(fixture: SaverFixture) -> KitEffects[None]:
     """A deleted thread has no checkpoint left, in no namespace."""
     threads = [fixture.thread(), fixture.thread(ns="child:1"), fixture.thread(ns="child:1|inner:2")]
     for thread in threads:
@@ -25,7 +25,7 @@ def delete_thread_removes_all_of_it(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("delete_thread")
-def delete_thread_leaves_the_others(fixture: SaverFixture) -> Program[None]:
+def delete_thread_leaves_the_others(fixture: SaverFixture) -> KitEffects[None]:
     """Other threads stay whole, also those whose ids look alike."""
     others = [fixture.thread(name) for name in ("t2", "", "T", "t_", "t%")]
     deleted = fixture.thread("t")
@@ -40,14 +40,14 @@ def delete_thread_leaves_the_others(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("delete_thread")
-def deleting_what_is_not_there_is_no_error(fixture: SaverFixture) -> Program[None]:
+def deleting_what_is_not_there_is_no_error(fixture: SaverFixture) -> KitEffects[None]:
     """An unknown thread can be deleted, also twice."""
     for _ in range(2):
         yield fixture.call("delete_thread", fixture.thread_id())
 
 
 @clause("delete_thread")
-def a_deleted_thread_starts_anew(fixture: SaverFixture) -> Program[None]:
+def a_deleted_thread_starts_anew(fixture: SaverFixture) -> KitEffects[None]:
     """Nothing of a deleted thread comes back when its id, or a checkpoint's id, is used again."""
     thread = fixture.thread()
     checkpoint, changed = thread.next(key="old", other="old")

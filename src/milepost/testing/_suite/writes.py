@@ -6,13 +6,13 @@ from typing import Any
 
 from milepost.checkpoint._contract.records import WRITES_IDX_MAP
 from milepost.testing._kit.clauses import Trait, clause, exactly, same
-from milepost.testing._kit.effects import Program
+from milepost.testing._kit.effects import KitEffects
 from milepost.testing._kit.saver_fixture import SaverFixture
 from milepost.testing._suite.storing import EXACT
 
 
 @clause("put_writes", Trait.HISTORY)
-def writes_belong_to_their_checkpoint(fixture: SaverFixture) -> Program[None]:
+def writes_belong_to_their_checkpoint(fixture: SaverFixture) -> KitEffects[None]:
     """Writes are pending at the checkpoint that the config names, and at no other."""
     thread = yield from fixture.started(1, key=1)
     first = thread.head
@@ -24,7 +24,7 @@ def writes_belong_to_their_checkpoint(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("put_writes")
-def values_of_writes_come_back_exactly(fixture: SaverFixture) -> Program[None]:
+def values_of_writes_come_back_exactly(fixture: SaverFixture) -> KitEffects[None]:
     """Values of every kind come back from a write equal and of the same type."""
     thread = yield from fixture.started(key=1)
     yield from thread.write(list(EXACT.items()), "task")
@@ -35,7 +35,7 @@ def values_of_writes_come_back_exactly(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("put_writes")
-def writes_of_a_task_keep_their_order(fixture: SaverFixture) -> Program[None]:
+def writes_of_a_task_keep_their_order(fixture: SaverFixture) -> KitEffects[None]:
     """A task may write a channel several times: all its writes stay, in the order given."""
     thread = yield from fixture.started(key=1)
     given: list[tuple[str, Any]] = [("key" if n % 3 else "other", n) for n in range(12)]
@@ -44,7 +44,7 @@ def writes_of_a_task_keep_their_order(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("put_writes")
-def tasks_come_in_the_order_of_their_paths(fixture: SaverFixture) -> Program[None]:
+def tasks_come_in_the_order_of_their_paths(fixture: SaverFixture) -> KitEffects[None]:
     """Writes come back in the order of `task_path`, not in that of their arrival."""
     thread = yield from fixture.started(key=1)
     for task, path in (("task-a", "~3"), ("task-c", "~1"), ("task-b", "~2")):
@@ -54,7 +54,7 @@ def tasks_come_in_the_order_of_their_paths(fixture: SaverFixture) -> Program[Non
 
 
 @clause("put_writes")
-def the_first_write_at_a_place_stays(fixture: SaverFixture) -> Program[None]:
+def the_first_write_at_a_place_stays(fixture: SaverFixture) -> KitEffects[None]:
     """A task's ordinary write is stored once: a second one at its place changes nothing."""
     thread = yield from fixture.started(key=1)
     yield from thread.write([("key", "first"), ("other", 1)], "task")
@@ -64,7 +64,7 @@ def the_first_write_at_a_place_stays(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("put_writes")
-def later_places_are_added(fixture: SaverFixture) -> Program[None]:
+def later_places_are_added(fixture: SaverFixture) -> KitEffects[None]:
     """A repeated call that has more writes than the first adds what is new."""
     thread = yield from fixture.started(key=1)
     yield from thread.write([("key", "a")], "task")
@@ -73,7 +73,7 @@ def later_places_are_added(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("put_writes")
-def tasks_do_not_share_places(fixture: SaverFixture) -> Program[None]:
+def tasks_do_not_share_places(fixture: SaverFixture) -> KitEffects[None]:
     """Two tasks that write the same channel at the same position both keep their write."""
     thread = yield from fixture.started(key=1)
     for task in ("task-1", "task-2"):
@@ -83,7 +83,7 @@ def tasks_do_not_share_places(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("put_writes")
-def special_writes_are_replaced(fixture: SaverFixture) -> Program[None]:
+def special_writes_are_replaced(fixture: SaverFixture) -> KitEffects[None]:
     """Of the writes to a channel of WRITES_IDX_MAP the later one counts."""
     thread = yield from fixture.started(key=1)
     for channel in WRITES_IDX_MAP:
@@ -94,7 +94,7 @@ def special_writes_are_replaced(fixture: SaverFixture) -> Program[None]:
 
 
 @clause("put_writes")
-def special_writes_have_places_of_their_own(fixture: SaverFixture) -> Program[None]:
+def special_writes_have_places_of_their_own(fixture: SaverFixture) -> KitEffects[None]:
     """Special writes neither hide a task's ordinary writes nor each other."""
     thread = yield from fixture.started(key=1)
     yield from thread.write([(channel, channel) for channel in WRITES_IDX_MAP], "task")
@@ -105,7 +105,7 @@ def special_writes_have_places_of_their_own(fixture: SaverFixture) -> Program[No
 
 
 @clause("put_writes")
-def no_writes_are_no_error(fixture: SaverFixture) -> Program[None]:
+def no_writes_are_no_error(fixture: SaverFixture) -> KitEffects[None]:
     """A task may write nothing."""
     thread = yield from fixture.started(key=1)
     yield from thread.write([], "task")

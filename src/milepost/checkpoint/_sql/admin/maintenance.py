@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Ma
 from functools import partial
 from typing import TYPE_CHECKING
 
-from milepost._db.engine import Program, Transaction, transaction
+from milepost._db.engine import Transaction, Transactions, transaction
 from milepost.checkpoint._contract.faceted_saver import Admin
 from milepost.checkpoint._contract.facets import awaitable, blocking
 from milepost.checkpoint._contract.names import check_name
@@ -63,9 +63,9 @@ class DatabaseAdmin(Admin):
         """
         yield transfer.FIRST_LINE
         dumped = 0
-        threads = self.programs.drive(self._threads.thread_ids(thread_ids))
+        threads = self.driver.drive(self._threads.thread_ids(thread_ids))
         for done, thread_id in enumerate(threads, 1):
-            lines = self.programs.drive(self._dump_thread(thread_id))
+            lines = self.driver.drive(self._dump_thread(thread_id))
             yield from lines
             dumped += bool(lines)
             del lines  # before the next thread is read
@@ -78,9 +78,9 @@ class DatabaseAdmin(Admin):
         """`dump`, for use on an event loop."""
         yield transfer.FIRST_LINE
         dumped = 0
-        threads = await self.programs.adrive(self._threads.thread_ids(thread_ids))
+        threads = await self.driver.adrive(self._threads.thread_ids(thread_ids))
         for done, thread_id in enumerate(threads, 1):
-            lines = await self.programs.adrive(self._dump_thread(thread_id))
+            lines = await self.driver.adrive(self._dump_thread(thread_id))
             for line in lines:
                 yield line
             dumped += bool(lines)
@@ -106,7 +106,7 @@ class DatabaseAdmin(Admin):
         """
         stream = transfer.LoadStream()
         for line in lines:
-            self.programs.drive(self._load_line(stream, line, rename or {}, progress))
+            self.driver.drive(self._load_line(stream, line, rename or {}, progress))
         return stream.finish()
 
     async def aload(
@@ -119,10 +119,10 @@ class DatabaseAdmin(Admin):
         """`load`, for use on an event loop; takes what `adump` of another saver gives too."""
         stream = transfer.LoadStream()
         async for line in _each(lines):
-            await self.programs.adrive(self._load_line(stream, line, rename or {}, progress))
+            await self.driver.adrive(self._load_line(stream, line, rename or {}, progress))
         return stream.finish()
 
-    def _dump_thread(self, thread_id: str) -> Program[list[str]]:
+    def _dump_thread(self, thread_id: str) -> Transactions[list[str]]:
         return transaction(partial(transfer.dump_thread, self._reader.q, thread_id), write=False)
 
     def _load_line(
@@ -131,7 +131,7 @@ class DatabaseAdmin(Admin):
         line: str,
         rename: Mapping[str, str],
         progress: Progress | None,
-    ) -> Program[None]:
+    ) -> Transactions[None]:
         """Store the thread that this line completes, if it does."""
         if (thread := stream.take(line)) is None:
             return
@@ -147,12 +147,12 @@ class DatabaseAdmin(Admin):
 
     def _reseal(
         self, thread_ids: Sequence[str] | None, progress: Progress | None
-    ) -> Program[Reencrypted[Problem]]:
+    ) -> Transactions[Reencrypted[Problem]]:
         threads = yield from self._threads.thread_ids(thread_ids)
         resealer = Resealer(self._reader, self._dialect, self._registry)
         return (yield from resealer.threads(threads, progress))
 
-    def _salvage(self, thread_id: str) -> Program[list[Salvaged]]:
+    def _salvage(self, thread_id: str) -> Transactions[list[Salvaged]]:
         """What can still be read of a damaged thread, newest first, and what is lost of it.
 
         It only reads. A checkpoint whose manifest is gone is left out; `verify` names it.
@@ -165,7 +165,7 @@ class DatabaseAdmin(Admin):
 
     def _verify(
         self, thread_ids: Sequence[str] | None = None, *, progress: Progress | None = None
-    ) -> Program[list[Problem]]:
+    ) -> Transactions[list[Problem]]:
         """Check lineage, chains, checksums and every value of threads, or of all; what is wrong.
 
         It only reads. Checkpoints that are not named can still be read and resumed from.

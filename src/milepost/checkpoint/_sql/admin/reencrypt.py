@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost._db.dialect import Dialect
-from milepost._db.engine import Program, Transaction
+from milepost._db.engine import Transaction, Transactions
 from milepost._db.operations import ExecuteMany, Operation, Query
 from milepost.checkpoint._contract.threads import Problem
 from milepost.checkpoint._sql.admin.reencrypt_statements import reseal_statements
@@ -84,7 +84,7 @@ class Resealer:
 
     def threads(
         self, thread_ids: Sequence[str], progress: Progress | None
-    ) -> Program[Reencrypted[Problem]]:
+    ) -> Transactions[Reencrypted[Problem]]:
         """Seal all rows of these threads."""
         if not self._codec.rotates:
             raise CheckpointError(NOT_ENCRYPTED)
@@ -110,7 +110,7 @@ class Resealer:
                 progress(at + 1, len(thread_ids))
         return done
 
-    def _reseal_entry(self, thread_id: str, done: Reencrypted[Problem]) -> Program[None]:
+    def _reseal_entry(self, thread_id: str, done: Reencrypted[Problem]) -> Transactions[None]:
         try:
             resealed = yield Transaction(partial(self._registry.reseal, thread_id))
         except SerdeError as error:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost._db.engine import Program, transaction
+from milepost._db.engine import Transactions, transaction
 from milepost._db.operations import Execute, ExecuteMany, Operation, Query
 from milepost._internal.ids import new_epoch
 from milepost.checkpoint._contract.pruning import Choice, Lineage, Node, with_ancestors
@@ -259,16 +259,16 @@ class SqlThreads(Threads):
         self._cache = cache
         self._remover = Remover(reader)
 
-    def _page(self, wanted: ThreadFilter) -> Program[Page]:
+    def _page(self, wanted: ThreadFilter) -> Transactions[Page]:
         return transaction(partial(self._registry.page, wanted), write=False)
 
-    def _found(self, wanted: ThreadFilter) -> Program[Ids]:
+    def _found(self, wanted: ThreadFilter) -> Transactions[Ids]:
         return transaction(partial(self._registry.found, wanted), write=False)
 
-    def _unjudged(self, wanted: ThreadFilter) -> Program[Ids]:
+    def _unjudged(self, wanted: ThreadFilter) -> Transactions[Ids]:
         return transaction(partial(self._registry.unjudged, wanted), write=False)
 
-    def thread_ids(self, wanted: Sequence[str] | None) -> Program[Ids]:
+    def thread_ids(self, wanted: Sequence[str] | None) -> Transactions[Ids]:
         """The given threads, or all that the registry knows."""
         if wanted is not None:
             return thread_ids_of(wanted)
@@ -282,30 +282,30 @@ class SqlThreads(Threads):
                 return found
             start = just_after(page[-1])
 
-    def _info(self, thread_id: str) -> Program[ThreadInfo | None]:
+    def _info(self, thread_id: str) -> Transactions[ThreadInfo | None]:
         return transaction(partial(self._registry.one, thread_id), write=False)
 
-    def _describe(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[None]:
+    def _describe(self, thread_id: str, metadata: Mapping[str, Any]) -> Transactions[None]:
         return transaction(partial(self._registry.describe, thread_id, metadata))
 
-    def _add(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[ThreadInfo]:
+    def _add(self, thread_id: str, metadata: Mapping[str, Any]) -> Transactions[ThreadInfo]:
         return transaction(partial(self._registry.create, thread_id, metadata))
 
-    def _duplicate(self, source: str, target: str) -> Program[None]:
+    def _duplicate(self, source: str, target: str) -> Transactions[None]:
         codec, q = self._reader.codec, self._reader.q
         return transaction(partial(copy, codec, q, self._registry, source, target))
 
-    def _remove(self, thread_id: str, unused_since: float | None = None) -> Program[Removed]:
+    def _remove(self, thread_id: str, unused_since: float | None = None) -> Transactions[Removed]:
         removed = yield from transaction(partial(self._remover.thread, thread_id, unused_since))
         self._cache.forget(thread_id)
         return removed
 
-    def _keep(self, thread_id: str, choose: Choice, dry_run: bool) -> Program[Removed]:
+    def _keep(self, thread_id: str, choose: Choice, dry_run: bool) -> Transactions[Removed]:
         work = partial(self._remover.keep, thread_id, choose, dry_run=dry_run)
         removed = yield from transaction(work, write=not dry_run)
         if not dry_run:
             self._cache.forget(thread_id)
         return removed
 
-    def _threads_of_runs(self, run_ids: Collection[str]) -> Program[Ids]:
+    def _threads_of_runs(self, run_ids: Collection[str]) -> Transactions[Ids]:
         return transaction(partial(self._remover.threads_of_runs, sorted(run_ids)), write=False)
