@@ -59,11 +59,18 @@ def called_second(inner: Any) -> Any:
 
 
 def two_deep(inner: Any) -> Any:
-    middle = StateGraph(State).add_node("middle", inner).add_edge(START, "middle").compile()
-    return called(middle)
+    return StateGraph(State).add_node("middle", inner).add_edge(START, "middle").compile()
 
 
-PLACES = [as_node, called, called_second, two_deep]
+def called_two_deep(inner: Any) -> Any:
+    return called(two_deep(inner))
+
+
+NODES = [as_node, two_deep]
+"""The graph is the node: what its checkpoint waits for is known before anything is stored."""
+CALLED = [called, called_second, called_two_deep]
+"""A function calls the graph, and could call any other."""
+PLACES = [*NODES, *CALLED]
 
 
 def outer(
@@ -91,18 +98,21 @@ def questions(state: Any) -> list[Any]:
     return sorted(question.value for question in state.interrupts)
 
 
-@pytest.mark.parametrize("place", PLACES)
-class TestAnInnerGraphThatCannotGoOn:
-    @pytest.fixture
-    def waiting(self, run, saver, config, durability, place) -> Any:
-        run.invoke(outer(place, "ask", saver), {"log": []}, config, durability=durability)
-        return saver
+@pytest.fixture
+def waiting(run, saver, config, durability, place) -> Any:
+    """A saver with a thread whose inner graph waits."""
+    run.invoke(outer(place, "ask", saver), {"log": []}, config, durability=durability)
+    return saver
 
-    @pytest.fixture
-    def answers(self, run, waiting, config, place) -> dict[str, str]:
-        state = run.get_state(outer(place, "ask", waiting), config)
-        return {question.id: f"to {question.value}" for question in state.interrupts}
 
+@pytest.fixture
+def answers(run, waiting, config, place) -> dict[str, str]:
+    state = run.get_state(outer(place, "ask", waiting), config)
+    return {question.id: f"to {question.value}" for question in state.interrupts}
+
+
+@pytest.mark.parametrize("place", NODES)
+class TestAnInnerGraphThatIsANodeAndCannotGoOn:
     def test_is_an_error_that_changes_nothing(
         self, run, waiting, config, durability, place, answers
     ):
@@ -124,6 +134,9 @@ class TestAnInnerGraphThatCannotGoOn:
         result = run.invoke(old, Command(resume=answers), config, durability=durability)
         assert sorted(result["log"]) == ["next", "to beside?", "to sure?"]
 
+
+@pytest.mark.parametrize("place", PLACES)
+class TestAnInnerGraphThatCannotGoOn:
     @pytest.mark.parametrize(
         "options",
         [
@@ -136,10 +149,21 @@ class TestAnInnerGraphThatCannotGoOn:
         self, run, waiting, config, place, answers, options
     ):
         new = outer(place, "approve", waiting, **options)
-        with pytest.raises(MissingNodeError):
+        with pytest.raises(MissingNodeError, match="Thread 't' waits for 'ask'"):
             run.invoke(new, Command(resume=answers), config)
         old = outer(place, "ask", waiting)
-        assert questions(run.get_state(old, config)) == ["beside?", "sure?"]
+        assert "sure?" in questions(run.get_state(old, config))
+
+    def test_keeps_the_answer_until_it_can_go_on(
+        self, run, waiting, config, durability, place, answers
+    ):
+        new = outer(place, "approve", waiting)
+        with pytest.raises(MissingNodeError, match="Thread 't' waits for 'ask'"):
+            run.invoke(new, Command(resume=answers), config, durability=durability)
+        mapped = outer(place, "approve", waiting, {"ask": "approve"})
+        again = None if place in CALLED else Command(resume=answers)
+        result = run.invoke(mapped, again, config, durability=durability)
+        assert sorted(result["log"]) == ["next", "to beside?", "to sure?"]
 
     def test_goes_on_with_a_map(self, run, waiting, config, durability, place, answers):
         new = outer(place, "approve", waiting, {"ask": "approve"})
@@ -167,6 +191,23 @@ def test_a_replay_from_inside_an_inner_graph_leaves_no_fork_behind(run, saver, c
     with pytest.raises(MissingNodeError, match="'ask'"):
         run.invoke(new, None, inside.config)
     assert rows(saver, config) == before
+
+
+def test_a_function_may_call_another_graph_than_those_that_it_names(run, saver, config):
+    named, hidden = asking("named"), {"graph": asking("hidden")}
+
+    def pick(name: str) -> Any:
+        return hidden[name]
+
+    def call(state: Any) -> Any:
+        if state.get("never"):
+            return named.invoke({"log": []})
+        return pick("graph").invoke({"log": []})
+
+    builder = StateGraph(State).add_node("call", call).add_edge(START, "call")
+    graph = builder.compile(checkpointer=saver)
+    run.invoke(graph, {"log": ["in"]}, config)
+    assert run.invoke(graph, Command(resume="yes"), config)["log"] == ["in", "yes"]
 
 
 def test_a_function_may_choose_between_graphs(run, saver, config):

@@ -1,7 +1,7 @@
 """Graphs inside the waiting tasks of a thread that wait for a node which they no longer have.
 
-A run looks for them before it stores anything. If the inner graph itself found out, the answer to
-its question would be stored by then, and tasks beside it would have run.
+A run looks for them before it stores anything. When an inner graph itself finds out, the answer to
+its question is stored by then, and tasks beside it have run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from milepost._engine.position import without_ids
 from milepost._engine.reading.snapshot import tasks_after, with_null_writes
 from milepost._internal.dataclass_tools import record
 from milepost.checkpoint._contract.records import CheckpointTuple, Place
-from milepost.constants import NS_SEP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,47 +51,27 @@ class Around:
 def missing_inside(
     tasks: Sequence[Task], around: Around
 ) -> EffectGenerator[MissingNodeError | None]:
-    """The error for a graph inside a waiting task, at any depth, that cannot go on."""
-    for task in tasks:
-        graphs = [graph for graph in task.node.subgraphs if graph.checkpointer is not False]
-        if task.finished or not graphs:
-            continue
-        calls = 0
-        while True:
-            ns = f"{task.ns}{NS_SEP}{calls}" if calls else task.ns
-            was_called, error = yield from _missing_in_call(graphs, ns, around)
-            if error is not None:
-                return error
-            if not was_called or graphs[0] is task.node.bound:
-                break
-            calls += 1
-    return None
+    """The error for a graph that is a waiting node, at any depth, and cannot go on.
 
-
-def _missing_in_call(
-    graphs: Sequence[Any], ns: str, around: Around
-) -> EffectGenerator[tuple[bool, MissingNodeError | None]]:
-    """Whether one of these graphs has run in a namespace, and the error if none could go on there.
-
-    A function may refer to several graphs, of which it has called one.
+    A graph that a function calls is not looked at. The function may call any graph, so nothing
+    tells which of them has made a checkpoint; the graph finds out by itself when it is called.
     """
-    first: MissingNodeError | None = None
-    was_called = False
-    for graph in graphs:
+    for task in tasks:
+        graph = next((one for one in task.node.subgraphs if one is task.node.bound), None)
+        if task.finished or graph is None or graph.checkpointer is False:
+            continue
         own = graph.checkpointer
         saver = around.saver if own is None or own is True else own
-        place = around.place_inside(without_ids(ns) if own is True else ns)
+        place = around.place_inside(without_ids(task.ns) if own is True else task.ns)
         if place is None:
             continue
         saved = graph.program.renames.apply((yield from LoadCheckpoint(saver, place.config())))
         if saved is None or not around.led_to(saved):
             continue
-        was_called = True
         error = yield from _missing_in_graph(graph, saver, saved, place, around.starts)
-        if error is None:
-            return True, None
-        first = first or error
-    return was_called, first
+        if error is not None:
+            return error
+    return None
 
 
 def _missing_in_graph(
