@@ -207,6 +207,7 @@ def test_a_function_may_call_another_graph_than_those_that_it_names(run, saver, 
     builder = StateGraph(State).add_node("call", call).add_edge(START, "call")
     graph = builder.compile(checkpointer=saver)
     run.invoke(graph, {"log": ["in"]}, config)
+    assert questions(run.get_state(graph, config, subgraphs=True)) == ["sure?"]
     assert run.invoke(graph, Command(resume="yes"), config)["log"] == ["in", "yes"]
 
 

@@ -57,7 +57,7 @@ def missing_inside(
     tells which of them has made a checkpoint; the graph finds out by itself when it is called.
     """
     for task in tasks:
-        graph = next((one for one in task.node.subgraphs if one is task.node.bound), None)
+        graph = task.node.graph
         if task.finished or graph is None or graph.checkpointer is False:
             continue
         own = graph.checkpointer

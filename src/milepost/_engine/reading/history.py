@@ -125,8 +125,10 @@ def _show(
         if not subgraphs:
             states[task.id] = where
         elif (inner := view.inside(task.name)) is not None:
+            # What a function calls may be another graph than `inner`, whose nodes are not missing.
+            goes_on_inside = not task.finished and task.node.graph is not None
             found = yield from read_state(
-                inner, where, place_of(where), subgraphs=True, goes_on=not task.finished
+                inner, where, place_of(where), subgraphs=True, goes_on=goes_on_inside
             )
             if found.metadata is not None:
                 states[task.id] = found

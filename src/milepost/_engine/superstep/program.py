@@ -166,6 +166,12 @@ class Node:
         """What was given to `add_node`."""
         return self.callee.target
 
+    @property
+    def graph(self) -> Any:
+        """The compiled graph that the node is; None if the node is a function, which may call any
+        graph."""
+        return next((graph for graph in self.subgraphs if graph is self.bound), None)
+
     def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
         """Call the node alone, outside a run, as a unit test does; return what it returns."""
         if self.callee.sync is None:
