@@ -141,7 +141,7 @@ def test_what_was_damaged_there_is_told(sqlite):
         " (SELECT MAX(checkpoint_id) FROM checkpoints)"
     )
     newest, before, *_ = sqlite.list(thread("t"))
-    with pytest.raises(DamagedRowError, match="writes that led to"):
+    with pytest.raises(DamagedRowError, match="inline writes of checkpoint"):
         before.pending_writes
     assert newest.pending_writes == []
     (problem,) = sqlite.verify()

@@ -268,7 +268,7 @@ _NAMES = {
     "metadata": "metadata of checkpoint",
     "blob": "stored value",
     "write": "stored write",
-    "led": "inline writes of checkpoint",
+    "led": "cell with inline writes of checkpoint",
 }
 
 
