@@ -90,7 +90,7 @@ class Commanding(Run):
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_a_delta_channel_holds_what_a_plain_one_holds(durability: str) -> None:
-    @trying(EXAMPLES, Phase.generate, Phase.shrink, derandomize=not LONG)
+    @trying(EXAMPLES // 2, Phase.generate, Phase.shrink, derandomize=not LONG)
     @given(cases())
     def agree(case: Case) -> None:
         plain = Commanding("milepost", case, "sync", durability).observe()

@@ -430,7 +430,7 @@ def test_a_child_holds_locks_of_its_own_when_the_parent_closes_the_database(path
 
 
 @pytest.mark.parametrize("other", ["cache", "store", "saver"])
-def test_so_it_does_if_a_connection_of_ours_to_the_same_file_was_never_used_there(
+def test_a_child_keeps_what_it_stores_if_other_connections_of_ours_were_never_used_there(
     path, tmp_path, other
 ):
     closed = tmp_path / "closed"

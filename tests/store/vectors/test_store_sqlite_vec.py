@@ -92,7 +92,9 @@ def test_a_connection_of_the_users_may_load_extensions_afterwards_if_it_could_be
         assert (loaded, connection.allowed) == ([connection], allowed)
 
 
-def test_so_may_one_behind_aiosqlite(tmp_path, monkeypatch):
+def test_a_connection_behind_aiosqlite_may_load_extensions_afterwards_if_it_could_before(
+    tmp_path, monkeypatch
+):
     monkeypatch.setitem(sys.modules, "sqlite_vec", SimpleNamespace(load=lambda _: None))
 
     async def main() -> None:
