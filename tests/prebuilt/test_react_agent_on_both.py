@@ -113,10 +113,10 @@ class Answer(BaseModel):
 def test_a_structured_response_is_asked_for_at_the_end(response_format, has_tools):
     tools = (lambda lib: [weather]) if has_tools else (lambda lib: [])
     script = CALLS if has_tools else ["hello"]
-    state, _ = same(
-        tools, script=script, response_format=response_format, structured=Answer(value=3)
-    )
-    assert state["structured_response"] == Answer(value=3)
+    # A model that is given a JSON schema answers with a dict.
+    answer = {"value": 3} if isinstance(response_format, dict) else Answer(value=3)
+    state, _ = same(tools, script=script, response_format=response_format, structured=answer)
+    assert state["structured_response"] == answer
 
 
 def test_a_structured_response_can_be_stored():
