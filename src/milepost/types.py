@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections import deque
     from datetime import timedelta
 
-    from milepost._engine.context.task_context import RunControl
+    from milepost._engine.context.runtime import RunControl
     from milepost._stream_parts import (
         CheckpointPayload,
         CheckpointStreamPart,
@@ -707,7 +707,7 @@ class _Root:
 
 
 class _ToolOutput(_Root):
-    """What a tool of LangChain may return as it is; see `_engine/context/tool_commands.py`."""
+    """What a tool of LangChain may return as it is; see `_engine/context/langchain_bridge.py`."""
 
     __slots__ = ()
 
@@ -823,14 +823,11 @@ def interrupt(value: Any, *, response_schema: type[Any] | dict[str, Any] | None 
         >>> graph.invoke(Command(resume="Ada"), config)
         {'name': 'Ada'}
     """
-    from milepost._engine.context.task_context import current_context
+    from milepost._engine.context.task_context import ResponseSchema, current_context
 
     context = current_context("interrupt")
-    if response_schema is None:
-        return context.interrupt(value)
-    from milepost._engine.context.response_schema import ResponseSchema
-
-    return context.interrupt(value, ResponseSchema(response_schema))
+    schema = None if response_schema is None else ResponseSchema(response_schema)
+    return context.interrupt(value, schema)
 
 
 def ensure_valid_checkpointer(checkpointer: Any) -> Checkpointer:

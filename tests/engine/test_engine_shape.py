@@ -16,7 +16,7 @@ import pytest
 
 import milepost
 from milepost._engine import leases
-from milepost._engine.context.options import RunSettings
+from milepost._engine.context.config import RunSettings
 from milepost._engine.context.task_context import find_context
 from milepost._engine.drivers.effects import AWAIT, Start
 from milepost._engine.drivers.sync import SyncDriver

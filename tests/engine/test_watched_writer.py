@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from milepost._engine.observers import RunObserver, StoredStep
-from milepost._engine.watched_writer import WatchedThreadWriter
+from milepost._engine.thread_writer import WatchedThreadWriter
 from milepost.checkpoint._contract.step_saver import Fence, StepCommit, TaskWrites
 from savers import WholeSaver
 

@@ -9,7 +9,7 @@ import pytest
 from mutants import Five
 
 from graphs import Log, appends, line, thread
-from milepost._engine.drivers.saver_effects import is_async_only, is_sync_only
+from milepost._engine.drivers.effects import is_async_only, is_sync_only
 from milepost.checkpoint._contract.step_saver import StepSaver
 from milepost.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from milepost.checkpoint.memory import InMemorySaver

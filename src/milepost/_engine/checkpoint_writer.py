@@ -9,8 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.delta_snapshots import DeltaSnapshots
-from milepost._engine.drivers.effects import EffectGenerator, Flush, Save
-from milepost._engine.drivers.saver_effects import ReleaseThread
+from milepost._engine.drivers.effects import EffectGenerator, Flush, ReleaseThread, Save
 from milepost._engine.missing_nodes import NONE_MISSING, MissingNodes
 from milepost._engine.superstep.channel_state import NO_NAMES
 from milepost._engine.superstep.plan import is_waiting

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from milepost._engine.drivers.effects import EffectGenerator
-from milepost._engine.drivers.saver_effects import LoadDeltaHistory
+from milepost._engine.drivers.effects import EffectGenerator, LoadDeltaHistory
 from milepost._engine.superstep.apply import writes_per_channel
 from milepost._engine.superstep.renames import as_renamed
 from milepost.checkpoint.base import SOURCES_WITHOUT_WRITES

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._engine.checkpoint_writer import metadata_in_configurable
 from milepost._engine.delta_snapshots import rebuild_deltas
-from milepost._engine.drivers.effects import EffectGenerator, Flush, KeepClaim
-from milepost._engine.drivers.saver_effects import (
+from milepost._engine.drivers.effects import (
+    EffectGenerator,
+    Flush,
     HoldThread,
+    KeepClaim,
     ListCheckpoints,
     LoadCheckpoint,
     LoadHead,
@@ -21,7 +23,7 @@ from milepost._engine.superstep.apply import apply_writes
 from milepost._engine.superstep.pending_writes import null_writes
 from milepost._engine.superstep.program import ExternalWriter, Write
 from milepost._engine.superstep.renames import as_renamed
-from milepost._engine.thread_writer import ThreadWriter
+from milepost._engine.thread_writer import ThreadWriter, WatchedThreadWriter
 from milepost._internal import log
 from milepost.checkpoint._contract.names import LONGEST
 from milepost.checkpoint._contract.overrides import step_saver
@@ -41,7 +43,7 @@ from milepost.errors import (
 
 if TYPE_CHECKING:
     from milepost._engine.checkpoint_writer import CheckpointWriter
-    from milepost._engine.context.options import RunSettings
+    from milepost._engine.context.config import RunSettings
     from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.types import RunnableConfig
 
@@ -143,11 +145,7 @@ def load_checkpoint(
     fence = yield from _claim(saver, settings, place.thread_id, checkpoints.enclosing_writer)
     # After `_claim`, which raises for metadata of the thread that cannot be stored.
     checkpoints.drop_unstorable_metadata(saver)
-    make = ThreadWriter
-    if checkpoints.events.observers:
-        from milepost._engine.watched_writer import WatchedThreadWriter
-
-        make = WatchedThreadWriter
+    make = WatchedThreadWriter if checkpoints.events.observers else ThreadWriter
     thread = make(saver, place.thread_id, settings.durability or "async", fence)
     checkpoints.join(thread, owned=True)
     if position.parent is not None:

@@ -17,8 +17,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.checkpoint_writer import CheckpointWriter
-from milepost._engine.context.config import concurrency, recursion_limit
-from milepost._engine.context.options import RunResources, RunSettings, resources_of
+from milepost._engine.context.config import (
+    RunResources,
+    RunSettings,
+    concurrency,
+    recursion_limit,
+    resources_of,
+)
 from milepost._engine.drivers.effects import AWAIT, Await, EffectGenerator, Start
 from milepost._engine.observers import RunObserver, observed, observers_of
 from milepost._engine.position import Position, pin, pin_children

@@ -7,8 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.context.config import recursion_limit
-from milepost._engine.drivers.effects import EffectGenerator
-from milepost._engine.drivers.saver_effects import LoadCheckpoint
+from milepost._engine.drivers.effects import EffectGenerator, LoadCheckpoint
 from milepost._engine.loading import (
     apply_outside,
     find_saver,
@@ -16,8 +15,7 @@ from milepost._engine.loading import (
     load_checkpoint,
     restore,
 )
-from milepost._engine.missing_inside import Around, missing_inside
-from milepost._engine.missing_nodes import NONE_MISSING
+from milepost._engine.missing_nodes import NONE_MISSING, Around, missing_inside
 from milepost._engine.observers import TRACE, observed
 from milepost._engine.position import Position, start_lineage
 from milepost._engine.superstep.apply import apply_writes

@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.context.node_callable import Callee
-from milepost._engine.drivers.effects import AWAIT, EffectGenerator, Start
-from milepost._engine.drivers.saver_effects import LoadCheckpoint
+from milepost._engine.drivers.effects import AWAIT, EffectGenerator, LoadCheckpoint, Start
 from milepost._engine.loading import load_checkpoint
 from milepost._engine.observers import TRACE, trace_of
 from milepost._engine.position import start_lineage

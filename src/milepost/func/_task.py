@@ -20,7 +20,7 @@ from typing import (
 from milepost._engine.context.config import retry_policies
 from milepost._engine.context.node_callable import Callee, is_async, name_of
 from milepost._engine.context.task_context import current_context
-from milepost._engine.drivers.saver_effects import ClearCache
+from milepost._engine.drivers.effects import ClearCache
 from milepost._engine.superstep.node_cache import namespace_of
 from milepost._engine.superstep.program import Node, StateReader
 from milepost._engine.superstep.subtasks import TaskStarter, call

@@ -10,7 +10,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.context.config import checked_config, concurrency, merge_configs
-from milepost._engine.context.task_context import RunControl, find_context
+from milepost._engine.context.runtime import RunControl
+from milepost._engine.context.task_context import find_context
 from milepost._internal import threads
 from milepost.graph._options import checked_control
 

@@ -11,9 +11,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, overload
 
 from milepost._engine.context.config import check_interrupt_nodes, merge_configs
+from milepost._engine.drivers import async_driver
 from milepost._engine.drivers.at_exit import end_at_exit
-from milepost._engine.drivers.choice import async_driver
-from milepost._engine.drivers.saver_effects import ClearCache, DeleteThread
+from milepost._engine.drivers.effects import ClearCache, DeleteThread
 from milepost._engine.drivers.sync import SyncDriver, SyncReader
 from milepost._engine.superstep.node_cache import namespace_of
 from milepost._internal.older_names import older_names

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from milepost._engine.drivers.choice import async_driver
+from milepost._engine.drivers import async_driver
 from milepost._engine.drivers.sync import SyncDriver
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
-from milepost._engine.context.config import merge_configs, unknown_interrupt_nodes
+from milepost._engine.context.config import RunSettings, merge_configs, unknown_interrupt_nodes
 from milepost._engine.context.langchain_bridge import callbacks_around, config_around
-from milepost._engine.context.options import RunSettings
-from milepost._engine.context.task_context import RunControl, TaskContext, find_context
+from milepost._engine.context.runtime import RunControl
+from milepost._engine.context.task_context import TaskContext, find_context
 from milepost._engine.run import GraphRun
 from milepost._engine.streaming.events import EventStream
 from milepost._internal.warn import Strictness, warn_of

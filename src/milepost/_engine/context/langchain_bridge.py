@@ -18,10 +18,10 @@ from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from milepost._engine.context.tool_commands import let_tools_return_commands
 from milepost._internal import fork_guard
 from milepost.errors import MissingDependencyError
 from milepost.messages._kinds import langchain_messages
+from milepost.types import _ToolOutput
 
 if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 LANGCHAIN = "langchain_core.runnables.config"
 """The module of LangChain that has the context variable."""
 _VARIABLE = "var_child_runnable_config"
+_TOOLS = "langchain_core.messages.tool"
 _variable: ContextVar[Any] | None = None
 """LangChain's context variable; None until LangChain is loaded."""
 
@@ -148,6 +149,21 @@ def steps_of(target: Any) -> Any:
     if not is_langchain_runnable(target) or hasattr(target, "aget_state"):
         return target
     return import_module("milepost.integrations._langchain.sequences").Steps(target)
+
+
+# -- what tools return
+
+
+def let_tools_return_commands() -> None:
+    """Let LangChain's tools return a Command. A second call changes nothing.
+
+    LangChain turns the result of a tool into text, unless the result is a `ToolOutputMixin`. So
+    Command derives from a class of ours that gets `ToolOutputMixin` as a base once LangChain is
+    loaded.
+    """
+    theirs: type | None = getattr(sys.modules.get(_TOOLS), "ToolOutputMixin", None)
+    if theirs is not None and not issubclass(_ToolOutput, theirs):
+        _ToolOutput.__bases__ = (*_ToolOutput.__bases__, theirs)
 
 
 # -- who listens to a run

@@ -50,7 +50,7 @@ class Callee:
 
     def arguments_alone(self, config: RunnableConfig | None) -> dict[str, Any]:
         """The keyword arguments outside a run: a config, an empty runtime, None for the rest."""
-        from milepost._engine.context.task_context import Runtime
+        from milepost._engine.context.runtime import Runtime
 
         found: dict[str, Any] = {name: None for name, _ in self.inject}
         if "config" in found:

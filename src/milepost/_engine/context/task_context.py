@@ -8,28 +8,29 @@ node find the run that they belong to through it.
 from __future__ import annotations
 
 from contextvars import Context, ContextVar, copy_context
-from dataclasses import field, replace
 from sys import modules
-from typing import TYPE_CHECKING, Any, Generic
-
-from typing_extensions import TypeVar
+from typing import TYPE_CHECKING, Any
 
 from milepost._engine.context.config import node_config
 from milepost._engine.context.langchain_bridge import LANGCHAIN, share_config, with_callbacks
-from milepost._engine.context.server_info import ServerInfo, server_info
-from milepost._internal.dataclass_tools import frozen
+from milepost._engine.context.runtime import ExecutionInfo, Runtime, no_heartbeat, server_info
 from milepost._internal.ids import interrupt_id
 from milepost.constants import NS_SEP
-from milepost.errors import GraphInterrupt, NodeError, OutsideRunError, ParentCommand
+from milepost.errors import (
+    GraphInterrupt,
+    MissingDependencyError,
+    NodeError,
+    OutsideRunError,
+    ParentCommand,
+    mark_invalid_resume,
+)
 from milepost.types import MISSING, Interrupt, RunnableConfig, StreamWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from milepost._engine.context.response_schema import ResponseSchema
     from milepost._engine.run import GraphRun
     from milepost._engine.superstep.plan import Task
-    from milepost.store.base import BaseStore
 
 _current: ContextVar[TaskContext | None] = ContextVar("milepost_task_context", default=None)
 
@@ -53,196 +54,6 @@ def current_context(wanted_by: str) -> TaskContext:
     return context
 
 
-class RunControl:
-    """Lets other code ask a run to stop at the end of its present step.
-
-    Examples:
-        >>> from milepost.checkpoint.memory import InMemorySaver
-        >>> from milepost.errors import GraphDrained
-        >>> from milepost.graph import StateGraph
-        >>> from milepost.runtime import RunControl
-        >>> nodes = [("first", lambda state: {"n": 1}), ("second", lambda state: {"n": 2})]
-        >>> builder = StateGraph(dict).add_sequence(nodes).set_entry_point("first")
-        >>> graph = builder.compile(checkpointer=InMemorySaver())
-        >>> config = {"configurable": {"thread_id": "1"}}
-        >>> control = RunControl()
-    """
-
-    __slots__ = ("_reason",)
-
-    def __init__(self) -> None:
-        self._reason: str | None = None
-
-    def request_drain(self, reason: str = "shutdown") -> None:
-        """Ask the run to finish the tasks in flight, save, and stop.
-
-        Args:
-            reason: Why, for the log and the error.
-
-        Examples:
-            >>> control.request_drain("deploy")
-            >>> try:
-            ...     graph.invoke({"n": 0}, config, control=control)
-            ... except GraphDrained as drained:
-            ...     print(drained)
-            Graph drained: deploy
-            >>> graph.invoke(None, config)  # goes on, here or in another process
-            {'n': 2}
-        """
-        self._reason = reason
-
-    @property
-    def drain_requested(self) -> bool:
-        """Whether the run was asked to stop."""
-        return self._reason is not None
-
-    @property
-    def drain_reason(self) -> str | None:
-        """The reason given to `request_drain`."""
-        return self._reason
-
-
-@frozen()
-class ExecutionInfo:
-    """Which attempt of which task this is.
-
-    Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> from milepost.runtime import Runtime
-        >>> def node(state, runtime: Runtime):
-        ...     return {"attempt": runtime.execution_info.node_attempt}
-        >>> graph = StateGraph(dict).add_node("node", node).add_edge(START, "node").compile()
-        >>> graph.invoke({})
-        {'attempt': 1}
-    """
-
-    checkpoint_id: str | None
-    """The checkpoint that the task starts from."""
-    checkpoint_ns: str
-    """The namespace of the task: that of its graph, its node and its id."""
-    task_id: str
-    """The same for every attempt at the task."""
-    thread_id: str | None = None
-    """The thread that the run is on."""
-    run_id: str | None = None
-    """The run, if its caller or the runtime has named it."""
-    node_attempt: int = 1
-    """1 for the first attempt, 2 for the first retry, and so on."""
-    node_first_attempt_time: float | None = None
-    """When the first attempt began, in seconds since 1970."""
-    idempotency_key: str = ""
-    """The same on a retry and on a resume after a crash, another one on a replay or fork.
-
-    Pass it to services that deduplicate requests, so that an effect is not repeated.
-    """
-
-    def patch(self, **overrides: Any) -> ExecutionInfo:
-        """A copy with some fields changed.
-
-        Args:
-            **overrides: Fields and their new values.
-        """
-        return replace(self, **overrides)
-
-
-ContextT = TypeVar("ContextT", default=Any)
-
-
-def _no_writer(_chunk: Any) -> None:
-    return None
-
-
-def _no_heartbeat() -> None:
-    return None
-
-
-@frozen(kw_only=True)
-class Runtime(Generic[ContextT]):
-    """What a node gets when it has a parameter `runtime`.
-
-    Examples:
-        >>> from dataclasses import dataclass
-        >>> from milepost.graph import START, StateGraph
-        >>> from milepost.runtime import Runtime
-        >>> @dataclass
-        ... class Context:
-        ...     user: str
-        >>> def greet(state: dict, runtime: Runtime[Context]):
-        ...     return {"text": f"Hello {runtime.context.user}"}
-        >>> builder = StateGraph(dict, Context).add_node("greet", greet).add_edge(START, "greet")
-        >>> builder.compile().invoke({}, context=Context("Ada"))
-        {'text': 'Hello Ada'}
-    """
-
-    context: ContextT = None  # type: ignore[assignment]
-    """What the caller passed as `context=`."""
-    store: BaseStore | None = None
-    """The store that the graph was compiled with."""
-    stream_writer: StreamWriter = _no_writer
-    """Sends to the `custom` stream."""
-    heartbeat: Callable[[], None] = _no_heartbeat
-    """Tells an idle timeout that the node is alive."""
-    previous: Any = None
-    """For an entrypoint: what its last run on this thread returned."""
-    execution_info: ExecutionInfo | None = None
-    """Which attempt of which task this is."""
-    server_info: ServerInfo | None = None
-    """What the server that runs the graph says about the call; None if there is no server."""
-    control: RunControl | None = field(default=None, repr=False)
-    """What the caller passed as `control=`: ask it whether the run is to stop."""
-
-    def merge(self, other: Runtime[ContextT]) -> Runtime[ContextT]:
-        """The fields of `other`; where `other` has none, the fields of this runtime.
-
-        Args:
-            other: The runtime whose fields come first.
-        """
-        return Runtime(
-            context=other.context or self.context,
-            store=self.store if other.store is None else other.store,
-            stream_writer=self.stream_writer
-            if other.stream_writer is _no_writer
-            else other.stream_writer,
-            heartbeat=self.heartbeat if other.heartbeat is _no_heartbeat else other.heartbeat,
-            previous=self.previous if other.previous is None else other.previous,
-            execution_info=other.execution_info or self.execution_info,
-            server_info=other.server_info or self.server_info,
-            control=other.control or self.control,
-        )
-
-    def override(self, **changes: Any) -> Runtime[ContextT]:
-        """A copy with some fields changed.
-
-        Args:
-            **changes: Fields and their new values.
-        """
-        return replace(self, **changes)
-
-    def patch_execution_info(self, **overrides: Any) -> Runtime[ContextT]:
-        """A copy with some fields of its `execution_info` changed.
-
-        Args:
-            **overrides: Fields of `execution_info` and their new values.
-        """
-        if self.execution_info is None:
-            raise RuntimeError("This runtime has no execution_info: it is not that of a node.")
-        return replace(self, execution_info=self.execution_info.patch(**overrides))
-
-    @property
-    def drain_requested(self) -> bool:
-        """Whether the run was asked to stop: a long node may want to end early."""
-        return self.control is not None and self.control.drain_requested
-
-    @property
-    def drain_reason(self) -> str | None:
-        """The reason given to `RunControl.request_drain`."""
-        return None if self.control is None else self.control.drain_reason
-
-
-DEFAULT_RUNTIME: Runtime[Any] = Runtime()
-"""A runtime that belongs to no run: no context, no store, writers that drop what they get."""
-
-
 def get_runtime(context_schema: type[object] | None = None) -> Runtime:  # noqa: ARG001
     """The runtime of the node that this is called in.
 
@@ -263,13 +74,46 @@ def get_runtime(context_schema: type[object] | None = None) -> Runtime:  # noqa:
     return current_context("get_runtime").runtime
 
 
+class ResponseSchema:
+    """JSON Schema for callers, and the check of their answers."""
+
+    __slots__ = ("_adapter", "shown")
+
+    def __init__(self, schema: type[Any] | dict[str, Any]) -> None:
+        self._adapter: Any = None
+        self.shown: dict[str, Any]
+        """The JSON Schema that callers see."""
+        if isinstance(schema, dict):
+            self.shown = schema
+            return
+        try:
+            from pydantic import TypeAdapter
+        except ImportError as error:
+            raise MissingDependencyError(
+                "interrupt(response_schema=) with a class is checked by pydantic: run "
+                "`pip install pydantic`, or pass JSON Schema as a dict."
+            ) from error
+        self._adapter = TypeAdapter(schema)
+        self.shown = self._adapter.json_schema()
+
+    def checked(self, answer: Any) -> Any:
+        """The answer as the node gets it; pydantic's ValidationError if it does not fit."""
+        if self._adapter is None:
+            return answer
+        try:
+            return self._adapter.validate_python(answer)
+        except ValueError as error:
+            mark_invalid_resume(error)
+            raise
+
+
 class TaskContext:
     """One attempt of one task."""
 
     # Defaults are kept on the class: a context is made for every attempt, and few are changed.
     failure: NodeError | None = None
     """For an error handler: the error that it handles."""
-    heartbeat: Callable[[], None] = staticmethod(_no_heartbeat)
+    heartbeat: Callable[[], None] = staticmethod(no_heartbeat)
     open_inside: tuple[Interrupt, ...] = ()
     """Interrupts that an inner graph left open when the inner graph failed."""
     interrupts_asked: int = 0

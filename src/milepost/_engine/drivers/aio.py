@@ -22,26 +22,24 @@ from milepost._engine.drivers.effects import (
     Abandoned,
     Await,
     Call,
+    Cursor,
     Decide,
     Effect,
     EffectGenerator,
     Flush,
     KeepClaim,
+    ListCheckpoints,
+    MethodCall,
+    NextCheckpoint,
     Pause,
     Save,
     Start,
     TaskGenerator,
     Tell,
     is_deep,
-)
-from milepost._engine.drivers.run_driver import Ended, RunDriver, sorted_out
-from milepost._engine.drivers.saver_effects import (
-    Cursor,
-    ListCheckpoints,
-    MethodCall,
-    NextCheckpoint,
     is_sync_only,
 )
+from milepost._engine.drivers.run_driver import Ended, RunDriver, sorted_out
 from milepost._engine.drivers.timeouts import within
 from milepost._engine.streaming.events import Event, EventStream
 from milepost._engine.superstep.task import outcome_of, raise_own_cancellation

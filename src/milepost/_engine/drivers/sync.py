@@ -22,25 +22,23 @@ from milepost._engine.drivers.effects import (
     Abandoned,
     Await,
     Call,
+    Cursor,
     Decide,
     Effect,
     EffectGenerator,
     Flush,
     KeepClaim,
+    ListCheckpoints,
+    MethodCall,
+    NextCheckpoint,
     Pause,
     Save,
     Start,
     Tell,
+    is_async_only,
     is_deep,
 )
 from milepost._engine.drivers.run_driver import RunDriver
-from milepost._engine.drivers.saver_effects import (
-    Cursor,
-    ListCheckpoints,
-    MethodCall,
-    NextCheckpoint,
-    is_async_only,
-)
 from milepost._engine.drivers.thread_pool import TaskThreadPool
 from milepost._engine.streaming.events import Event, EventStream
 from milepost._engine.superstep.task import raise_own_cancellation

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.delta_snapshots import rebuild_deltas
-from milepost._engine.drivers.effects import EffectGenerator, Flush
-from milepost._engine.drivers.saver_effects import (
+from milepost._engine.drivers.effects import (
+    EffectGenerator,
+    Flush,
     ListCheckpoints,
     LoadCheckpoint,
     NextCheckpoint,

@@ -11,7 +11,7 @@ from milepost._engine.context import langchain_bridge
 from milepost._engine.context.config import node_config
 from milepost._engine.reading.snapshot import checkpoint_event
 from milepost._engine.streaming import payloads
-from milepost._engine.streaming.messages import messages_in, messages_of
+from milepost._engine.streaming.payloads import messages_in, messages_of
 from milepost._engine.superstep.plan import in_path_order
 from milepost._internal.ids import random_uuid
 from milepost.constants import INTERRUPT, NS_SEP

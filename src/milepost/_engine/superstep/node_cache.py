@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from milepost._engine.drivers.effects import EffectGenerator
-from milepost._engine.drivers.saver_effects import GetCached, SetCached
+from milepost._engine.drivers.effects import EffectGenerator, GetCached, SetCached
 from milepost._internal.dataclass_tools import record
 from milepost.errors import SerdeError, SerializationError
 

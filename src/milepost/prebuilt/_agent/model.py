@@ -13,7 +13,8 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, 
 from langchain_core.tools import BaseTool
 
 from milepost._engine.context.node_callable import callee_of
-from milepost._engine.context.task_context import Runtime, current_context, find_context
+from milepost._engine.context.runtime import Runtime
+from milepost._engine.context.task_context import current_context, find_context
 from milepost.prebuilt._agent.states import StateSchema, get
 from milepost.prebuilt._effects import CallFunction, EffectRunnable, Effects, Invoke
 

@@ -19,9 +19,10 @@ from langchain_core.tools import BaseTool
 from langchain_core.tools import tool as make_tool
 from pydantic import ValidationError
 
+from milepost._engine.context.langchain_bridge import let_tools_return_commands
 from milepost._engine.context.node_callable import Callee
-from milepost._engine.context.task_context import Runtime, TaskContext, find_context
-from milepost._engine.context.tool_commands import let_tools_return_commands
+from milepost._engine.context.runtime import Runtime
+from milepost._engine.context.task_context import TaskContext, find_context
 from milepost._engine.superstep.subtasks import TaskStarter
 from milepost._internal.asyncio_tools import in_thread
 from milepost._internal.dataclass_tools import record

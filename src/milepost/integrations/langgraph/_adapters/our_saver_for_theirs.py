@@ -15,7 +15,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.base import CheckpointTuple as TheirTuple
 
-from milepost._engine.drivers.saver_effects import is_sync_only
+from milepost._engine.drivers.effects import is_sync_only
 from milepost._internal.asyncio_tools import in_thread
 from milepost.checkpoint._contract.step_saver import StepSaver
 from milepost.checkpoint.base import BaseCheckpointSaver

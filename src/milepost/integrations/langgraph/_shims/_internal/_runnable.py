@@ -10,7 +10,8 @@ from langchain_core.runnables.base import RunnableLike
 from langchain_core.runnables.config import ensure_config
 
 from milepost._engine.context.node_callable import Callee, callee_of, is_async, name_of
-from milepost._engine.context.task_context import Runtime, find_context
+from milepost._engine.context.runtime import Runtime
+from milepost._engine.context.task_context import find_context
 from milepost._internal.asyncio_tools import in_thread
 
 
