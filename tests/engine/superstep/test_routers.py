@@ -1,6 +1,7 @@
 """Routers: how the function of a conditional edge is called."""
 
 import asyncio
+import threading
 from contextvars import ContextVar
 from typing import Any
 
@@ -41,6 +42,28 @@ def test_a_router_runs_in_the_context_of_its_node(run):
     builder = StateGraph(Log).add_node("a", appends("a")).add_node("b", shown)
     builder.add_edge(START, "a").add_conditional_edges("a", decide, ["b", END])
     assert run.invoke(builder.compile(), {"log": []})["log"] == ["a", ""]
+
+
+def test_a_sync_router_may_run_an_event_loop_of_its_own(run):
+    async def answer() -> str:
+        await asyncio.sleep(0)
+        return "b"
+
+    graph = routed(lambda _state: asyncio.run(answer()))
+    assert run.invoke(graph, {"log": []})["log"] == ["a", "b"]
+
+
+def test_a_sync_router_that_waits_does_not_hold_up_the_event_loop():
+    async def main() -> list[str]:
+        moved = threading.Event()
+        # The router ends only if the loop goes on meanwhile.
+        graph = routed(lambda _state: "b" if moved.wait(60) else END)
+        running = asyncio.create_task(graph.ainvoke({"log": []}))
+        await asyncio.sleep(0.01)
+        moved.set()
+        return (await running)["log"]
+
+    assert asyncio.run(main()) == ["a", "b"]
 
 
 def test_a_router_that_raises_a_cancellation_of_its_own_fails_its_node(run):

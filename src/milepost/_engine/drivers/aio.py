@@ -23,7 +23,6 @@ from milepost._engine.drivers.effects import (
     Await,
     Call,
     Cursor,
-    Decide,
     Effect,
     EffectGenerator,
     Flush,
@@ -411,22 +410,6 @@ class AsyncDriver:
                 raise_own_cancellation(error, context.task.name)
             raise
 
-    async def _decide(self, effect: Decide) -> Any:
-        """Call the function of a branch. A sync one is called on the event loop: most decide in
-        less time than a thread takes to start."""
-        callee, context = effect.callee, effect.context
-        if callee.sync is None or callee.aio is not None or is_deep(context.run.depth):
-            return await self._call(effect)
-        variables = context.entered()
-        arguments = callee.arguments(context) if callee.inject else {}
-        try:
-            answer = variables.run(callee.sync, effect.argument, **arguments)
-        except asyncio.CancelledError as error:
-            if not context.task.was_cancelled:
-                raise_own_cancellation(error, context.task.name)
-            raise
-        return await InContext(answer, variables) if type(answer) is CoroutineType else answer
-
 
 def _cancel(running: asyncio.Task[Any]) -> None:
     """Cancel a task, from any thread."""
@@ -447,7 +430,6 @@ _CARRY_OUT: dict[type, Callable[[AsyncDriver, Any], Coroutine[Any, Any, Any]]] =
     Flush: AsyncDriver._flush,
     KeepClaim: AsyncDriver._keep_claim,
     Call: AsyncDriver._call,
-    Decide: AsyncDriver._decide,
     Pause: AsyncDriver._pause,
     Tell: AsyncDriver._tell,
     ListCheckpoints: AsyncDriver._list,

@@ -16,7 +16,6 @@ only one of the two.
     Flush      a run    None; everything queued is durable
     KeepClaim  a run    None; the run's claim is renewed from now on
     Call       a task   what the callable returned
-    Decide     a task   what the function of a branch returned
     Pause      a task   None, after some seconds
     Tell       both     what the function of an observer returned
 """
@@ -128,18 +127,12 @@ class KeepClaim(Effect[None]):
 
 @record
 class Call(Effect[Any]):
-    """Call a node or an error handler in the context of a task."""
+    """Call a node, an error handler or the function of a branch in the context of a task."""
 
     callee: Callee
     argument: Any
     context: TaskContext
     timeout: TimeoutPolicy | None = None
-
-
-class Decide(Call):
-    """Ask the function of a branch where to go, in the context of a task."""
-
-    __slots__ = ()
 
 
 @record

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._engine.context.node_callable import callee_of
 from milepost._engine.context.task_context import TaskContext
-from milepost._engine.drivers.effects import Call, Decide, EffectGenerator, Pause, TaskGenerator
+from milepost._engine.drivers.effects import Call, EffectGenerator, Pause, TaskGenerator
 from milepost._engine.observers import observed
 from milepost._engine.superstep.node_cache import keep_cached, recall_cached
 from milepost._internal import log
@@ -140,7 +140,7 @@ def _attempt(context: TaskContext) -> EffectGenerator[tuple[Any, list[Write]]]:
             state = branch.reader.read(run.channels, task.base[2], run.stop, values)
             if branch.sees_output and isinstance(output, dict):
                 state = {**output, **state} if isinstance(state, dict) else state
-            decide = Decide(branch.callee, state, context)
+            decide = Call(branch.callee, state, context)
             if observers:
                 answer = yield from _observed_branch(decide, branch, context)
             else:
@@ -162,7 +162,7 @@ def _observed_attempt(
     )
 
 
-def _observed_branch(decide: Decide, branch: Branch, context: TaskContext) -> EffectGenerator[Any]:
+def _observed_branch(decide: Call, branch: Branch, context: TaskContext) -> EffectGenerator[Any]:
     return observed(
         context.run.events.observers,
         iter(decide),
