@@ -1,8 +1,8 @@
 """What each statement of a saver means in Redis.
 
 Savers are written once, as operations that yield statements (`_sql/statements.py`). On Redis a
-statement is its name (`names.py`). Tables lead from the name to what the statement does, with the
-parameters of the SQL: `INSERTS` and `UPDATES` to a row, `READS`, `ROWS` and `REGISTRY` to a method.
+statement is its name (`names.py`). `INSERTS` and `UPDATES` lead from the name to a row. All other
+statements are answered by the method that has the name, with the parameters of the SQL.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from milepost._db.operations import (
 )
 from milepost.checkpoint._redis.guarded import GuardedStep
 from milepost.checkpoint._redis.opcodes import Condition
-from milepost.checkpoint._redis.read_statements import READS, ReadStatements
-from milepost.checkpoint._redis.registry_statements import REGISTRY, RegistryStatements
-from milepost.checkpoint._redis.row_statements import INSERTS, ROWS, UPDATES, RowStatements
+from milepost.checkpoint._redis.read_statements import ReadStatements
+from milepost.checkpoint._redis.registry_statements import RegistryStatements
+from milepost.checkpoint._redis.row_statements import INSERTS, UPDATES, RowStatements
 from milepost.checkpoint._redis.rows import SEQ
 from milepost.checkpoint._redis.thread_io import store
 from milepost.checkpoint._redis.view import ThreadView
@@ -32,6 +32,15 @@ from milepost.checkpoint._redis.view import ThreadView
 if TYPE_CHECKING:
     from milepost._db.redis.commands import RedisEffects
     from milepost.checkpoint._redis.settings import Settings
+
+
+ANSWERED_BY: Final = {
+    name: owner
+    for owner in (ReadStatements, RowStatements, RegistryStatements)
+    for name in vars(owner)
+    if not name.startswith("_")
+}
+"""Statement → the class with the method of that name."""
 
 
 class Tables:
@@ -61,11 +70,8 @@ class Tables:
         if name in UPDATES:
             return RowStatements(self).update(name, *given)
         name, *table = name.split(" ")  # only statements that seal rows again name a table
-        if name in READS:
-            return READS[name](ReadStatements(self), *given)
-        if name in ROWS:
-            return ROWS[name](RowStatements(self), *table, *given)
-        return REGISTRY[name](RegistryStatements(self), *given)
+        answer: Callable[..., RedisEffects[Any]] = getattr(ANSWERED_BY[name](self), name)
+        return answer(*table, *given)
 
     def _many(self, statement: ExecuteMany) -> RedisEffects[list[Any]]:
         return self._each([Execute(statement.sql, row) for row in statement.rows])
