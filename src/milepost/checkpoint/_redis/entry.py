@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from milepost._db.redis.commands import Argument
-from milepost.checkpoint._redis.opcodes import Change
+from milepost.checkpoint._redis.scripts import Change
 from milepost.checkpoint._redis.thread_io import pairs
 from milepost.errors import DamagedRowError
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from milepost._db.redis.commands import Argument
-from milepost.checkpoint._redis.opcodes import Request
 from milepost.checkpoint._redis.rows import AFTER_ALL, CHECKPOINT, WRITE, field_of
+from milepost.checkpoint._redis.scripts import Request
 from milepost.checkpoint._sql.statements import just_after
 
 if TYPE_CHECKING:

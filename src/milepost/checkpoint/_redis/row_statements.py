@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.redis.commands import RedisEffects
 from milepost.checkpoint._redis.names import REDIS, RESEAL_STORE
-from milepost.checkpoint._redis.opcodes import Change, Request
 from milepost.checkpoint._redis.ranges import Range
 from milepost.checkpoint._redis.rows import (
     BLOB,
@@ -19,6 +18,7 @@ from milepost.checkpoint._redis.rows import (
     key_of,
     row_given,
 )
+from milepost.checkpoint._redis.scripts import Change, Request
 
 if TYPE_CHECKING:
     from milepost.checkpoint._redis.statements import Tables

@@ -21,11 +21,11 @@ from milepost._db.operations import (
     Statement,
 )
 from milepost.checkpoint._redis.guarded import GuardedStep
-from milepost.checkpoint._redis.opcodes import Condition
 from milepost.checkpoint._redis.read_statements import ReadStatements
 from milepost.checkpoint._redis.registry_statements import RegistryStatements
 from milepost.checkpoint._redis.row_statements import INSERTS, UPDATES, RowStatements
 from milepost.checkpoint._redis.rows import SEQ
+from milepost.checkpoint._redis.scripts import Condition
 from milepost.checkpoint._redis.thread_io import store
 from milepost.checkpoint._redis.view import ThreadView
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._db.redis.commands import Argument, RedisEffects
 from milepost.checkpoint._redis.entry import Entry, entry_changes, entry_in
-from milepost.checkpoint._redis.opcodes import Change, Condition, Request
 from milepost.checkpoint._redis.ranges import Range, after_one, writes_at
 from milepost.checkpoint._redis.rows import (
     CHECKPOINT,
@@ -19,6 +18,7 @@ from milepost.checkpoint._redis.rows import (
     parts,
     unpack,
 )
+from milepost.checkpoint._redis.scripts import Change, Condition, Request
 from milepost.checkpoint._redis.thread_io import Changed, pairs, read
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.redis.commands import Argument, Command, Decision, Pipeline, Plan, command
-from milepost.checkpoint._redis.opcodes import Change, Condition, Request
 from milepost.checkpoint._redis.rows import (
     AFTER_ALL,
     BLOB,
@@ -22,6 +21,7 @@ from milepost.checkpoint._redis.rows import (
     WRITE,
     ThreadKeys,
 )
+from milepost.checkpoint._redis.scripts import Change, Condition, Request
 
 if TYPE_CHECKING:
     from milepost._db.redis.commands import RedisEffects
