@@ -23,8 +23,7 @@ from milepost._db.redis.engine import RedisEngine
 from milepost.cache.redis import RedisCache
 from milepost.cache.sqlite import SqliteCache
 from milepost.checkpoint._redis.rows import Keys
-from milepost.checkpoint._redis.server import check_server
-from milepost.checkpoint._redis.settings import Settings
+from milepost.checkpoint._redis.server import Settings, check_server
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry

@@ -8,7 +8,7 @@ from milepost.checkpoint._redis import guarded, scripts, without_scripts
 from milepost.checkpoint._redis.names import REDIS
 from milepost.checkpoint._redis.row_statements import INSERTS, UPDATES
 from milepost.checkpoint._redis.scripts import Change, Condition, Request
-from milepost.checkpoint._redis.statements import ANSWERED_BY
+from milepost.checkpoint._redis.transaction import ANSWERED_BY
 from milepost.checkpoint._sql.statements import Statements
 
 LOCAL_ONLY = {REDIS.blob}

@@ -8,7 +8,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.redis.commands import RedisEffects
-from milepost.checkpoint._redis.ranges import Range, after_one, writes_at
 from milepost.checkpoint._redis.rows import (
     BLOB,
     CHECKPOINT,
@@ -20,11 +19,11 @@ from milepost.checkpoint._redis.rows import (
     key_of,
     parts,
 )
-from milepost.checkpoint._redis.view import ThreadView
+from milepost.checkpoint._redis.view import Range, ThreadView, after_one, writes_at
 from milepost.checkpoint._sql.inline_writes import INLINE_WRITES
 
 if TYPE_CHECKING:
-    from milepost.checkpoint._redis.statements import Tables
+    from milepost.checkpoint._redis.transaction import Tables
 
 _NO_END: Final = "\U0010ffff"
 """In place of an id: a listing starts with the newest checkpoint."""

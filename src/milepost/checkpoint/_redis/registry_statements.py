@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.redis.commands import RedisEffects, Scan, command
-from milepost.checkpoint._redis.entry import Entry, entry_in
-from milepost.checkpoint._redis.rows import BLOB, CHECKPOINT, WRITE, Rows, parts
+from milepost.checkpoint._redis.rows import BLOB, CHECKPOINT, WRITE, Entry, Rows, entry_in, parts
 from milepost.checkpoint._redis.thread_io import read_entries, unlist
 from milepost.checkpoint._sql.statements import just_after
 
 if TYPE_CHECKING:
-    from milepost.checkpoint._redis.statements import Tables
+    from milepost.checkpoint._redis.transaction import Tables
 
 
 THREADS_PER_PAGE: Final = 200

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.redis.commands import RedisEffects
 from milepost.checkpoint._redis.names import REDIS, RESEAL_STORE
-from milepost.checkpoint._redis.ranges import Range
 from milepost.checkpoint._redis.rows import (
     BLOB,
     CHECKPOINT,
@@ -19,9 +18,10 @@ from milepost.checkpoint._redis.rows import (
     row_given,
 )
 from milepost.checkpoint._redis.scripts import Change, Request
+from milepost.checkpoint._redis.view import Range
 
 if TYPE_CHECKING:
-    from milepost.checkpoint._redis.statements import Tables
+    from milepost.checkpoint._redis.transaction import Tables
 
 _SEALED: Final = {
     "checkpoints": (

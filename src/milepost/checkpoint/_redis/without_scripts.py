@@ -25,7 +25,7 @@ from milepost.checkpoint._redis.scripts import Change, Condition, Request
 
 if TYPE_CHECKING:
     from milepost._db.redis.commands import RedisEffects
-    from milepost.checkpoint._redis.settings import Settings
+    from milepost.checkpoint._redis.server import Settings
 
 _NEWEST_ROOT: Final = (
     b"(" + ROOT_CHECKPOINTS + AFTER_ALL,
