@@ -26,8 +26,7 @@ from milepost._db.operations import (
     Query,
     Work,
 )
-from milepost._db.postgres.parameters import array
-from milepost._db.postgres.wire import BoundStatement, Rows, SocketWait, exchange, rows_of
+from milepost._db.postgres.wire import BoundStatement, Rows, SocketWait, array, exchange, rows_of
 from milepost._internal.generators import GeneratorDriver
 from milepost.errors import OutcomeUnknownError
 
