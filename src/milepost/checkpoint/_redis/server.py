@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
 from milepost._db.calls import Pause
+from milepost._db.redis.client import info_value, refuse_eviction
 from milepost._db.redis.commands import Everywhere, RedisEffects, command
 from milepost._db.redis.errors import is_barred, translated
-from milepost._db.redis.server import info_value, refuse_eviction
 from milepost._internal import fork_guard, log
 from milepost.checkpoint._redis.rows import Keys
 from milepost.errors import BrokenChainError, NotErasedError
