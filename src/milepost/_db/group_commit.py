@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from milepost._db.failures import FAILURES_OF_THE_DATABASE
+from milepost._db.engine import FAILURES_OF_THE_DATABASE
 from milepost._db.operations import Operation, Work
 from milepost._internal.dataclass_tools import record
 from milepost._internal.generators import drive
