@@ -14,8 +14,7 @@ import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 
 from milepost._db.calls import Pause, Steps, entering, leaving
-from milepost._db.connection_lock import ConnectionLock, lock_of
-from milepost._db.connections import HOLDERS, OpenConnections
+from milepost._db.connections import HOLDERS, ConnectionLock, OpenConnections, lock_of
 from milepost._db.engine import STILL_THERE, not_erased
 from milepost._db.operations import Batch, Execute, Operation, Query
 from milepost._db.postgres.engine import (
