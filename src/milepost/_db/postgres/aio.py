@@ -8,8 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from milepost._db.batched_reads import Readers
-from milepost._db.calls import amake_calls
-from milepost._db.loops import from_outside, on_another_loop, running_loop
+from milepost._db.calls import amake_calls, from_outside, on_another_loop, running_loop
 from milepost._db.operations import BatchableRead, Work
 from milepost._db.postgres.engine import IN_CHILD, Begin
 from milepost._db.postgres.source import PostgresSource

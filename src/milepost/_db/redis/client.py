@@ -1,4 +1,4 @@
-"""Clients of Redis and Valkey, made from an address, checked, classified; checks of their servers."""
+"""Clients of Redis and Valkey: made from an address, checked, classified. Checks of servers."""
 
 from __future__ import annotations
 

@@ -14,8 +14,15 @@ from functools import partial
 from itertools import count
 from typing import Any, Final, TypeVar
 
-from milepost._db.calls import Pause, Steps, amake_calls, make_calls
-from milepost._db.loops import from_outside, on_another_loop, running_loop
+from milepost._db.calls import (
+    Pause,
+    Steps,
+    amake_calls,
+    from_outside,
+    make_calls,
+    on_another_loop,
+    running_loop,
+)
 from milepost._db.redis.attempts import Attempts
 from milepost._db.redis.commands import Effect, RedisEffects, RunScript, Waited
 from milepost._db.redis.errors import (
