@@ -35,7 +35,6 @@ from milepost.errors import (
 from redis_servers import RedisServer, lose_an_answer
 
 ADD = Script(
-    "add",
     "local v = tonumber(redis.call('GET', KEYS[1]) or '0') + tonumber(ARGV[1])"
     " redis.call('SET', KEYS[1], v) return v",
 )

@@ -53,10 +53,9 @@ class Pipeline(NamedTuple):
 class Script:
     """A script. Servers know it by the SHA-1 of its source."""
 
-    __slots__ = ("name", "sha", "source")
+    __slots__ = ("sha", "source")
 
-    def __init__(self, name: str, source: str) -> None:
-        self.name = name
+    def __init__(self, source: str) -> None:
         self.source = source
         self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
 
@@ -65,7 +64,7 @@ class Decision(NamedTuple):
     """The end of a plan: commands for one transaction, and the answer in place of the script's."""
 
     commands: Sequence[Command]
-    answer: Any = None
+    answer: Any
     with_replies: bool = False
     """Whether the answer is a list that the replies of the commands are appended to."""
 
@@ -81,9 +80,8 @@ class RunScript(NamedTuple):
 
     script: Script
     keys: Sequence[bytes]
-    args: Sequence[Argument] = ()
-    plan: Callable[[], Plan] | None = None
-    """None if nothing can replace the script: it fails where scripts are barred."""
+    args: Sequence[Argument]
+    plan: Callable[[], Plan]
     once: bool = False
     """Whether the script must not run twice."""
     watch: bool = True

@@ -116,7 +116,6 @@ end
 """
 
 READ: Final = Script(
-    "read a thread",
     _COMMON
     + r"""
 -- ARGV: whether this read counts as use of the thread, the saver's time to live, requests
@@ -211,7 +210,6 @@ return replies
 )
 
 WRITE: Final = Script(
-    "change a thread",
     _COMMON
     + r"""
 -- ARGV: the new rev, the saver's time to live, conditions and changes
