@@ -42,18 +42,18 @@ def read(
 ) -> RedisEffects[list[Any]]:
     """The thread's rev, and one reply for each request, as of one moment."""
     commands = [command("HGET", keys.thread, REV)]
-    shapes = []
+    sizes = []
     given = iter(requests)
     for opcode in given:
         made = _REQUESTS[opcode](keys, given)
-        shapes.append((opcode, len(made)))
+        sizes.append(len(made))
         commands += made
     replies = yield Pipeline(commands, atomic=True)
     rev, *rest = map(flat, replies)
     found: list[Any] = [rev]
-    for opcode, size in shapes:
+    for size in sizes:
         some, rest = rest[:size], rest[size:]
-        found.append(some if opcode in _REPLY_LISTS else some[0])
+        found.append(some if size > 1 else some[0])
     if settings.refresh_on_read and rev is not None:
         ttl = yield command("HGET", keys.thread, "ttl")
         if commands := _expiry(settings, keys, ttl):
@@ -64,11 +64,7 @@ def read(
 # -- requests as commands
 
 
-def _entry(keys: ThreadKeys, _: Iterator[Any]) -> list[Command]:
-    return entry_commands(keys)
-
-
-def entry_commands(keys: ThreadKeys) -> list[Command]:
+def entry_commands(keys: ThreadKeys, *_: Iterator[Any]) -> list[Command]:
     """The commands of `Request.ENTRY`."""
     newest = command("ZREVRANGEBYLEX", keys.order, *_NEWEST_ROOT)
     return [command("HGETALL", keys.thread), newest]
@@ -103,16 +99,15 @@ def _bounds(kind: bytes) -> tuple[bytes, bytes]:
 
 
 _REQUESTS: Final[dict[Argument, Callable[[ThreadKeys, Iterator[Any]], list[Command]]]] = {
-    Request.ENTRY: _entry,
+    Request.ENTRY: entry_commands,
     Request.ROWS: _rows,
     Request.ALL_ROWS: _all_rows,
     Request.COUNTS: _counts,
     Request.RANGE: _range,
     Request.RANGE_BACKWARDS: _range_backwards,
 }
-"""Request → what makes its commands from the keys of the thread and the arguments that follow."""
-_REPLY_LISTS: Final = (Request.ENTRY, Request.COUNTS)
-"""Requests that are answered with the replies of several commands."""
+"""Request → what makes its commands from the keys of the thread and the arguments that follow. The
+reply to a request with several commands is the list of their replies."""
 
 
 # -- writing
