@@ -37,10 +37,6 @@ class Stored(NamedTuple):
         return self.row.namespace, self.row.key
 
 
-def all_roots(core: RedisCore) -> RedisEffects[list[str]]:
-    return (yield from core.reader.roots(()))
-
-
 def spaces_of(core: RedisCore, root: str) -> RedisEffects[list[Namespace]]:
     """All namespaces below a root that have items."""
     names = yield command("ZRANGE", core.keys.root(root).spaces, 0, -1)
@@ -71,7 +67,7 @@ def delete_expired(core: RedisCore) -> StoreRequests[int]:
     """Delete expired items, and remove empty roots. Returns the number of deleted items."""
     now = core.stamps.now()
     total = 0
-    for root in (yield Transact(partial(all_roots, core), write=False)):
+    for root in (yield Transact(core.reader.roots, write=False)):
         while True:
             swept: int = yield Transact(partial(_swept, core, root, now), write=True)
             total += swept
@@ -120,7 +116,7 @@ def reseal_all(core: RedisCore, progress: Progress | None) -> StoreRequests[Rese
     """Seal all values again. Returns how many were, and which could not be."""
     done = Resealed()
     seen = 0
-    for root in (yield Transact(partial(all_roots, core), write=False)):
+    for root in (yield Transact(core.reader.roots, write=False)):
         for space in (yield Transact(partial(spaces_of, core, root), write=False)):
             names: list[str] = yield Transact(partial(names_in, core, space), write=False)
             for some in chunks([(space, name) for name in names], _RESEALED_AT_ONCE):
