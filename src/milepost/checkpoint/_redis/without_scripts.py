@@ -129,11 +129,15 @@ def plan_write(
         return Decision((), 0)
     if collected.is_deleted:
         return Decision([command("UNLINK", *keys)], 1)
+    expiry = _expiry(settings, keys, collected.ttl)
+    if not expiry and (left := (yield command("PTTL", keys.thread))) > 0:
+        # Another saver's default: keys that this write creates must not outlive the thread.
+        expiry = [command("PEXPIRE", key, left) for key in keys]
     commands = [
         command("HINCRBY", keys.thread, SEQ, 1),
         *collected.commands,
         command("HSET", keys.thread, REV, new_rev),
-        *_expiry(settings, keys, collected.ttl),
+        *expiry,
     ]
     return Decision(commands, done + 1)
 
