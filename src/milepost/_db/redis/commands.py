@@ -22,11 +22,12 @@ too.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from milepost._db.calls import Pause
 
+R = TypeVar("R")
 Argument: TypeAlias = bytes | str | int | float
 
 
@@ -142,12 +143,17 @@ class Scan(NamedTuple):
     match: bytes
 
 
+def chunks(items: Sequence[R], size: int) -> Iterator[Sequence[R]]:
+    """Parts of at most `size` items, since a command or a round trip has a bound."""
+    for at in range(0, len(items), size):
+        yield items[at : at + size]
+
+
 def literally(text: str) -> str:
     """A pattern of keys that matches this text only."""
     return "".join(f"\\{c}" if c in "*?[]\\^" else c for c in text)
 
 
 Effect: TypeAlias = Command | Pipeline | RunScript | Waited | Everywhere | Scan | Pause
-R = TypeVar("R")
 RedisEffects: TypeAlias = Generator[Effect, Any, R]
 """Yields effects, is sent their results, and returns an R."""

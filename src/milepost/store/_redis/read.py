@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from milepost._db.redis.commands import Command, RedisEffects, command
+from milepost._db.redis.commands import Command, RedisEffects, chunks, command
 from milepost.store._core import namespaces
 from milepost.store._core.core import StoreCore
 from milepost.store._core.filters import predicate
@@ -259,8 +259,7 @@ class ItemReader:
     ) -> RedisEffects[list[Candidate]]:
         """The same candidates, each with the time when its item was created."""
         result: list[Candidate] = []
-        for start in range(0, len(found), _HEADS_PER_READ):
-            some = found[start : start + _HEADS_PER_READ]
+        for some in chunks(found, _HEADS_PER_READ):
             keys = [self._keys.space(one.place[0]).heads for one in some]
             commands = [
                 command("HGET", key, one.place[1]) for key, one in zip(keys, some, strict=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost._db.redis.commands import RedisEffects, command
+from milepost._db.redis.commands import RedisEffects, chunks, command
 from milepost._db.redis.guarded import MAX_ARGUMENTS, Counter, Guard, guarded, is_done, value_of
 from milepost.errors import DatabaseBusyError
 from milepost.store._core.tasks import Index, Row
@@ -22,7 +22,7 @@ from milepost.store._redis.marks import (
     packed,
 )
 from milepost.store._redis.notes import Notes
-from milepost.store._redis.upkeep import Stored, chunks, items_at, names_in, spaces_of
+from milepost.store._redis.upkeep import Stored, items_at, names_in, spaces_of
 from milepost.store._vectors.generations import PROBE
 from milepost.store._vectors.reindex import FEW, Read, Reindexer, Vectors
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from milepost._db.redis.commands import RedisEffects, command
+from milepost._db.redis.commands import RedisEffects, chunks, command
 from milepost._db.redis.guarded import Guard, guarded, is_done, reading
 from milepost._internal.progress import Progress
 from milepost.store._core import namespaces
@@ -149,9 +149,3 @@ def _replaced(core: RedisCore, changes: Sequence[tuple[Stored, bytes]]) -> Redis
     for change in changes:
         count += yield from _replaced(core, [change])
     return count
-
-
-def chunks(places: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    """Parts of at most `size` places."""
-    for at in range(0, len(places), size):
-        yield places[at : at + size]
