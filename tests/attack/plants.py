@@ -137,11 +137,13 @@ def parent_unchecked() -> None:
 def one_queue_served() -> None:
     """The writer of an engine served one of the savers on it, the others waited."""
     from milepost._db.postgres.aio import AsyncPostgresEngine
+    from milepost._internal.generators import adrive
 
     async def write(self: Any) -> None:
         committer = self._waiters[0].committer
+        begin = self.settings.begin_write
         while self._waiters:
-            await self._drain(committer.transactions(), None)
+            await adrive(committer.transactions(), lambda work: self._attempts(work, begin))
             self._wake()
             await asyncio.sleep(0.01)
 

@@ -13,8 +13,9 @@ from canary import CONFIG, LARGE, Told, Trouble
 
 from graphs import Log, line
 from milepost._db import group_commit
-from milepost._db.redis.commands import RunScript, Script, command
+from milepost._db.redis.commands import command
 from milepost._db.redis.engine import RedisEngine
+from milepost._db.redis.guarded import reading
 from milepost.checkpoint._sql.threads.retention import SqlThreads
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.redis import RedisSaver
@@ -104,7 +105,7 @@ def a_connection_to_redis_is_lost(stage: Any) -> None:
 def a_server_of_threads_stays_away(stage: Any) -> None:
     lost = [OSError("canary-error") for _ in range(9)]
     engine = RedisEngine(RedisClient(*lost), owner="RedisSaver")
-    script = RunScript(Script("none", "return 1"), [b"canary-key"], thread_id="t")
+    script = reading([b"canary-key"], [])._replace(thread_id="t")
     with pytest.raises(SaverError):
         engine.run(one(script))
 

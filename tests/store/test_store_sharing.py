@@ -14,7 +14,7 @@ import pytest
 from embedders import Model
 
 from milepost import END, START, StateGraph
-from milepost._db.connection_lock import lock_of
+from milepost._db.connections import lock_of
 from milepost._db.sqlite.engine import open_sqlite
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer

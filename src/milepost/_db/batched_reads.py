@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
-from milepost._db.failures import FAILURES_OF_THE_DATABASE
+from milepost._db.engine import FAILURES_OF_THE_DATABASE
 from milepost._db.operations import Operation, Queries, Query, Work
 from milepost._internal.generators import GeneratorDriver
 

@@ -1,4 +1,4 @@
-"""The engine that a saver or store runs on, and generators of several transactions.
+"""The engine that a saver or store runs on, generators of several transactions, and failures.
 
 Such a generator yields transactions and is sent their results. So a method with
 several transactions is written once for sync and async code.
@@ -7,12 +7,22 @@ several transactions is written once for sync and async code.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from milepost._internal import generators
+from milepost.errors import (
+    ConnectionUnusableError,
+    DatabaseBusyError,
+    ForeignDatabaseError,
+    NotErasedError,
+    NotSetUpError,
+    SaverError,
+    StorageError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Iterator
 
     from milepost._db.group_commit import Committer, Outcome, Waiting
     from milepost._db.operations import Work
@@ -93,3 +103,28 @@ async def adrive(engine: Engine, transactions: Transactions[R]) -> R:
         return engine.arun(step.work, write=step.write)
 
     return await generators.adrive(transactions, carry_out)
+
+
+# -- failures of a database
+
+FAILURES_OF_THE_DATABASE: Final = (ConnectionUnusableError, DatabaseBusyError, StorageError)
+"""Failures of the database itself: any other transaction would fail in the same way."""
+
+STILL_THERE: Final = (
+    "What was removed cannot be read any more, but its bytes are still in the files of the "
+    "database."
+)
+
+
+@contextmanager
+def not_erased() -> Iterator[None]:
+    """Report a failure while space is given back as `NotErasedError`: the bytes are still there."""
+    try:
+        yield
+    except (NotErasedError, NotSetUpError, ForeignDatabaseError, ConnectionUnusableError):
+        raise
+    except SaverError as error:
+        raise NotErasedError(
+            f"{STILL_THERE} Overwriting them has failed: {error} Repair the cause, then call "
+            "vacuum(), or erase() again."
+        ) from error

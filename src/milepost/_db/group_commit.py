@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from milepost._db.failures import FAILURES_OF_THE_DATABASE
+from milepost._db.engine import FAILURES_OF_THE_DATABASE
 from milepost._db.operations import Operation, Work
 from milepost._internal.dataclass_tools import record
 from milepost._internal.generators import drive
@@ -20,8 +20,6 @@ Stored = TypeVar("Stored", contravariant=True)
 
 Outcome: TypeAlias = list[Exception | None]
 """For each step None, or why it was not stored."""
-Transactions: TypeAlias = Generator[Work[Outcome], Any, None]
-"""Yields the work of one transaction at a time; is sent its result, or thrown its error."""
 
 SLOW = 1.0
 """Seconds after which a transaction is logged as slow."""
@@ -87,8 +85,9 @@ class Committer(Generic[Step]):
             waiting.outcome = [RuntimeError("the commit was broken off")] * len(waiting.steps)
             self._storer.settle(waiting.steps, waiting.outcome)
 
-    def transactions(self) -> Transactions:
-        """Store the steps that wait at this moment.
+    def transactions(self) -> Generator[Work[Outcome], Any, None]:
+        """Store the steps that wait at this moment: yields the work of one transaction at a time,
+        is sent its result, or thrown its error.
 
         Steps stay in the queue until their outcome is known. So if this generator is interrupted,
         the next caller that waits stores the same steps again, which is safe.

@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
-from milepost._db.redis.commands import Command, Pipeline, RedisEffects, Scan, command, literally
+from milepost._db.redis.commands import (
+    Command,
+    Pipeline,
+    RedisEffects,
+    Scan,
+    chunks,
+    command,
+    literally,
+)
 from milepost._db.redis.engine import RedisEngine
 from milepost._db.redis.errors import named
 from milepost._internal import log
@@ -146,10 +154,8 @@ class RedisCache(StoredCache[ValueT]):
     def _clearing(self, namespaces: Sequence[Namespace] | None) -> RedisEffects[None]:
         for pattern in self._patterns(namespaces):
             names: list[bytes] = yield Scan(pattern.encode())
-            for at in range(0, len(names), _KEYS_PER_UNLINK):
-                yield Pipeline(
-                    [command("UNLINK", name) for name in names[at : at + _KEYS_PER_UNLINK]]
-                )
+            for some in chunks(names, _KEYS_PER_UNLINK):
+                yield Pipeline([command("UNLINK", name) for name in some])
 
 
 def _go_without(method: str, error: SaverError) -> None:

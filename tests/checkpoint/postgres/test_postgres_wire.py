@@ -20,7 +20,7 @@ from milepost._db.operations import (
 )
 from milepost._db.postgres import transaction as pg_transaction
 from milepost._db.postgres import wire
-from milepost._db.postgres.inserts import insert_statements
+from milepost._db.postgres.transaction import insert_statements
 from milepost.checkpoint._contract.step_saver import Fence
 from milepost.checkpoint._sql.saver import queries_for
 from milepost.checkpoint._sql.write import store

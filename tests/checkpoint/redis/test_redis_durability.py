@@ -53,7 +53,7 @@ def counting(saver: Any, steps: int, acknowledged: list[int], at: Any = None) ->
 @pytest.fixture
 def impatient(monkeypatch: Any) -> None:
     """A saver gives up at once when its server does not answer."""
-    monkeypatch.setattr("milepost._db.redis.sending.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("milepost._db.redis.engine.RETRY_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])

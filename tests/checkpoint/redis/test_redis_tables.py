@@ -6,10 +6,9 @@ import re
 
 from milepost.checkpoint._redis import guarded, scripts, without_scripts
 from milepost.checkpoint._redis.names import REDIS
-from milepost.checkpoint._redis.opcodes import Change, Condition, Request
-from milepost.checkpoint._redis.read_statements import READS
-from milepost.checkpoint._redis.registry_statements import REGISTRY
-from milepost.checkpoint._redis.row_statements import INSERTS, ROWS, UPDATES
+from milepost.checkpoint._redis.row_statements import INSERTS, UPDATES
+from milepost.checkpoint._redis.scripts import Change, Condition, Request
+from milepost.checkpoint._redis.transaction import ANSWERED_BY
 from milepost.checkpoint._sql.statements import Statements
 
 LOCAL_ONLY = {REDIS.blob}
@@ -23,9 +22,10 @@ BY_CLASS = {REDIS.add_if_held}
 """Statements that are recognised by their class."""
 
 
-def test_every_statement_of_a_saver_is_in_one_table():
-    tables = [INSERTS, UPDATES, READS, ROWS, REGISTRY]
-    names = [name for table in tables for name in table]
+def test_every_statement_of_a_saver_is_answered_in_one_place():
+    methods = [vars(owner) for owner in set(ANSWERED_BY.values())]
+    places = [INSERTS, UPDATES, *methods]
+    names = [name for place in places for name in place if not name.startswith("_")]
     assert len(names) == len(set(names))
     wanted = {getattr(REDIS, name) for name in Statements.__annotations__} - {""}
     assert wanted - LOCAL_ONLY - SQL_ONLY - BY_CLASS <= {*names, *guarded._GUARDS}

@@ -13,7 +13,7 @@ from graphs import thread
 from milepost import START, StateGraph
 from milepost._db.dialect import POSTGRES, SQLITE
 from milepost._db.operations import ReadCells
-from milepost._db.sqlite.cells import read_cells
+from milepost._db.sqlite.transaction import read_cells
 from milepost.checkpoint._sql import postgres_statements, sqlite_statements
 from milepost.checkpoint._sql.admin.reencrypt_statements import reseal_statements
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from graphs import Log, elsewhere, line, thread, until
-from milepost._db.postgres import vacuum as pg_vacuum
+from milepost._db.postgres import source as pg_source
 from milepost._db.sqlite import engine
 from milepost.checkpoint._sql.schema import TABLES
 from milepost.checkpoint.postgres import PostgresSaver
@@ -149,7 +149,7 @@ def reading(raw: Raw, *, table: bool = True) -> Any:
 @pytest.fixture
 def impatient(saver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is waited for for long."""
-    monkeypatch.setattr(pg_vacuum, "LOCK_TIMEOUT", 0.1)
+    monkeypatch.setattr(pg_source, "LOCK_TIMEOUT", 0.1)
     if isinstance(saver, SqliteSaver):
         saver.conn.execute("PRAGMA busy_timeout=100")
 

@@ -35,7 +35,6 @@ from milepost.errors import (
 from redis_servers import RedisServer, lose_an_answer
 
 ADD = Script(
-    "add",
     "local v = tonumber(redis.call('GET', KEYS[1]) or '0') + tonumber(ARGV[1])"
     " redis.call('SET', KEYS[1], v) return v",
 )
@@ -176,7 +175,7 @@ class TestALostConnection:
             opened.close()
 
     def test_that_cannot_be_replaced_is_reported_with_advice(self, server, colour, monkeypatch):
-        monkeypatch.setattr("milepost._db.redis.sending.RETRY_SECONDS", 0.05)
+        monkeypatch.setattr("milepost._db.redis.engine.RETRY_SECONDS", 0.05)
         opened = Engine(server.url, colour)
         server.kill()
         with pytest.raises(ConnectionUnusableError, match="See that the server runs"):

@@ -59,7 +59,7 @@ def test_what_is_put_while_vectors_are_fetched_is_not_missed_for_ever(stores, mo
     assert found(one) == {"x": ("a", 1.0), "y": ("a", 1.0)}
     other.put(NS, "x", {"text": "aa"})
     # The vectors of x are asked for; y changes before the answer comes.
-    once_after(monkeypatch, vectors, "fields", lambda: other.put(NS, "y", {"text": "b"}))
+    once_after(monkeypatch, vectors, "chunks", lambda: other.put(NS, "y", {"text": "b"}))
     found(one)
     assert found(one) == {"x": ("aa", 1.0), "y": ("b", 0.0)}
 

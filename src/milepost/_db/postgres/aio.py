@@ -8,20 +8,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from milepost._db.batched_reads import Readers
-from milepost._db.calls import amake_calls
-from milepost._db.loops import from_outside, on_another_loop, running_loop
+from milepost._db.calls import amake_calls, from_outside, on_another_loop, running_loop
 from milepost._db.operations import BatchableRead, Work
 from milepost._db.postgres.engine import IN_CHILD, Begin
 from milepost._db.postgres.source import PostgresSource
 from milepost._db.postgres.wire import WAIT_INTERVAL
 from milepost._internal import fork_guard
-from milepost._internal.generators import GeneratorDriver
+from milepost._internal.generators import adrive
 from milepost.errors import ForkedProcessError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from milepost._db.group_commit import Committer, Outcome, Transactions, Waiting
+    from milepost._db.group_commit import Committer, Outcome, Waiting
     from milepost._db.migrations import TableSetup
 
 R = TypeVar("R")
@@ -111,10 +110,11 @@ class AsyncPostgresEngine(PostgresSource):
         the next one, instead of competing for the disk. Savers with different serializers have a
         queue each, and take turns.
         """
+        store = partial(self._attempts, begin=self.settings.begin_write)
         try:
             while self._waiters:
                 for committer in dict.fromkeys(waiter.committer for waiter in self._waiters):
-                    await self._drain(committer.transactions())
+                    await adrive(committer.transactions(), store, thrown=BaseException)
                 self._wake()
         except BaseException:  # the loop is being ended
             # In the last moment: a caller that is woken must find that the writer is done.
@@ -131,15 +131,6 @@ class AsyncPostgresEngine(PostgresSource):
                 self._waiters.append(waiter)
             elif not waiter.future.done():  # or the waiting caller was cancelled
                 waiter.future.set_result(None)
-
-    async def _drain(self, transactions: Transactions) -> None:
-        begin = self.settings.begin_write
-        steps = GeneratorDriver(transactions)
-        for work in steps:
-            try:
-                steps.answer = await self._attempts(work, begin)
-            except BaseException as error:
-                steps.error = error
 
     def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """`acommit`, from a thread that is not the loop's."""

@@ -5,17 +5,18 @@ The generators here yield calls of psycopg, which are awaited if it is async (`_
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 
 from milepost._db.calls import Pause, Steps, entering, leaving
-from milepost._db.connection_lock import ConnectionLock, lock_of
-from milepost._db.connections import HOLDERS, OpenConnections
-from milepost._db.failures import not_erased
+from milepost._db.connections import HOLDERS, ConnectionLock, OpenConnections, lock_of
+from milepost._db.engine import STILL_THERE, not_erased
+from milepost._db.operations import Batch, Execute, Operation, Query
 from milepost._db.postgres.engine import (
     Begin,
     Retries,
@@ -27,9 +28,8 @@ from milepost._db.postgres.engine import (
     setting_up,
 )
 from milepost._db.postgres.transaction import transaction
-from milepost._db.postgres.vacuum import vacuuming
 from milepost._internal import fork_guard
-from milepost.errors import ConnectionUnusableError
+from milepost.errors import ConnectionUnusableError, NotErasedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,8 +136,10 @@ class PostgresSource(ABC):
     def vacuuming(self) -> Steps[None]:
         """Rewrite the tables without the rows that were removed."""
         with not_erased():
-            for work, begin in vacuuming(self.settings):
-                yield from self.attempts(work, begin, prepare=False)
+            for table in self.settings.tables:
+                free = partial(_free, table)
+                yield from self.attempts(free, self.settings.begin_write, prepare=False)
+                yield from self.attempts(partial(_rewritten, table), (), prepare=False)
 
     def attempts(self, work: Work[R], begin: Begin, *, prepare: bool = True) -> Steps[R]:
         """Carry out an operation in one transaction, on another connection if one has died."""
@@ -231,3 +233,52 @@ def _settle(connection: Any) -> Steps[None]:
             "roll it back first, or open the connection with autocommit=True and leave it to the "
             "saver."
         )
+
+
+# -- vacuum
+
+# VACUUM FULL reports success also where it had to keep rows, since a transaction that began before
+# they were removed might still see them; and where it did nothing at all, for want of rights. But
+# what it leaves out is everything that was removed before a certain transaction, and it notes which
+# one that was: as the `relfrozenxid` of the table.
+
+LOCK_TIMEOUT: Final = 10.0
+"""Seconds for which other transactions may hold the table."""
+
+_NEXT: Final = "SELECT txid_snapshot_xmax(txid_current_snapshot())"
+"""Whatever was removed so far, was removed before this transaction."""
+_REWRITTEN: Final = """
+    SELECT age(relfrozenxid) <= age(%s::xid), pg_has_role(relowner, 'USAGE')
+    FROM pg_class WHERE oid = to_regclass(%s)"""
+
+
+def _free(table: str) -> Operation[None]:
+    """Wait until the table is unused; VACUUM would wait for ever, and others behind it."""
+    bounded = Execute(f"SET LOCAL lock_timeout TO {LOCK_TIMEOUT * 1000:.0f}")
+    yield Batch((bounded, Execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")), last=True)
+
+
+def _rewritten(table: str) -> Operation[None]:
+    """Rewrite the table without the rows that were removed, and see whether it was done."""
+    [(bound,)] = yield Query(_NEXT)
+    until = time.monotonic() + LOCK_TIMEOUT
+    pause = 0.05
+    while True:
+        yield Execute(f"VACUUM FULL {table}")
+        [(done, is_owner)] = yield Query(_REWRITTEN, (str(bound % 2**32), table))
+        if done:
+            return
+        if not is_owner:
+            raise NotErasedError(
+                f"{STILL_THERE} PostgreSQL has not rewritten the table {table}, which is not this "
+                "role's. Call vacuum(), or erase() again, as its owner."
+            )
+        if time.monotonic() >= until:
+            raise NotErasedError(
+                f"{STILL_THERE} PostgreSQL kept rows of {table}, since a transaction that began "
+                "before they were removed could still see them. End it (pg_stat_activity has its "
+                "backend_xmin; also look at pg_prepared_xacts and pg_replication_slots), then call "
+                "vacuum(), or erase() again."
+            )
+        yield Query("SELECT pg_sleep(%s)", (pause,))
+        pause = min(2 * pause, 1.0)

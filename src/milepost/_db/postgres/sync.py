@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost._db.calls import make_calls
@@ -57,10 +58,7 @@ class PostgresEngine(PostgresSource):
 
     def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """Take part in a group commit."""
-        return committer.commit(waiting, self._write)
-
-    def _write(self, work: Work[R]) -> R:
-        return make_calls(self.attempts(work, self.settings.begin_write))
+        return committer.commit(waiting, partial(self.run, write=True))
 
     async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """`commit`, for use on an event loop."""

@@ -26,7 +26,7 @@ from milepost._db.redis.commands import (
 from milepost._db.redis.errors import bars_scripts, client_errors, is_lost, is_moved, named
 from milepost._internal import log
 from milepost._internal.generators import GeneratorDriver
-from milepost.errors import ConnectionUnusableError, DatabaseBusyError
+from milepost.errors import DatabaseBusyError
 
 _MAX_RACES: Final = 100
 """Attempts of a transaction whose keys other clients change."""
@@ -108,11 +108,6 @@ class Attempts:
 
     def _optimistic(self, run: RunScript) -> Steps[Any]:
         """Carry out the script's plan as a transaction, which fails if a key changes meanwhile."""
-        if run.plan is None:
-            raise ConnectionUnusableError(
-                f"{self.owner} needs scripts for this ({run.script.name}), and the server runs "
-                "none for this user. Allow EVALSHA and EVAL (ACL: +@scripting)."
-            )
         client = (yield from self._node_of(run.keys[0])) if run.keys else self.client
         for race in range(1, _MAX_RACES + 1):
             pipe = client.pipeline(transaction=True)

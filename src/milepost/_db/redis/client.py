@@ -1,4 +1,4 @@
-"""Clients of Redis and Valkey: made from an address, checked, classified."""
+"""Clients of Redis and Valkey: made from an address, checked, classified. Checks of servers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from milepost._db.redis.commands import Everywhere, RedisEffects, command
 from milepost.errors import ConnectionUnusableError, MissingDependencyError
 
 _CLUSTER_SCHEMES: Final = ("redis+cluster", "rediss+cluster", "valkey+cluster", "valkeys+cluster")
@@ -95,3 +96,33 @@ def _connection_kwargs(client: Any) -> dict[str, Any]:
         if isinstance(found := getattr(owner, "connection_kwargs", None), dict):
             return found
     return {}
+
+
+# -- what a server says about itself
+
+
+def info_value(info: Any, name: str) -> str:
+    """A value in a reply to INFO, which is bytes or a dict, depending on the client; "" if it is
+    missing, or if the reply is an error."""
+    if isinstance(info, dict):
+        return str(info.get(name, ""))
+    lines = info.decode("utf-8", "replace").splitlines() if isinstance(info, bytes) else ()
+    return next((line.partition(":")[2] for line in lines if line.startswith(f"{name}:")), "")
+
+
+def check_eviction(owner: str) -> RedisEffects[None]:
+    """Refuse a server that evicts any key when its memory is full."""
+    # INFO may be hidden from this user; then nothing is checked.
+    for (memory,) in (yield Everywhere([command("INFO", "memory")])):
+        refuse_eviction(info_value(memory, "maxmemory_policy"), owner)
+
+
+def refuse_eviction(policy: str, owner: str) -> None:
+    """Raise if a `maxmemory-policy` lets a server evict any key."""
+    if policy.startswith("allkeys"):
+        raise ConnectionUnusableError(
+            f"{owner} would lose data on this server: its maxmemory-policy is {policy}, so it "
+            "evicts any key when its memory is full. Use a server with noeviction (or "
+            "volatile-*, which leaves keys without a time to live alone), or say "
+            "allow_eviction=True."
+        )

@@ -22,11 +22,12 @@ too.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from milepost._db.calls import Pause
 
+R = TypeVar("R")
 Argument: TypeAlias = bytes | str | int | float
 
 
@@ -53,10 +54,9 @@ class Pipeline(NamedTuple):
 class Script:
     """A script. Servers know it by the SHA-1 of its source."""
 
-    __slots__ = ("name", "sha", "source")
+    __slots__ = ("sha", "source")
 
-    def __init__(self, name: str, source: str) -> None:
-        self.name = name
+    def __init__(self, source: str) -> None:
         self.source = source
         self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
 
@@ -65,7 +65,7 @@ class Decision(NamedTuple):
     """The end of a plan: commands for one transaction, and the answer in place of the script's."""
 
     commands: Sequence[Command]
-    answer: Any = None
+    answer: Any
     with_replies: bool = False
     """Whether the answer is a list that the replies of the commands are appended to."""
 
@@ -81,9 +81,8 @@ class RunScript(NamedTuple):
 
     script: Script
     keys: Sequence[bytes]
-    args: Sequence[Argument] = ()
-    plan: Callable[[], Plan] | None = None
-    """None if nothing can replace the script: it fails where scripts are barred."""
+    args: Sequence[Argument]
+    plan: Callable[[], Plan]
     once: bool = False
     """Whether the script must not run twice."""
     watch: bool = True
@@ -144,12 +143,17 @@ class Scan(NamedTuple):
     match: bytes
 
 
+def chunks(items: Sequence[R], size: int) -> Iterator[Sequence[R]]:
+    """Parts of at most `size` items, since a command or a round trip has a bound."""
+    for at in range(0, len(items), size):
+        yield items[at : at + size]
+
+
 def literally(text: str) -> str:
     """A pattern of keys that matches this text only."""
     return "".join(f"\\{c}" if c in "*?[]\\^" else c for c in text)
 
 
 Effect: TypeAlias = Command | Pipeline | RunScript | Waited | Everywhere | Scan | Pause
-R = TypeVar("R")
 RedisEffects: TypeAlias = Generator[Effect, Any, R]
 """Yields effects, is sent their results, and returns an R."""

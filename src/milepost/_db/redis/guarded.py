@@ -65,7 +65,6 @@ def is_done(answer: Sequence[Any]) -> bool:
 
 # `-` and `=` before replies, `\000#` and `\000-` before places are _NIL, _REPLY, _VALUE, _NEGATIVE.
 _SCRIPT: Final = Script(
-    "guarded",
     """
 local at = 0
 local function take()

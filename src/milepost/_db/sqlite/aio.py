@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from milepost._db.calls import running_loop
 from milepost._db.sqlite.engine import IN_CHILD, SqliteEngine
 from milepost._internal import fork_guard
 from milepost._internal.supported import unsupported
@@ -140,11 +141,7 @@ class AiosqliteEngine:
         return found
 
     def _from_outside(self, call: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
+        if running_loop() is not None:
             raise ColourError(
                 "This saver works through an aiosqlite connection, and a sync call would block the "
                 "event loop that the connection answers to. Use the async method."

@@ -12,9 +12,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from milepost._db.connection_lock import lock_of
-from milepost._db.connections import HOLDERS, OpenConnections
-from milepost._db.failures import STILL_THERE, not_erased
+from milepost._db.connections import HOLDERS, OpenConnections, lock_of
+from milepost._db.engine import STILL_THERE, not_erased
 from milepost._db.sqlite import inherited
 from milepost._db.sqlite.errors import explained, suppress_read_only
 from milepost._db.sqlite.transaction import OPEN_TRANSACTION, READ, WRITE, Session

@@ -50,10 +50,9 @@ class Worker:
         try:
             return await self.call(job)
         except asyncio.CancelledError:
-            ended = self.call(_nothing)
-            while not ended.done():  # even if the caller is cancelled again
-                with suppress(asyncio.CancelledError):
-                    await asyncio.shield(ended)
+            from milepost._internal.asyncio_tools import see_through
+
+            await see_through(self.call(_nothing))
             raise
 
     def close(self) -> None:

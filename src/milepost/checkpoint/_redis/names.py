@@ -1,4 +1,4 @@
-"""The names of statements. On Redis a statement is its name (`statements.py`)."""
+"""The names of statements. On Redis a statement is its name (`transaction.py`)."""
 
 from __future__ import annotations
 

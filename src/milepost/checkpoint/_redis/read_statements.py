@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Concatenate, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.redis.commands import RedisEffects
-from milepost.checkpoint._redis.names import BLOBS_OF, CHECKPOINT_KEYS, REDIS
-from milepost.checkpoint._redis.ranges import Range, after_one, writes_at
 from milepost.checkpoint._redis.rows import (
     BLOB,
     CHECKPOINT,
@@ -21,11 +19,11 @@ from milepost.checkpoint._redis.rows import (
     key_of,
     parts,
 )
-from milepost.checkpoint._redis.view import ThreadView
+from milepost.checkpoint._redis.view import Range, ThreadView, after_one, writes_at
 from milepost.checkpoint._sql.inline_writes import INLINE_WRITES
 
 if TYPE_CHECKING:
-    from milepost.checkpoint._redis.statements import Tables
+    from milepost.checkpoint._redis.transaction import Tables
 
 _NO_END: Final = "\U0010ffff"
 """In place of an id: a listing starts with the newest checkpoint."""
@@ -38,7 +36,7 @@ _ENTRY: Final = 2
 
 
 class ReadStatements:
-    """Answers the statements that read rows (`READS`), with the columns of the SQL."""
+    """Answers the statements that read rows, with the columns of the SQL."""
 
     def __init__(self, tables: Tables) -> None:
         self.view = tables.view
@@ -294,35 +292,6 @@ class ReadStatements:
 
     def dump_writes(self, id: str) -> RedisEffects[Rows]:
         return self._dumped(id, WRITE)
-
-
-READS: Final[dict[str, Callable[Concatenate[ReadStatements, ...], RedisEffects[Any]]]] = {
-    REDIS.checkpoint: ReadStatements.checkpoint,
-    REDIS.ancestry: ReadStatements.ancestry,
-    REDIS.blobs: ReadStatements.blobs,
-    REDIS.found: ReadStatements.found,
-    REDIS.rows_of: ReadStatements.rows_of,
-    REDIS.lineage: ReadStatements.lineage,
-    REDIS.writers: ReadStatements.writers,
-    REDIS.written: ReadStatements.written,
-    REDIS.inline_writes: ReadStatements.inline_writes,
-    REDIS.children: ReadStatements.children,
-    REDIS.inner_graph: ReadStatements.inner_graph,
-    REDIS.page_of_graph: ReadStatements.page_of_graph,
-    REDIS.page_of_graph_and_run: ReadStatements.page_of_graph_and_run,
-    REDIS.page_of_thread: ReadStatements.page_of_thread,
-    REDIS.page_of_thread_and_run: ReadStatements.page_of_thread_and_run,
-    REDIS.with_id: ReadStatements.with_id,
-    CHECKPOINT_KEYS: ReadStatements.checkpoint_keys,
-    REDIS.checkpoints_of: ReadStatements.checkpoints_of,
-    REDIS.blob_keys: ReadStatements.blob_keys,
-    BLOBS_OF: ReadStatements.blobs_of,
-    REDIS.all_writes_of: ReadStatements.all_writes_of,
-    REDIS.dump_checkpoints: ReadStatements.dump_checkpoints,
-    REDIS.dump_blobs: ReadStatements.dump_blobs,
-    REDIS.dump_writes: ReadStatements.dump_writes,
-}
-"""Statement → method."""
 
 
 def checkpoint_cells(field: bytes, row: Checkpoint) -> tuple[Any, ...]:

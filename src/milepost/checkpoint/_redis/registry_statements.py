@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.redis.commands import RedisEffects, Scan, command
-from milepost.checkpoint._redis.entry import Entry, entry_in
-from milepost.checkpoint._redis.names import ENTRIES, REDIS, SET_TTL, TTL_OF
-from milepost.checkpoint._redis.rows import BLOB, CHECKPOINT, WRITE, Rows, parts
+from milepost.checkpoint._redis.rows import BLOB, CHECKPOINT, WRITE, Entry, Rows, entry_in, parts
 from milepost.checkpoint._redis.thread_io import read_entries, unlist
 from milepost.checkpoint._sql.statements import just_after
 
 if TYPE_CHECKING:
-    from milepost.checkpoint._redis.statements import Tables
+    from milepost.checkpoint._redis.transaction import Tables
 
 
 THREADS_PER_PAGE: Final = 200
@@ -23,7 +21,7 @@ _CHECKPOINTS, _BLOBS, _WRITES = 1, 2, 3
 
 
 class RegistryStatements:
-    """Answers the statements about the registry (`REGISTRY`), with the columns of the SQL."""
+    """Answers the statements about the registry, with the columns of the SQL."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -53,6 +51,8 @@ class RegistryStatements:
             return 0
         view.entry = Entry(*cells)
         return 1
+
+    add_thread = add_described_thread = new_described_thread = new_thread
 
     def load_entry(self, id: str, head: Any, epoch: int, *rest: Any) -> RedisEffects[int]:
         return self.new_thread(id, head, None, epoch, *rest)
@@ -214,43 +214,6 @@ class RegistryStatements:
             return []
         times = entry.created_at, entry.updated_at
         return [(id, entry.head, entry.status, *times, entry.owner, entry.metadata)]
-
-
-REGISTRY: Final[dict[str, Callable[Concatenate[RegistryStatements, ...], RedisEffects[Any]]]] = {
-    REDIS.thread: RegistryStatements.thread,
-    REDIS.lock_thread: RegistryStatements.lock_thread,
-    REDIS.new_thread: RegistryStatements.new_thread,
-    REDIS.add_thread: RegistryStatements.new_thread,
-    REDIS.add_described_thread: RegistryStatements.new_thread,
-    REDIS.new_described_thread: RegistryStatements.new_thread,
-    REDIS.load_entry: RegistryStatements.load_entry,
-    REDIS.touch_thread: RegistryStatements.touch_thread,
-    REDIS.new_epoch: RegistryStatements.new_epoch,
-    REDIS.take_lease: RegistryStatements.take_lease,
-    REDIS.renew_lease: RegistryStatements.renew_lease,
-    REDIS.end_lease: RegistryStatements.end_lease,
-    REDIS.drop_claim: RegistryStatements.drop_claim,
-    REDIS.end_claim: RegistryStatements.end_claim,
-    REDIS.create_claimed: RegistryStatements.create_claimed,
-    REDIS.describe_thread: RegistryStatements.describe_thread,
-    REDIS.thread_metadata: RegistryStatements.thread_metadata,
-    REDIS.thread_info: RegistryStatements.thread_info,
-    REDIS.thread_size: RegistryStatements.thread_size,
-    REDIS.delete_thread: RegistryStatements.delete_thread,
-    REDIS.head: RegistryStatements.head,
-    REDIS.head_and_newer: RegistryStatements.head_and_newer,
-    REDIS.newest_of: RegistryStatements.newest_of,
-    REDIS.thread_page: RegistryStatements.thread_page,
-    REDIS.thread_page_of_run: RegistryStatements.thread_page_of_run,
-    REDIS.threads_of_run: RegistryStatements.threads_of_run,
-    REDIS.unlisted: RegistryStatements.unlisted,
-    REDIS.copy_entry: RegistryStatements.copy_entry,
-    REDIS.dump_entry: RegistryStatements.dump_entry,
-    ENTRIES: RegistryStatements.entries,
-    SET_TTL: RegistryStatements.set_ttl,
-    TTL_OF: RegistryStatements.ttl_of,
-}
-"""Statement → method."""
 
 
 def info_row(id: str, entry: Entry) -> tuple[Any, ...]:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.redis.commands import RedisEffects
-from milepost.checkpoint._redis.names import (
-    REDIS,
-    RESEAL_BETWEEN,
-    RESEAL_LOOK,
-    RESEAL_STORE,
-)
-from milepost.checkpoint._redis.opcodes import Change, Request
-from milepost.checkpoint._redis.ranges import Range
+from milepost.checkpoint._redis.names import REDIS, RESEAL_STORE
 from milepost.checkpoint._redis.rows import (
     BLOB,
     CHECKPOINT,
@@ -24,9 +17,11 @@ from milepost.checkpoint._redis.rows import (
     key_of,
     row_given,
 )
+from milepost.checkpoint._redis.scripts import Change, Request
+from milepost.checkpoint._redis.view import Range
 
 if TYPE_CHECKING:
-    from milepost.checkpoint._redis.statements import Tables
+    from milepost.checkpoint._redis.transaction import Tables
 
 _SEALED: Final = {
     "checkpoints": (
@@ -71,7 +66,7 @@ def updated(name: str, given: Sequence[Any]) -> tuple[str, bytes, dict[str, Any]
 
 
 class RowStatements:
-    """Answers the statements that change rows: those of the tables above, and those of `ROWS`."""
+    """Answers the statements that change rows: `insert` and `update` those of the tables above."""
 
     def __init__(self, tables: Tables) -> None:
         self.view = tables.view
@@ -175,19 +170,3 @@ class RowStatements:
             cells = tuple(getattr(row, name) for name in names)
             found.append((key_of(field), cells, tuple(getattr(row, name) for name in bound)))
         return sorted(found, key=lambda one: one[0])
-
-
-ROWS: Final[dict[str, Callable[Concatenate[RowStatements, ...], RedisEffects[Any]]]] = {
-    REDIS.delete_checkpoint: RowStatements.delete_checkpoint,
-    REDIS.delete_blob: RowStatements.delete_blob,
-    REDIS.delete_writes_at: RowStatements.delete_writes_at,
-    REDIS.delete_writes: RowStatements.delete_writes,
-    REDIS.delete_blobs: RowStatements.delete_blobs,
-    REDIS.delete_checkpoints: RowStatements.delete_checkpoints,
-    REDIS.copy_checkpoints: RowStatements.copy_checkpoints,
-    REDIS.copy_blobs: RowStatements.copy_blobs,
-    REDIS.copy_writes: RowStatements.copy_writes,
-    RESEAL_LOOK: RowStatements.reseal_look,
-    RESEAL_BETWEEN: RowStatements.reseal_between,
-}
-"""Statement → method, for statements that `INSERTS` and `UPDATES` do not have."""

@@ -24,8 +24,7 @@ from milepost.checkpoint._contract.threads import no_such_thread, passes_filter
 from milepost.checkpoint._redis.names import ENTRIES, REDIS, SET_TTL
 from milepost.checkpoint._redis.registry_statements import THREADS_PER_PAGE
 from milepost.checkpoint._redis.rows import FOR_EVER, Keys
-from milepost.checkpoint._redis.server import rewrite
-from milepost.checkpoint._redis.settings import UNSURE, Durability, Settings
+from milepost.checkpoint._redis.server import UNSURE, Durability, Settings, rewrite
 from milepost.checkpoint._redis.transaction import transaction
 from milepost.checkpoint._sql.statements import Statements, just_after
 from milepost.checkpoint._sql.threads.registry import Registry

@@ -1,10 +1,10 @@
 """The two scripts: one reads a thread at one moment, the other changes it in one step.
 
-Both get the three keys of a thread, and a list of opcodes with their arguments (`opcodes.py`). They
-use only what every server's Lua has: no library.
+Both get the three keys of a thread, and a list of opcodes with their arguments. An opcode is one
+character: Python uses the names, the scripts compare the characters and have the names in comments.
+No opcode is stored. The scripts use only what every server's Lua has: no library.
 
-The script that reads replies with the thread's `rev`, then with one reply for each `Request`
-(`opcodes.py`).
+The script that reads replies with the thread's `rev`, then with one reply for each `Request`.
 
 The script that writes gets a new `rev`, each `Condition`, then each `Change`. It replies 0 if a
 condition does not hold; then it has changed nothing. Otherwise it replies with the number of writes
@@ -14,9 +14,72 @@ sent again, since the first reply was lost.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Final
 
 from milepost._db.redis.commands import Script
+
+
+class Request(StrEnum):
+    """What the script that reads is asked for. Each request has one reply."""
+
+    ENTRY = "E"
+    """The thread's entry, and its latest root checkpoint by the index."""
+    ROWS = "G"
+    """`n field…`: rows."""
+    RANGE = "R"
+    """`from to limit`: fields of the index, in their order."""
+    RANGE_BACKWARDS = "V"
+    """`from to limit`: fields of the index, the last one first."""
+    CHAINS = "F"
+    """`parents n field…`: rows, and all rows that they are differences from; with `parents` 1, all
+    ancestors of checkpoints."""
+    ALL_ROWS = "A"
+    """All rows of the thread."""
+    COUNTS = "C"
+    """How many rows, checkpoints and writes the thread has."""
+    CHECKPOINT = "O"
+    """`namespace id`: all that one checkpoint is read from; with an empty id, the latest. The reply
+    has the entry as for `ENTRY`; rows as for `CHAINS`: the checkpoint, its parent, the writes of
+    both, the checkpoint after each; and for both the id, the fields of their writes, and the field
+    of the checkpoint after."""
+
+
+class Condition(StrEnum):
+    """What must hold before the script that writes changes anything."""
+
+    EQUALS = "="
+    """`key value`: the entry has this value."""
+    DIFFERS = "~"
+    """`key value`: the entry has another value."""
+    AT_LEAST = ">"
+    """`key number`: the entry has this number or a larger one."""
+    IS_NEW = "!"
+    """The thread does not exist."""
+    COUNT = "#"
+    """`from to n`: a part of the index has exactly n fields."""
+
+
+class Change(StrEnum):
+    """What the script that writes does to a thread."""
+
+    SET_VALUE = "E"
+    """`key value`: set a value of the entry."""
+    RAISE_VALUE = "M"
+    """`key value`: set a value of the entry, if it sorts after the present one."""
+    REMOVE_VALUE = "X"
+    """`key`: remove a value of the entry."""
+    PUT_ROW = "S"
+    """`field row`: add a row, or replace it."""
+    ADD_ROW = "N"
+    """`field row`: add a row, unless it exists."""
+    UPDATE_ROW = "U"
+    """`field n (number cell)…`: replace cells of a row, if the row exists."""
+    DELETE_ROW = "D"
+    """`field`: remove a row."""
+    DELETE_THREAD = "K"
+    """Remove the thread. No change follows."""
+
 
 _COMMON = r"""
 local thread, rows, index = KEYS[1], KEYS[2], KEYS[3]
@@ -53,11 +116,10 @@ end
 """
 
 READ: Final = Script(
-    "read a thread",
     _COMMON
     + r"""
 -- ARGV: whether this read counts as use of the thread, the saver's time to live, requests
--- Opcodes have their names in opcodes.py (Request).
+-- Opcodes have their names in `Request`.
 local function link(field, row, parents)
   local kind, ns, name = field:match('^(.)%z([^%z]*)%z([^%z]*)')
   local first, place = cell(row, 1)
@@ -148,11 +210,10 @@ return replies
 )
 
 WRITE: Final = Script(
-    "change a thread",
     _COMMON
     + r"""
 -- ARGV: the new rev, the saver's time to live, conditions and changes
--- Opcodes have their names in opcodes.py (Condition, Change).
+-- Opcodes have their names in `Condition` and `Change`.
 local rev = ARGV[1]
 local before = call('HGET', thread, 'rev')
 if before == rev then

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +28,7 @@ from milepost.checkpoint._redis.rows import ThreadKeys
 from milepost.errors import OutcomeUnknownError
 
 if TYPE_CHECKING:
-    from milepost.checkpoint._redis.settings import Settings
+    from milepost.checkpoint._redis.server import Settings
 
 WAIT_MS: Final = 10_000
 """How long a commit waits for the disk, and for replicas."""
@@ -171,8 +171,3 @@ def _plan_write(
     if settings.scripts:
         yield from _barred(settings)
     return (yield from without_scripts.plan_write(settings, keys, rev, changes))
-
-
-def pairs(flat: Sequence[bytes]) -> Iterable[tuple[bytes, bytes]]:
-    """The keys and values of a mapping in the form of RESP2, a flat list."""
-    return zip(flat[::2], flat[1::2], strict=True)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.redis.commands import Argument, Command, Decision, Pipeline, Plan, command
-from milepost.checkpoint._redis.opcodes import Change, Condition, Request
 from milepost.checkpoint._redis.rows import (
     AFTER_ALL,
     BLOB,
@@ -22,10 +21,11 @@ from milepost.checkpoint._redis.rows import (
     WRITE,
     ThreadKeys,
 )
+from milepost.checkpoint._redis.scripts import Change, Condition, Request
 
 if TYPE_CHECKING:
     from milepost._db.redis.commands import RedisEffects
-    from milepost.checkpoint._redis.settings import Settings
+    from milepost.checkpoint._redis.server import Settings
 
 _NEWEST_ROOT: Final = (
     b"(" + ROOT_CHECKPOINTS + AFTER_ALL,
@@ -42,18 +42,18 @@ def read(
 ) -> RedisEffects[list[Any]]:
     """The thread's rev, and one reply for each request, as of one moment."""
     commands = [command("HGET", keys.thread, REV)]
-    shapes = []
+    sizes = []
     given = iter(requests)
     for opcode in given:
         made = _REQUESTS[opcode](keys, given)
-        shapes.append((opcode, len(made)))
+        sizes.append(len(made))
         commands += made
     replies = yield Pipeline(commands, atomic=True)
     rev, *rest = map(flat, replies)
     found: list[Any] = [rev]
-    for opcode, size in shapes:
+    for size in sizes:
         some, rest = rest[:size], rest[size:]
-        found.append(some if opcode in _REPLY_LISTS else some[0])
+        found.append(some if size > 1 else some[0])
     if settings.refresh_on_read and rev is not None:
         ttl = yield command("HGET", keys.thread, "ttl")
         if commands := _expiry(settings, keys, ttl):
@@ -64,11 +64,7 @@ def read(
 # -- requests as commands
 
 
-def _entry(keys: ThreadKeys, _: Iterator[Any]) -> list[Command]:
-    return entry_commands(keys)
-
-
-def entry_commands(keys: ThreadKeys) -> list[Command]:
+def entry_commands(keys: ThreadKeys, *_: Iterator[Any]) -> list[Command]:
     """The commands of `Request.ENTRY`."""
     newest = command("ZREVRANGEBYLEX", keys.order, *_NEWEST_ROOT)
     return [command("HGETALL", keys.thread), newest]
@@ -103,16 +99,15 @@ def _bounds(kind: bytes) -> tuple[bytes, bytes]:
 
 
 _REQUESTS: Final[dict[Argument, Callable[[ThreadKeys, Iterator[Any]], list[Command]]]] = {
-    Request.ENTRY: _entry,
+    Request.ENTRY: entry_commands,
     Request.ROWS: _rows,
     Request.ALL_ROWS: _all_rows,
     Request.COUNTS: _counts,
     Request.RANGE: _range,
     Request.RANGE_BACKWARDS: _range_backwards,
 }
-"""Request → what makes its commands from the keys of the thread and the arguments that follow."""
-_REPLY_LISTS: Final = (Request.ENTRY, Request.COUNTS)
-"""Requests that are answered with the replies of several commands."""
+"""Request → what makes its commands from the keys of the thread and the arguments that follow. The
+reply to a request with several commands is the list of their replies."""
 
 
 # -- writing
@@ -134,11 +129,15 @@ def plan_write(
         return Decision((), 0)
     if collected.is_deleted:
         return Decision([command("UNLINK", *keys)], 1)
+    expiry = _expiry(settings, keys, collected.ttl)
+    if not expiry and (left := (yield command("PTTL", keys.thread))) > 0:
+        # Another saver's default: keys that this write creates must not outlive the thread.
+        expiry = [command("PEXPIRE", key, left) for key in keys]
     commands = [
         command("HINCRBY", keys.thread, SEQ, 1),
         *collected.commands,
         command("HSET", keys.thread, REV, new_rev),
-        *_expiry(settings, keys, collected.ttl),
+        *expiry,
     ]
     return Decision(commands, done + 1)
 

@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING, Any, Self
 from milepost._internal.lazy_imports import on_demand
 from milepost._internal.left_open import lend
 from milepost.checkpoint._redis.saver import RedisStorage
-from milepost.checkpoint._redis.server import check_server
-from milepost.checkpoint._redis.settings import Durability
+from milepost.checkpoint._redis.server import Durability, check_server
 from milepost.checkpoint._sql.saver import SqlSaver
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from itertools import chain
 from typing import Any, Final
 
 from milepost._db.migrations import TableSetup
+from milepost._db.redis.client import check_eviction
 from milepost._db.redis.commands import RedisEffects
-from milepost._db.redis.server import check_eviction
 from milepost.errors import DatabaseBusyError
 from milepost.store._core.core import Resealed
 from milepost.store._core.engine_core import EngineCore, Reads

@@ -6,9 +6,9 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from milepost._db.redis.commands import Command, RedisEffects, command
+from milepost._db.redis.commands import Command, RedisEffects, chunks, command
 from milepost.store._core import namespaces
 from milepost.store._core.core import StoreCore
 from milepost.store._core.filters import predicate
@@ -26,6 +26,8 @@ from milepost.store._redis.layout import (
 )
 from milepost.store._redis.snapshot import Moved, Snapshot
 
+_Read: TypeAlias = "tuple[bytes | None, bytes | None, float | None]"
+"""The head and the value at a place, and its score, if vectors were read."""
 _BODIES_PER_READ: Final = 100
 """Values that a search with a filter reads in one round trip."""
 _HEADS_PER_READ: Final = 5000
@@ -74,7 +76,7 @@ class ItemReader:
         self._keys = keys
         self._is_cluster = is_cluster
 
-    def roots(self, prefix: Namespace) -> RedisEffects[list[str]]:
+    def roots(self, prefix: Namespace = ()) -> RedisEffects[list[str]]:
         """The roots that items below a prefix may have."""
         if prefix:
             return [prefix[0]]
@@ -90,8 +92,8 @@ class ItemReader:
             places[get.namespace, get.key] |= get.refresh_ttl
         found: dict[Place, Row] = {}
         for part in self._parts([place for place in places if place[0]]):
-            pairs = yield from self._heads_and_bodies(part, snapshot)
-            for place, (stored, body) in zip(part, pairs, strict=True):
+            read = yield from self._items(part, snapshot)
+            for place, (stored, body, _) in zip(part, read, strict=True):
                 head = parsed(place, stored)
                 if head is not None and not head.is_expired(snapshot.now):
                     found[place] = to_row(place, head, body)
@@ -107,40 +109,30 @@ class ItemReader:
         for _, part in groupby(sorted(places), key=root_of):
             yield list(part)
 
-    def _heads_and_bodies(
-        self, places: Sequence[Place], snapshot: Snapshot
-    ) -> RedisEffects[list[tuple[bytes | None, bytes | None]]]:
+    def _items(
+        self, places: Sequence[Place], snapshot: Snapshot, rescore: Rescore | None = None
+    ) -> RedisEffects[list[_Read]]:
+        """What is stored at each place, and its score, all as of one moment."""
         keys, commands = heads_and_bodies(self._keys, places)
-        roots = list(dict.fromkeys(map(root_of, places)))
-        replies = yield from snapshot.read(roots, keys, commands)
-        return list(zip(replies[::2], replies[1::2], strict=True))
-
-    def _scores(
-        self,
-        places: Sequence[Place],
-        snapshot: Snapshot,
-        rescore: Rescore,
-        pairs: dict[Place, tuple[bytes | None, bytes | None]],
-    ) -> RedisEffects[dict[Place, float | None]]:
-        """Scores of items. Adds heads and bodies, read at the same moment, to `pairs`."""
-        keys, commands = [], []
-        roots = list(dict.fromkeys(map(root_of, places)))
-        metas = [self._keys.root(root).meta for root in roots]
-        for place in places:
-            space, vectors = self._keys.space(place[0]), self._keys.root(root_of(place)).vectors
-            keys += [space.heads, space.bodies, vectors]
-            commands += [command("HGET", key, place[1]) for key in (space.heads, space.bodies)]
-            commands.append(command("HGET", vectors, member(*place)))
-        commands += [command("HGET", meta, "current") for meta in metas]
-        replies = yield from snapshot.read(roots, keys, commands)
-        if any(number != b"%d" % rescore.generation for number in replies[3 * len(places) :]):
-            raise Moved
-        scores: dict[Place, float | None] = {}
-        for at, place in enumerate(places):
-            head, body, vector = replies[3 * at : 3 * at + 3]
-            pairs[place] = head, body
-            scores[place] = rescore.score(member(*place), vector)
-        return scores
+        roots = {root: self._keys.root(root) for root in map(root_of, places)}
+        if rescore is not None:
+            keys += [one.vectors for one in roots.values()]
+            for place in places:
+                commands.append(command("HGET", roots[root_of(place)].vectors, member(*place)))
+            commands += [command("HGET", one.meta, "current") for one in roots.values()]
+        replies = yield from snapshot.read(list(roots), keys, commands)
+        count = len(places)
+        scores: list[float | None] = [None] * count
+        if rescore is not None:
+            vectors, numbers = replies[2 * count : 3 * count], replies[3 * count :]
+            if any(number != b"%d" % rescore.generation for number in numbers):
+                raise Moved
+            scores = [
+                rescore.score(member(*place), vector)
+                for place, vector in zip(places, vectors, strict=True)
+            ]
+        stored = replies[: 2 * count]
+        return list(zip(stored[::2], stored[1::2], scores, strict=True))
 
     # -- searches
 
@@ -217,23 +209,20 @@ class ItemReader:
         self, candidates: Sequence[Candidate], snapshot: Snapshot, rescore: Rescore | None
     ) -> RedisEffects[list[_Hit]]:
         """The items of candidates that exist, have not expired, and still have a score."""
-        pairs: dict[Place, tuple[bytes | None, bytes | None]] = {}
-        scores: dict[Place, float | None] = {}
+        read: dict[Place, _Read] = {}
         for part in self._parts([one.place for one in candidates]):
-            if rescore is not None:
-                scores |= yield from self._scores(part, snapshot, rescore, pairs)
-            else:
-                read = yield from self._heads_and_bodies(part, snapshot)
-                pairs.update(zip(part, read, strict=True))
+            items = yield from self._items(part, snapshot, rescore)
+            read.update(zip(part, items, strict=True))
         found = []
         for place, _, score in candidates:
-            stored, body = pairs[place]
+            stored, body, new_score = read[place]
             head = parsed(place, stored)
-            score = scores.get(place, score)
             if head is None or head.is_expired(snapshot.now):
                 continue
-            if rescore is not None and score is None:
-                continue
+            if rescore is not None:
+                if new_score is None:
+                    continue
+                score = new_score
             found.append(_Hit(place, head, to_row(place, head, body), score))
         return found
 
@@ -270,8 +259,7 @@ class ItemReader:
     ) -> RedisEffects[list[Candidate]]:
         """The same candidates, each with the time when its item was created."""
         result: list[Candidate] = []
-        for start in range(0, len(found), _HEADS_PER_READ):
-            some = found[start : start + _HEADS_PER_READ]
+        for some in chunks(found, _HEADS_PER_READ):
             keys = [self._keys.space(one.place[0]).heads for one in some]
             commands = [
                 command("HGET", key, one.place[1]) for key, one in zip(keys, some, strict=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost._db.redis.commands import RedisEffects, command
+from milepost._db.redis.commands import RedisEffects, chunks, command
 from milepost._db.redis.guarded import MAX_ARGUMENTS, Counter, Guard, guarded, is_done, value_of
 from milepost.errors import DatabaseBusyError
 from milepost.store._core.tasks import Index, Row
@@ -22,7 +22,7 @@ from milepost.store._redis.marks import (
     packed,
 )
 from milepost.store._redis.notes import Notes
-from milepost.store._redis.upkeep import Stored, all_roots, chunks, items_at, names_in, spaces_of
+from milepost.store._redis.upkeep import Stored, items_at, names_in, spaces_of
 from milepost.store._vectors.generations import PROBE
 from milepost.store._vectors.reindex import FEW, Read, Reindexer, Vectors
 
@@ -76,7 +76,7 @@ class RedisReindexer(Reindexer):
         found: list[Place] = []
         if not generations.is_making(number):
             return found
-        for root in (yield from all_roots(self.core)):
+        for root in (yield from self.core.reader.roots()):
             if not (yield from self._followed(root, generations)):
                 continue
             marks = self._keys.root(root).coming_marks
@@ -95,7 +95,7 @@ class RedisReindexer(Reindexer):
     def lacking(self, after: Any) -> RedisEffects[tuple[list[Any], Any]]:
         """`after` is a list of roots, or such a list with places that are still to be completed."""
         if after is None:
-            after = yield from all_roots(self.core)
+            after = yield from self.core.reader.roots()
         roots, places = after if isinstance(after, tuple) else (after, [])
         if not places and roots:
             names = yield command("ZRANGEBYSCORE", self._keys.root(roots[0]).marks, 0, 0)
@@ -143,7 +143,7 @@ class RedisReindexer(Reindexer):
 
         notes = yield from self._notebook.change(switched)
         generations = self.state.known(notes)
-        for root in (yield from all_roots(self.core)):
+        for root in (yield from self.core.reader.roots()):
             yield from self._followed(root, generations)
         return True
 

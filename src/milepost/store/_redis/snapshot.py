@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from milepost._db.redis.commands import Command, RedisEffects, command
-from milepost._db.redis.guarded import MAX_ARGUMENTS, reading
+from milepost._db.redis.guarded import reading
 from milepost.store._core.engine_core import Reads
 from milepost.store._redis.layout import Head, Keys, Place
 
@@ -62,11 +62,3 @@ class Snapshot:
             if self.is_strict:
                 raise Moved
             self._seqs[root] = seq
-
-
-def fields(key: bytes, names: Sequence[str | bytes]) -> list[Command]:
-    """Commands that read fields of a hash, each with as many as a script allows."""
-    size = MAX_ARGUMENTS - 2
-    return [
-        command("HMGET", key, *names[start : start + size]) for start in range(0, len(names), size)
-    ]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from milepost._db.redis.commands import RedisEffects, command
+from milepost._db.redis.commands import RedisEffects, chunks, command
 from milepost._db.redis.guarded import Guard, guarded, is_done, reading
 from milepost._internal.progress import Progress
 from milepost.store._core import namespaces
@@ -35,10 +35,6 @@ class Stored(NamedTuple):
     @property
     def place(self) -> Place:
         return self.row.namespace, self.row.key
-
-
-def all_roots(core: RedisCore) -> RedisEffects[list[str]]:
-    return (yield from core.reader.roots(()))
 
 
 def spaces_of(core: RedisCore, root: str) -> RedisEffects[list[Namespace]]:
@@ -71,7 +67,7 @@ def delete_expired(core: RedisCore) -> StoreRequests[int]:
     """Delete expired items, and remove empty roots. Returns the number of deleted items."""
     now = core.stamps.now()
     total = 0
-    for root in (yield Transact(partial(all_roots, core), write=False)):
+    for root in (yield Transact(core.reader.roots, write=False)):
         while True:
             swept: int = yield Transact(partial(_swept, core, root, now), write=True)
             total += swept
@@ -120,7 +116,7 @@ def reseal_all(core: RedisCore, progress: Progress | None) -> StoreRequests[Rese
     """Seal all values again. Returns how many were, and which could not be."""
     done = Resealed()
     seen = 0
-    for root in (yield Transact(partial(all_roots, core), write=False)):
+    for root in (yield Transact(core.reader.roots, write=False)):
         for space in (yield Transact(partial(spaces_of, core, root), write=False)):
             names: list[str] = yield Transact(partial(names_in, core, space), write=False)
             for some in chunks([(space, name) for name in names], _RESEALED_AT_ONCE):
@@ -153,9 +149,3 @@ def _replaced(core: RedisCore, changes: Sequence[tuple[Stored, bytes]]) -> Redis
     for change in changes:
         count += yield from _replaced(core, [change])
     return count
-
-
-def chunks(places: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    """Parts of at most `size` places."""
-    for at in range(0, len(places), size):
-        yield places[at : at + size]

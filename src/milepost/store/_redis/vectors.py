@@ -14,7 +14,8 @@ from functools import partial
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from milepost._db.redis.commands import RedisEffects, command
+from milepost._db.redis.commands import RedisEffects, chunks, command
+from milepost._db.redis.guarded import MAX_ARGUMENTS
 from milepost._internal import fork_guard
 from milepost.errors import DamagedRowError
 from milepost.store._core import namespaces
@@ -23,7 +24,7 @@ from milepost.store._core.tasks import Scored, Search
 from milepost.store._redis.layout import Keys, from_member
 from milepost.store._redis.marks import Marks, RootGenerations, unpacked
 from milepost.store._redis.read import Candidate, Candidates, ItemReader, Rescore
-from milepost.store._redis.snapshot import Moved, Snapshot, fields
+from milepost.store._redis.snapshot import Moved, Snapshot
 from milepost.store._vectors.embeddings import Packed
 from milepost.store._vectors.generations import Generation, Generations
 from milepost.store._vectors.reindex import Incomplete
@@ -33,6 +34,8 @@ _MAX_COPIES_BYTES: Final = 512 * 2**20
 """The size of the copies of all roots; one copy may exceed it."""
 _MAX_DELETED_ITEMS: Final = 1000
 """A copy is replaced if it has twice as many items as are stored, and more than these besides."""
+_MAX_FIELDS: Final = MAX_ARGUMENTS - 2
+"""Fields of a hash that one command of a script reads."""
 _FETCH_BYTES: Final = 2 * 2**20
 """Vectors that are fetched in one round trip."""
 
@@ -277,12 +280,10 @@ class Ranker:
             )
         changed: list[tuple[bytes, bytes | None]] = [(name, None) for name in (*plain, *lacking)]
         size = max(1, _FETCH_BYTES // self._width)
-        for at in range(0, len(later), size):
-            names = later[at : at + size]
+        for names in chunks(later, size):
+            reads = [command("HMGET", keys.vectors, *some) for some in chunks(names, _MAX_FIELDS)]
             *replies, now = yield from snapshot.read(
-                [root],
-                [keys.vectors],
-                [*fields(keys.vectors, names), command("HGET", keys.meta, "current")],
+                [root], [keys.vectors], [*reads, command("HGET", keys.meta, "current")]
             )
             if now != current:
                 raise Moved  # these vectors belong to another generation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost._db.connection_lock import lock_of
+from milepost._db.connections import lock_of
 
 
 class Connection:
