@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from milepost._engine.context.tool_commands import let_tools_return_commands
 from milepost._internal import fork_guard
 from milepost.errors import MissingDependencyError
-from milepost.messages._kinds import langchain_messages
+from milepost.messages import langchain_messages
 
 if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext

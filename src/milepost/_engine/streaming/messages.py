@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from milepost.messages._kinds import is_message
+from milepost.messages import is_message
 
 
 def messages_of(state: Any) -> Iterator[Any]:
