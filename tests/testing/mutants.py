@@ -21,7 +21,7 @@ from milepost.errors import (
     MilepostError,
     ThreadConflict,
 )
-from milepost.testing._kit.errors import ClauseFailed
+from milepost.testing._kit.clauses import ClauseFailed
 from milepost.warnings import MilepostWarning
 
 
