@@ -38,17 +38,17 @@ class VectorRegistry:
     def load(self, *, reading: bool = False) -> Operation[Generations]:
         """What the database knows, and will know until the transaction ends."""
         meta = Query(self._store_sql.render(sql.META))
-        if reading and self._store_sql.share is not None:
+        if reading and self._store_sql.own.share is not None:
             # A reader has one snapshot. It must not be older than the lock.
-            rows = (yield Queries([Query(self._store_sql.share), meta]))[1]
+            rows = (yield Queries([Query(self._store_sql.own.share), meta]))[1]
         else:
             rows = yield meta
         return self.state.known(dict(rows))
 
     def take(self) -> Operation[Generations]:
         """The same; other transactions cannot read the registry until this one ends."""
-        if self._store_sql.take is not None:
-            yield Execute(self._store_sql.take)
+        if self._store_sql.own.take is not None:
+            yield Execute(self._store_sql.own.take)
         return (yield from self.load())
 
     def is_set_up(self) -> Operation[bool]:
