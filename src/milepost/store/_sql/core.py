@@ -25,9 +25,8 @@ from milepost.store._core.tasks import (
     Write,
 )
 from milepost.store._sql.dialects import StoreSql
-from milepost.store._sql.generations import VectorRegistry
+from milepost.store._sql.generations import SqlReindexer, VectorRegistry
 from milepost.store._sql.read import ItemReader
-from milepost.store._sql.reindex import SqlReindexer
 from milepost.store._sql.schema import schema
 from milepost.store._sql.vectors import VectorIndex
 from milepost.store._sql.write import SWEPT_AT_ONCE, ItemWriter
