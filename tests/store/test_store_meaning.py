@@ -424,6 +424,13 @@ class TestReindex:
         assert set(found[:2]) == {"00", "own"}
         assert "silent" not in found
 
+    @pytest.mark.parametrize("size", [0, -1])
+    def test_a_batch_has_one_item_at_least(self, stores, size):
+        store = self.fill(stores)
+        seen = []
+        assert store.reindex(progress=lambda *counts: seen.append(counts), batch_size=size) == 27
+        assert len(seen) == 27
+
     def test_a_change_of_the_model_or_its_dims_is_noticed(self, stores):
         if not stores.is_durable:
             pytest.skip("memory has no yesterday")
