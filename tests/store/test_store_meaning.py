@@ -459,13 +459,8 @@ class TestReindex:
             old.search(NS, query="b")
         old.put(NS, "x", {"text": "b"})
         assert "x" in keys(new.search(NS, query="b", limit=50))
-        tables = {
-            "sqlite": "SELECT name FROM sqlite_master WHERE name LIKE 'milepost_vectors__'",
-            "postgres": "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace ="
-            " current_schema()::regnamespace AND relname LIKE 'milepost_vectors%'",
-        }
         if stores.has_sql:
-            assert stores.rows(tables[stores.backend]) == [("milepost_vectors_2",)]
+            assert stores.vector_tables() == ["milepost_vectors_2"]
 
     def test_goes_on_where_it_was_broken_off_and_picks_up_what_was_put_since(self, stores):
         if not stores.is_durable:
