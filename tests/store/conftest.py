@@ -155,6 +155,16 @@ class Stores:
         with psycopg.connect(self._address) as connection:
             return connection.execute(query).fetchall()
 
+    def vector_tables(self) -> list[str]:
+        """The names of the tables of vectors."""
+        names = {
+            "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE"
+            " 'milepost_vectors%'",
+            "postgres": "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace ="
+            " current_schema()::regnamespace AND relname LIKE 'milepost_vectors%'",
+        }
+        return [name for (name,) in self.rows(names[self.backend])]
+
     def stored(self) -> bytes:
         """All that a Redis server holds, in one piece."""
         import redis

@@ -68,15 +68,9 @@ def fill(store):
 
 def orphans(stores):
     """Vectors without an item, in all tables of vectors."""
-    tables = {
-        "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE"
-        " 'milepost_vectors%'",
-        "postgres": "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace ="
-        " current_schema()::regnamespace AND relname LIKE 'milepost_vectors%'",
-    }
     return [
         row
-        for (table,) in stores.rows(tables[stores.backend])
+        for table in stores.vector_tables()
         for row in stores.rows(
             f"SELECT item FROM {table} WHERE item NOT IN (SELECT id FROM milepost_items)"
         )

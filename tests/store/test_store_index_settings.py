@@ -149,6 +149,30 @@ def test_calls_of_one_tick_go_into_one_batch_and_each_gets_its_own_result():
     assert isinstance(batches[1][0], GetOp)
 
 
+def test_a_put_on_a_condition_is_not_replaced_by_another_one_of_its_tick():
+    class Store(AsyncBatchedBaseStore):
+        supports_versions = True
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = InMemoryStore()
+
+        def batch(self, ops: Any) -> Any:
+            return self.inner.batch(ops)
+
+        async def abatch(self, ops: Any) -> Any:
+            return await self.inner.abatch(ops)
+
+    async def use() -> tuple[Any, Any]:
+        store = Store()
+        puts = (store.aput(("n",), "k", {"v": n}, if_version=0) for n in (1, 2))
+        return await asyncio.gather(*puts, return_exceptions=True), await store.aget(("n",), "k")
+
+    results, item = asyncio.run(use())
+    stored = [{"v": n} for n, result in zip((1, 2), results, strict=True) if result is None]
+    assert stored == ([] if item is None else [item.value])
+
+
 def test_a_batch_that_fails_fails_for_each_of_its_callers():
     class Store(AsyncBatchedBaseStore):
         def batch(self, ops: Any) -> Any:

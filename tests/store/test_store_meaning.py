@@ -424,6 +424,13 @@ class TestReindex:
         assert set(found[:2]) == {"00", "own"}
         assert "silent" not in found
 
+    @pytest.mark.parametrize("size", [0, -1])
+    def test_a_batch_has_one_item_at_least(self, stores, size):
+        store = self.fill(stores)
+        seen = []
+        assert store.reindex(progress=lambda *counts: seen.append(counts), batch_size=size) == 27
+        assert len(seen) == 27
+
     def test_a_change_of_the_model_or_its_dims_is_noticed(self, stores):
         if not stores.is_durable:
             pytest.skip("memory has no yesterday")
@@ -452,13 +459,8 @@ class TestReindex:
             old.search(NS, query="b")
         old.put(NS, "x", {"text": "b"})
         assert "x" in keys(new.search(NS, query="b", limit=50))
-        tables = {
-            "sqlite": "SELECT name FROM sqlite_master WHERE name LIKE 'milepost_vectors__'",
-            "postgres": "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace ="
-            " current_schema()::regnamespace AND relname LIKE 'milepost_vectors%'",
-        }
         if stores.has_sql:
-            assert stores.rows(tables[stores.backend]) == [("milepost_vectors_2",)]
+            assert stores.vector_tables() == ["milepost_vectors_2"]
 
     def test_goes_on_where_it_was_broken_off_and_picks_up_what_was_put_since(self, stores):
         if not stores.is_durable:

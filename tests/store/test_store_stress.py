@@ -94,8 +94,8 @@ def test_items_are_found_by_meaning_whoever_put_them_beside_reindexes_and_sweeps
         assert next(item.score for item in best if item.key == key) == pytest.approx(1, abs=1e-4)
     if not stores.has_sql:
         return
-    (table,) = stores.rows(TABLES[stores.backend])
-    assert stores.rows(f"SELECT count(*) FROM {table[0]}") == [(len(there),)]
+    (table,) = stores.vector_tables()
+    assert stores.rows(f"SELECT count(*) FROM {table}") == [(len(there),)]
 
 
 NAMES = [
@@ -107,9 +107,3 @@ NAMES = [
     "reindexer old",
     "sweeper old",
 ]
-TABLES = {
-    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE"
-    " 'milepost_vectors%'",
-    "postgres": "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace ="
-    " current_schema()::regnamespace AND relname LIKE 'milepost_vectors%'",
-}

@@ -204,32 +204,9 @@ class TestSweeper:
             assert done.result(timeout=30) is None
 
 
-def test_an_async_sweeper_ends_though_a_sweep_swallows_its_cancellation(monkeypatch):
-    """As a connection pool may do while it connects."""
-    from milepost.store.sqlite.aio import AsyncSqliteStore
-
-    async def stopped() -> bool:
-        is_sweeping, wakes = asyncio.Event(), asyncio.Event()
-
-        async def swallowing(self: AsyncSqliteStore) -> int:
-            is_sweeping.set()
-            try:
-                await wakes.wait()
-            except asyncio.CancelledError:
-                return 0
-            return 0
-
-        monkeypatch.setattr(AsyncSqliteStore, "asweep_ttl", swallowing)
-        async with AsyncSqliteStore.from_conn_string(":memory:") as store:
-            await store.start_ttl_sweeper(0.00001)
-            await is_sweeping.wait()
-            return await store.stop_ttl_sweeper(timeout=30)
-
-    assert asyncio.run(stopped())
-
-
-def test_an_async_sweeper_ends_though_a_sweep_goes_on_waiting_after_its_cancellation(monkeypatch):
-    """As a connection pool may do that swallows the first, and waits for a connection."""
+@pytest.mark.parametrize("goes_on", [False, True], ids=["ends", "waits again"])
+def test_an_async_sweeper_ends_though_a_sweep_swallows_its_cancellation(monkeypatch, goes_on):
+    """As a connection pool may do while it connects, or go on and wait for a connection."""
     from milepost.store.sqlite.aio import AsyncSqliteStore
 
     async def stopped() -> bool:
@@ -239,7 +216,8 @@ def test_an_async_sweeper_ends_though_a_sweep_goes_on_waiting_after_its_cancella
             is_sweeping.set()
             with contextlib.suppress(asyncio.CancelledError):
                 await wakes.wait()
-            await wakes.wait()
+            if goes_on:
+                await wakes.wait()
             return 0
 
         monkeypatch.setattr(AsyncSqliteStore, "asweep_ttl", swallowing)

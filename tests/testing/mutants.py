@@ -21,7 +21,7 @@ from milepost.errors import (
     MilepostError,
     ThreadConflict,
 )
-from milepost.testing._kit.errors import ClauseFailed
+from milepost.testing._kit.clauses import ClauseFailed
 from milepost.warnings import MilepostWarning
 
 
@@ -93,9 +93,9 @@ class Five(BaseCheckpointSaver[str]):
         return self.inner.get_next_version(current, channel)
 
 
-def five(colour: str = "sync", raises: Any = ClauseFailed, **changes: Any) -> Mutant:
+def five(**changes: Any) -> Mutant:
     """A saver with the five methods, some of them changed."""
-    return Mutant(derived(Five, changes), Five, colour=colour, raises=raises)
+    return Mutant(derived(Five, changes), Five)
 
 
 # -- what is done wrong

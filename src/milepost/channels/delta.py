@@ -66,18 +66,12 @@ class DeltaChannel(ValueChannel[Value, Any, Any], Generic[Value]):
 
     __hash__ = ValueChannel.__hash__
 
-    def _fresh(self) -> Self:
-        new = self.__class__(self.reducer, self.typ, snapshot_frequency=self.snapshot_frequency)
-        new.key = self.key
-        return new
-
     def copy(self) -> Self:
-        new = self._fresh()
-        new.value = self.value
-        return new
+        return self.from_checkpoint(self.value)
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
-        new = self._fresh()
+        new = self.__class__(self.reducer, self.typ, snapshot_frequency=self.snapshot_frequency)
+        new.key = self.key
         if isinstance(checkpoint, _DeltaSnapshot):
             new.value = checkpoint.value
         elif checkpoint is not MISSING:

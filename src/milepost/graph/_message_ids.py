@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._internal.ids import random_uuid
 from milepost.channels.binop import overwrite_of
-from milepost.messages._kinds import is_message
+from milepost.messages import is_message
 from milepost.types import MISSING
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _identified(value: Any) -> Any:
 def _item(item: Any) -> Any:
     """An item of a list: one that is the dict of a message becomes that message."""
     if _is_message_dict(item):
-        from milepost.messages._coerce import convert_to_messages
+        from milepost.messages import convert_to_messages
 
         [item] = convert_to_messages([item])
     _give_id(item)

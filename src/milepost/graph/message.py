@@ -14,7 +14,7 @@ from milepost._internal.lazy_imports import on_demand
 from milepost._internal.warn import warn_of
 from milepost.errors import MissingDependencyError
 from milepost.graph.state import StateGraph
-from milepost.messages._kinds import is_removal, langchain_messages
+from milepost.messages import is_removal, langchain_messages
 from milepost.warnings import LangGraphDeprecatedSinceV10
 
 __all__ = [

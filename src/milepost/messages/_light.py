@@ -2,12 +2,17 @@
 
 Attributes have LangChain's names and meanings. The records do less: no validation, no providers'
 formats. They are what the state, the stream and the checkpoints of a conversation need.
+
+Below the records is the conversion of what people write as a message.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any, ClassVar, TypeAlias
+
+from milepost.messages import langchain_messages
 
 Content: TypeAlias = str | list[str | dict[str, Any]]
 """Text, or blocks of text and other things."""
@@ -191,3 +196,118 @@ def _joined_calls(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
             if chunk.get(key):
                 known[key] = (known.get(key) or "") + chunk[key]
     return joined
+
+
+# -- from what people write as a message to a message
+#
+# "hello"                                   a string: the user says it
+# ("assistant", "hello")                    a role and a content
+# {"role": "tool", "content": "42", ...}    a dict, also as OpenAI's API has it
+
+_ROLES: dict[str, type[BaseMessage]] = {
+    "human": HumanMessage,
+    "user": HumanMessage,
+    "ai": AIMessage,
+    "assistant": AIMessage,
+    "AIMessageChunk": AIMessage,
+    "system": SystemMessage,
+    "developer": SystemMessage,
+    "tool": ToolMessage,
+    "remove": RemoveMessage,
+}
+
+
+def convert_to_messages(given: Iterable[Any]) -> list[Any]:
+    """A message for each item: of LangChain's classes if they are installed, else of ours.
+
+    Pieces of messages become whole ones.
+
+    Args:
+        given: Messages, dicts, (role, content) tuples or strings.
+
+    Examples:
+        >>> from milepost.messages import convert_to_messages
+        >>> [(message.type, message.content) for message in convert_to_messages(["Hi"])]
+        [('human', 'Hi')]
+    """
+    installed = langchain_messages()
+    if installed is None:
+        return [_light(item) for item in given]
+    return [item if type(item) in _complete else _langchain(item, installed) for item in given]
+
+
+# -- with LangChain
+
+_complete: set[type] = set()
+"""LangChain's classes that need no conversion, added when they are first seen."""
+
+
+def _langchain(item: Any, installed: Any) -> Any:
+    if isinstance(item, installed.BaseMessage):
+        if not isinstance(item, installed.BaseMessageChunk):
+            _complete.add(type(item))
+            return item
+        return installed.message_chunk_to_message(item)
+    if isinstance(item, BaseMessage):
+        return _upgraded(item, installed)
+    (message,) = installed.convert_to_messages([item])
+    if isinstance(message, installed.BaseMessageChunk):
+        return installed.message_chunk_to_message(message)
+    return message
+
+
+def _upgraded(message: BaseMessage, installed: Any) -> Any:
+    """One of our records, saved before LangChain was installed, as LangChain's message."""
+    whole = message.whole() if isinstance(message, AIMessageChunk) else message
+    values = field_values(whole, type(whole))
+    if isinstance(whole, RemoveMessage):
+        del values["content"]
+    return getattr(installed, type(whole).__name__)(**values)
+
+
+# -- without it
+
+
+def _light(item: Any) -> BaseMessage:
+    if isinstance(item, AIMessageChunk):
+        return item.whole()
+    if isinstance(item, BaseMessage):
+        return item
+    if isinstance(item, str):
+        return HumanMessage(item)
+    if isinstance(item, dict):
+        return _from_dict(item)
+    if isinstance(item, (tuple, list)) and len(item) == 2 and isinstance(item[0], str):
+        return _from_dict({"role": item[0], "content": item[1]})
+    raise TypeError(
+        f"{item!r} is no message. Give a message, a string, a (role, content) tuple, or a dict "
+        "with 'role' and 'content'."
+    )
+
+
+def _from_dict(given: dict[str, Any]) -> BaseMessage:
+    rest = dict(given)
+    role = rest.pop("role", None) or rest.pop("type", None)
+    rest.pop("type", None)
+    kind = _ROLES.get(role) if isinstance(role, str) else None
+    if kind is None:
+        raise ValueError(
+            f"A message dict needs a 'role' out of {', '.join(_ROLES)}; this one has {role!r}: "
+            f"{given!r}."
+        )
+    if "content" not in rest and kind is not RemoveMessage and "tool_calls" not in rest:
+        raise ValueError(f"A message dict needs 'content'; this one has none: {given!r}.")
+    calls = rest.pop("tool_calls", None) or []
+    known = {spec.name for spec in fields(kind)}
+    values = {key: rest.pop(key) for key in list(rest) if key in known}
+    values["content"] = "" if values.get("content") is None else values["content"]
+    if role == "developer":
+        rest["__openai_role__"] = role
+    values["additional_kwargs"] = {**(values.get("additional_kwargs") or {}), **rest}
+    message = kind(**values)
+    if calls and isinstance(message, AIMessage):
+        for call in calls:
+            function = call.get("function", call)  # OpenAI wraps name and arguments
+            arguments = function.get("args", function.get("arguments", {}))
+            add_tool_call(message, function.get("name"), arguments, call.get("id"))
+    return message

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from milepost._internal.supported import unsupported
-from milepost.messages._kinds import langchain_messages
+from milepost.messages import langchain_messages
 from milepost.stream._projections import Projection
 
 if TYPE_CHECKING:

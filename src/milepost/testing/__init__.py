@@ -4,18 +4,17 @@
 makes any saver fail when a test wants it to.
 """
 
-from milepost.testing._kit.checking import Outcome, Report, check_saver
-from milepost.testing._kit.clauses import Clause, all_clauses
-from milepost.testing._kit.errors import ClauseFailed, InjectedFault
+from milepost.testing._kit.checking import Outcome, Report, check_saver, saver_tests
+from milepost.testing._kit.clauses import Clause, ClauseFailed, all_clauses
 from milepost.testing._kit.faults import (
     Fault,
     FaultySaver,
+    InjectedFault,
     SaverCall,
     delay,
     fail_after,
     fail_before,
 )
-from milepost.testing._kit.pytest_tests import saver_tests
 
 __all__ = [
     "Clause",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._internal import fork_guard
 from milepost.errors import MissingDependencyError
-from milepost.messages._kinds import langchain_messages
+from milepost.messages import langchain_messages
 from milepost.types import _ToolOutput
 
 if TYPE_CHECKING:

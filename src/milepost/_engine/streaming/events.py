@@ -16,7 +16,7 @@ from milepost._engine.superstep.plan import in_path_order
 from milepost._internal.ids import random_uuid
 from milepost.constants import INTERRUPT, NS_SEP
 from milepost.errors import GraphBubbleUp
-from milepost.messages._kinds import is_removal
+from milepost.messages import is_removal
 
 if TYPE_CHECKING:
     from milepost._engine.observers import RunObserver

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint._contract.records import now
 from milepost.constants import RETURN, START
-from milepost.messages._kinds import is_message
+from milepost.messages import is_message
 
 if TYPE_CHECKING:
     from milepost._engine.superstep.plan import Task

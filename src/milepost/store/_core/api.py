@@ -124,7 +124,7 @@ class CoreStore:
 
     async def areindex(self, *, progress: Progress | None = None, batch_size: int = 100) -> int:
         """`reindex` of a sync store, for use on an event loop: rebuild all vectors."""
-        return await self._adrive(self._core.reindex(progress, batch_size))
+        return await self._adrive(self._core.reindex(progress, max(batch_size, 1)))
 
     async def areencrypt(self, *, progress: Progress | None = None) -> Reencrypted[RefusedItem]:
         """`reencrypt` of a sync store, for use on an event loop: seal with the newest key."""
@@ -167,7 +167,7 @@ class Upkeep(CoreStore):
             progress: Called after each batch with how many items are done, and how many there are.
             batch_size: How many items are embedded together.
         """
-        return self._drive(self._core.reindex(progress, batch_size))
+        return self._drive(self._core.reindex(progress, max(batch_size, 1)))
 
     def reencrypt(self, *, progress: Progress | None = None) -> Reencrypted[RefusedItem]:
         """Seal every value with the newest key, while others use the store; what was done.

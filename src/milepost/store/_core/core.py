@@ -11,7 +11,7 @@ import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast, get_args
 
 from milepost._db.operations import Work
 from milepost.checkpoint.serde import _rotation
@@ -28,6 +28,7 @@ from milepost.store._core.records import (
     ListNamespacesOp,
     Namespace,
     Op,
+    Order,
     PutOp,
     Result,
     SearchOp,
@@ -57,7 +58,7 @@ K = TypeVar("K")
 Deserializer: TypeAlias = Callable[[bytes], dict[str, Any]]
 """Makes the value of an item of its JSON text."""
 
-ORDERS = ("created_at", "-created_at", "updated_at", "-updated_at", "key", "-key")
+ORDERS: Final[tuple[str, ...]] = get_args(Order)
 Resealed: TypeAlias = _rotation.Reencrypted[RefusedItem]
 """What a change of keys has come to."""
 
@@ -134,6 +135,11 @@ class StoreCore(ABC):
     @abstractmethod
     def reencrypt(self, progress: Progress | None) -> StoreRequests[Resealed]:
         """Seal all values again with the newest key."""
+
+    def check_indexed(self) -> None:
+        """ValueError if there are no vectors to make."""
+        if self.embedder is None:
+            raise ValueError("The store has no index. Make it with index={'embed': …, 'dims': …}.")
 
     def check_encrypts(self) -> None:
         """StoreError if there is nothing to seal."""

@@ -123,6 +123,7 @@ class EngineCore(StoreCore):
 
     def reindex(self, progress: Progress | None, size: int) -> StoreRequests[int]:
         yield from self.ready()
+        self.check_indexed()
         return (yield from reindex_all(self.reindexer(), progress, size))
 
     def reencrypt(self, progress: Progress | None) -> StoreRequests[Resealed]:
@@ -136,6 +137,8 @@ class Reads:
 
     def __init__(self, groups: Sequence[Group], now: int, completed: int | None) -> None:
         self.groups = groups
+        self.tasks: list[Task] = list(chain.from_iterable(groups))
+        """Those of all groups, writes too."""
         self.now = now
         self.completed = completed
         """The generation that was completed for them."""
@@ -149,14 +152,9 @@ class Reads:
         self.failed: dict[int, Exception] = {}
 
     @property
-    def tasks(self) -> list[Task]:
-        """Those of all groups, writes too."""
-        return list(chain.from_iterable(self.groups))
-
-    @property
     def only_task(self) -> Task | None:
         """The task, if there is only one."""
-        return self.groups[0][0] if len(self.groups) == 1 and len(self.groups[0]) == 1 else None
+        return self.tasks[0] if len(self.groups) == len(self.tasks) == 1 else None
 
     def gets(self) -> list[GetOp]:
         return [task for task in self.tasks if isinstance(task, GetOp)]

@@ -16,7 +16,6 @@ from milepost.store._core import namespaces
 from milepost.store._core.core import Resealed, StoreCore
 from milepost.store._core.records import GetOp, Item, ListNamespacesOp, Namespace, Result, make_item
 from milepost.store._core.tasks import (
-    Embed,
     Group,
     Outcome,
     Progress,
@@ -26,6 +25,7 @@ from milepost.store._core.tasks import (
 )
 from milepost.store._memory.entries import Entries, Entry
 from milepost.store._vectors.embeddings import Packed
+from milepost.store._vectors.reindex import embedded
 
 Embedding: TypeAlias = Callable[[Sequence[str]], Sequence[Packed]]
 
@@ -236,9 +236,9 @@ class MemoryCore(StoreCore):
         return len(expired)
 
     def reindex(self, progress: Progress | None, size: int) -> StoreRequests[int]:
+        self.check_indexed()
         table = self._entries.vectors
-        if table is None:
-            raise ValueError("The store has no index. Make it with index={'embed': …, 'dims': …}.")
+        assert table is not None
         with self._lock:
             entries = list(self._entries)
         for at in range(0, len(entries), size):
@@ -246,9 +246,7 @@ class MemoryCore(StoreCore):
                 (entry, self.texts(self.value(entry), entry.index))
                 for entry in entries[at : at + size]
             ]
-            texts = list(dict.fromkeys(text for _, found in chunk for text in found))
-            made = (yield Embed(texts, []))[0] if texts else ()
-            vectors = dict(zip(texts, made, strict=True))
+            vectors = yield from embedded(found for _, found in chunk)
             with self._lock:
                 for entry, found in chunk:
                     if self._entries.find(entry.namespace, entry.key) is entry:

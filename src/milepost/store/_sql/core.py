@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain
 from typing import Any, Final
 
 from milepost._db.migrations import TableSetup, is_migrated, migrate
@@ -21,13 +20,13 @@ from milepost.store._core.tasks import (
     Row,
     Search,
     StoreRequests,
+    Task,
     Transact,
     Write,
 )
 from milepost.store._sql.dialects import StoreSql
-from milepost.store._sql.generations import VectorRegistry
+from milepost.store._sql.generations import SqlReindexer, VectorRegistry
 from milepost.store._sql.read import ItemReader
-from milepost.store._sql.reindex import SqlReindexer
 from milepost.store._sql.schema import schema
 from milepost.store._sql.vectors import VectorIndex
 from milepost.store._sql.write import SWEPT_AT_ONCE, ItemWriter
@@ -97,7 +96,7 @@ class SqlCore(EngineCore):
             work = partial(self._read_one, task, reads)
         elif task is not None and self._takes_one_statement(task):
             work = partial(self._writer.put_one, task, reads.now)
-        elif write and self.store_sql.dialect.remote and _takes_several_reads(groups):
+        elif write and self.store_sql.dialect.remote and _takes_several_reads(reads.tasks):
             # Reads have one snapshot only in a transaction that does not write.
             yield Transact(partial(self._do_reads, reads), write=False)
             work = partial(self._do_writes, reads)
@@ -207,9 +206,8 @@ class SqlCore(EngineCore):
                 progress(seen, max(seen, total))
 
 
-def _takes_several_reads(groups: Sequence[Group]) -> bool:
-    """Whether the reads of these groups are more than one statement."""
-    tasks = list(chain.from_iterable(groups))
+def _takes_several_reads(tasks: Sequence[Task]) -> bool:
+    """Whether the reads among these tasks are more than one statement."""
     gets = any(isinstance(task, GetOp) for task in tasks)  # all of them are one
     listings = sum(isinstance(task, ListNamespacesOp) for task in tasks)
     return gets + listings > 1 or any(isinstance(task, Search) for task in tasks)

@@ -11,7 +11,6 @@ from milepost._db.dialect import POSTGRES, SQLITE, Dialect
 from milepost.store._core import namespaces
 from milepost.store._core.filters import Condition
 from milepost.store._core.records import Namespace, Order
-from milepost.store._sql import postgres_statements, sqlite_statements
 from milepost.store._sql import statements as sql
 from milepost.store._sql.conditions import Clause, postgres_clause, sqlite_clause
 
@@ -23,31 +22,12 @@ class StoreSql:
     dialect: Dialect
     clause: Callable[[Condition], Clause]
     own: sql.OwnStatements
-    locks: sql.RowLocks | None
-    """SQLite has one writer at a time, and needs no locks."""
-    delete_one: str | None
-    """Deletes an item that has no vectors, if one statement can."""
-    share: str | None
-    """Keeps the registry of vectors as it is until the transaction ends; None where a transaction
-    does that by itself."""
-    take: str | None
-    """Waits for all transactions that use the registry, and blocks new ones until this one ends."""
-    search: str
-    filtered: str
-    """A search with a filter, which has to look into the rows anyway."""
-    newest: str
-    """Searches what has changed last."""
-    level: str | None
-    """Searches one namespace, where there is an index for it."""
-    several: sql.PutSeveral | None
     rows: int
     """How many items one statement stores."""
     largest: int
     """Bytes of a value. The server says it only after it was sent all of them."""
     largest_view: int
     """Bytes of its JSON."""
-    below: str
-    """A namespace's text begins with this, or lies between this and that."""
 
     @lru_cache(maxsize=256)  # noqa: B019 - both instances live as long as the process
     def render(self, statement: str) -> str:
@@ -61,9 +41,9 @@ class StoreSql:
         if rows == 1:
             text = self.own.put if plain is None else self.own.put_plain
         else:
-            assert self.several is not None
-            row = self.several.row if plain is None else self.several.plain_row
-            text = self.several.put.replace("{rows}", ", ".join([row] * rows))
+            assert self.own.several is not None
+            row = self.own.several.row if plain is None else self.own.several.plain_row
+            text = self.own.several.put.replace("{rows}", ", ".join([row] * rows))
         if plain is not None:
             indexed, reindexed = map(int, plain)
             text = text.format(indexed=indexed, reindexed=reindexed)
@@ -77,7 +57,10 @@ class StoreSql:
 
     def below_prefix(self, prefix: Namespace) -> Clause:
         bounds = namespaces.text_range(prefix)
-        return ("1 = 1", []) if bounds is None else (self.below, [*bounds[: self.below.count("?")]])
+        if bounds is None:
+            return "1 = 1", []
+        below = self.own.below
+        return below, [*bounds[: below.count("?")]]
 
     def where(self, prefix: Namespace, conditions: tuple[Condition, ...], now: int) -> Clause:
         """The items below a namespace that are alive and fulfil all conditions."""
@@ -94,40 +77,18 @@ class StoreSql:
 LITE: Final = StoreSql(
     SQLITE,
     sqlite_clause,
-    own=sqlite_statements.STATEMENTS,
-    locks=None,
-    delete_one=None,
-    share=None,
-    take=None,
-    search=sqlite_statements.SEARCH_IDS_FIRST,
-    filtered=sqlite_statements.SEARCH,
-    newest=sqlite_statements.SEARCH_NEWEST,
-    level=sqlite_statements.SEARCH_LEVEL,
-    several=None,
+    sql.SQLITE,
     rows=1,
     largest=1_000_000_000,
     largest_view=1_000_000_000,
-    below="i.ns >= ? AND i.ns < ?",
 )
 PG: Final = StoreSql(
     POSTGRES,
     postgres_clause,
-    own=postgres_statements.STATEMENTS,
-    locks=postgres_statements.LOCKS,
-    delete_one=postgres_statements.DELETE_ONE,
-    share="LOCK TABLE milepost_store_meta IN ACCESS SHARE MODE",
-    take="LOCK TABLE milepost_store_meta IN ACCESS EXCLUSIVE MODE",
-    search=postgres_statements.SEARCH,
-    filtered=postgres_statements.SEARCH,
-    newest=postgres_statements.SEARCH_NEWEST,
-    level=None,
-    several=postgres_statements.SEVERAL,
+    sql.POSTGRES,
     rows=100,
     # A field has less than 1 GB, and so has the message that brings it. What is in a JSONB has a
     # quarter of that.
     largest=2**30 - 2**20 - 2**28,
     largest_view=2**28 - 1,
-    # "Starts with". For a range, PostgreSQL makes one plan for all prefixes, good for short ones
-    # only; for this it looks at the prefix, and uses the index where that pays.
-    below="i.ns ^@ ?::text",
 )

@@ -108,18 +108,18 @@ class ItemReader:
         page = (search.limit, search.offset)
         rows: list[Any]
         if order in (None, "-updated_at"):
-            if store_sql.level is not None and not self._prefixes.is_deep(prefix):
-                found = yield from self._in_one_namespace(store_sql.level, search, now, last)
+            if store_sql.own.level is not None and not self._prefixes.is_deep(prefix):
+                found = yield from self._in_one_namespace(store_sql.own.level, search, now, last)
                 if found is not None:
                     return found
             if (yield from self._prefixes.is_wide(prefix)):
                 clause, parameters = store_sql.where(prefix, search.conditions, now)
-                text = store_sql.searching(store_sql.newest, clause, order)
+                text = store_sql.searching(store_sql.own.newest, clause, order)
                 rows = yield Query(text, (WIDE, *parameters, *page))
                 if len(rows) == search.limit:
                     return rows
         clause, parameters = store_sql.where(prefix, search.conditions, now)
-        statement = store_sql.filtered if search.conditions else store_sql.search
+        statement = store_sql.own.filtered if search.conditions else store_sql.own.search
         text = store_sql.searching(statement, clause, order)
         rows = yield Query(text, (*parameters, *page), last=last)
         return rows

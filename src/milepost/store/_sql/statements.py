@@ -2,11 +2,12 @@
 
 A parameter is `?` here; the driver's placeholder replaces it. A call adds what it alone knows:
 `{where}` is the filter of a search, `{order}` its order, `{table}` the table of a generation of
-vectors. Statements that differ between the databases are in `sqlite_statements.py` and
-`postgres_statements.py`. `indexed` is -1 (`LACKING`) where an item lacks its vectors.
+vectors. Statements that differ between the databases are at the end. `indexed` is -1 (`LACKING`)
+where an item lacks its vectors.
 
 `LIMIT ? + 0`: since 3.48, SQLite compiles a statement with a bare parameter there again each time,
-to see the number. An empty search took 46 µs instead of 7.
+to see the number. An empty search took 46 µs instead of 7. `LIMIT (SELECT 1000000)` makes
+PostgreSQL's planner expect ten rows of a JSON array instead of a hundred.
 """
 
 from __future__ import annotations
@@ -114,6 +115,28 @@ ORDER_OF_SUM: Final[dict[Order | None, str]] = {
 """The same; an index on the column is of no use for the sum."""
 
 
+class PutSeveral(NamedTuple):
+    """Stores several items with one statement, which locks no shards: `RowLocks` does before."""
+
+    put: str
+    """With `{rows}`, many of one of these."""
+    row: str
+    plain_row: str
+
+
+class RowLocks(NamedTuple):
+    """Locks on rows, for a database with several writers at a time."""
+
+    share_shards: str
+    """Before several items are put: no other transaction deletes one of them until this one
+    ends."""
+    take_shards: str
+    """Before items are deleted: no other transaction puts or deletes one until this one ends."""
+    see_expired: str
+    """What has expired, before its shards are taken."""
+    lock_item: str
+
+
 class OwnStatements(NamedTuple):
     """The statements that differ between the databases."""
 
@@ -142,24 +165,170 @@ class OwnStatements(NamedTuple):
     other_vector_of: str
     add_only_vector: str
 
+    search: str
+    filtered: str
+    """A search with a filter, which has to look into the rows anyway."""
+    newest: str
+    """Searches what has changed last."""
+    below: str
+    """A namespace's text begins with this, or lies between this and that."""
+    level: str | None = None
+    """Searches one namespace, where there is an index for it."""
+    delete_one: str | None = None
+    """Deletes an item that has no vectors and notes its version, if one statement can."""
+    share: str | None = None
+    """Keeps the registry of vectors as it is until the transaction ends; None where a transaction
+    does that by itself."""
+    take: str | None = None
+    """Waits for all transactions that use the registry, and blocks new ones until this one ends."""
+    several: PutSeveral | None = None
+    locks: RowLocks | None = None
+    """SQLite has one writer at a time, and needs no locks."""
 
-class PutSeveral(NamedTuple):
-    """Stores several items with one statement, which locks no shards: `RowLocks` does before."""
 
-    put: str
-    """With `{rows}`, many of one of these."""
-    row: str
-    plain_row: str
+SQLITE: Final = OwnStatements(
+    get_many="SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM (SELECT"
+    " json_extract(value, '$[0]') AS a, json_extract(value, '$[1]') AS b FROM json_each(?)) p JOIN"
+    " milepost_items i ON i.ns = p.a AND i.key = p.b WHERE (i.expires IS NULL OR i.expires > ?)",
+    by_ids="SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM (SELECT"
+    " value AS a FROM json_each(?)) p JOIN milepost_items i ON i.id = p.a WHERE (i.expires IS NULL"
+    " OR i.expires > ?)",
+    versions="SELECT i.ns, i.key, i.updated FROM milepost_items i WHERE i.ns = ? AND i.key = ? AND"
+    " (i.expires IS NULL OR i.expires > ?)",
+    lock_items="SELECT i.ns, i.key, i.updated FROM (SELECT json_extract(value, '$[0]') AS a,"
+    " json_extract(value, '$[1]') AS b FROM json_each(?)) p JOIN milepost_items i ON i.ns = p.a"
+    " AND i.key = p.b ORDER BY i.ns, i.key",
+    expired="SELECT i.id, i.ns, i.key, i.updated FROM milepost_items i WHERE i.expires <= ? ORDER"
+    " BY i.expires LIMIT ? + 0",
+    renew="UPDATE milepost_items SET expires = max(expires, ? + ttl) WHERE id = ? AND ttl IS NOT"
+    " NULL AND expires > ?",
+    delete_ids="DELETE FROM milepost_items WHERE id IN (SELECT p.a FROM (SELECT value AS a FROM"
+    " json_each(?)) p)",
+    put="INSERT INTO milepost_items (ns, key, kind, data, view, idx, created, updated, ttl,"
+    " expires, indexed, reindexed) VALUES (?, ?, ?, ?, ?, ?, ?, max(?, coalesce((SELECT version +"
+    " 1 FROM milepost_deleted WHERE shard = ?), 0)), ?, ?, ?, ?)" + REPLACING,
+    put_plain="INSERT INTO milepost_items (ns, key, kind, data, view, idx, created, updated, ttl,"
+    " expires, indexed, reindexed) VALUES (?, ?, 'msgpack', ?, ?, NULL, ?, max(?, coalesce((SELECT"
+    " version + 1 FROM milepost_deleted WHERE shard = ?), 0)), NULL, NULL, {indexed}, {reindexed})"
+    + REPLACING,
+    vectors_of="DELETE FROM {table} WHERE item IN (SELECT i.id FROM (SELECT json_extract(value,"
+    " '$[0]') AS a, json_extract(value, '$[1]') AS b FROM json_each(?)) p JOIN milepost_items i ON"
+    " i.ns = p.a AND i.key = p.b)",
+    vectors_of_ids="DELETE FROM {table} WHERE item IN (SELECT p.a FROM (SELECT value AS a FROM"
+    " json_each(?)) p)",
+    add_vector="INSERT INTO {table} (item, vector) SELECT id, ? FROM milepost_items WHERE ns = ?"
+    " AND key = ?",
+    other_vector_of="DELETE FROM {table} WHERE item = (SELECT id FROM milepost_items WHERE ns = ?"
+    " AND key = ?) AND vector <> ?",
+    add_only_vector="INSERT INTO {table} (item, vector) SELECT id, ? FROM milepost_items WHERE ns"
+    " = ? AND key = ? AND NOT EXISTS (SELECT 1 FROM {table} v WHERE v.item = milepost_items.id)",
+    # SQLite sorts whole rows. Without the values they are much smaller.
+    search="SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM (SELECT i.id"
+    " AS found FROM milepost_items i WHERE {where} ORDER BY {order} LIMIT ? + 0 OFFSET ?) JOIN"
+    " milepost_items i ON i.id = found ORDER BY {order}",
+    filtered="SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM"
+    " milepost_items i WHERE {where} ORDER BY {order} LIMIT ? + 0 OFFSET ?",
+    # Many items are below the prefix, and perhaps enough of those that changed last are wanted.
+    # With a subquery, SQLite would read all of it before it sorts.
+    newest="SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM"
+    " milepost_items i INDEXED BY milepost_items_updated WHERE i.updated > ifnull((SELECT updated"
+    " FROM milepost_items ORDER BY updated DESC LIMIT 1 OFFSET ?), 0) AND {where} ORDER BY {order}"
+    " LIMIT ? + 0 OFFSET ?",
+    # In one namespace the index has the order, so that the search ends with its page. If there are
+    # others below it, the last row is empty, and says that the rest is not what was asked for.
+    level="SELECT * FROM (SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl"
+    " FROM milepost_items i INDEXED BY milepost_items_newest WHERE i.ns = ? AND {where} ORDER BY"
+    " {order} LIMIT ? + 0 OFFSET ?) UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL,"
+    " NULL WHERE EXISTS (SELECT 1 FROM milepost_items WHERE ns > ? AND ns < ?)",
+    below="i.ns >= ? AND i.ns < ?",
+)
 
-
-class RowLocks(NamedTuple):
-    """Locks on rows, for a database with several writers at a time."""
-
-    share_shards: str
-    """Before several items are put: no other transaction deletes one of them until this one
-    ends."""
-    take_shards: str
-    """Before items are deleted: no other transaction puts or deletes one until this one ends."""
-    see_expired: str
-    """What has expired, before its shards are taken."""
-    lock_item: str
+# The sum keeps PostgreSQL from walking through all that was updated, to find the few below a
+# prefix: once it has planned so for a wide one, it may keep the plan for all.
+_POSTGRES_SEARCH: Final = (
+    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM milepost_items i"
+    " WHERE {where} ORDER BY {order_of_sum} LIMIT ? OFFSET ?"
+)
+POSTGRES: Final = OwnStatements(
+    get_many="SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM (SELECT"
+    ' (value->>0) COLLATE "C" AS a, (value->>1) COLLATE "C" AS b FROM json_array_elements(?::json)'
+    " LIMIT (SELECT 1000000)) p JOIN milepost_items i ON i.ns = p.a AND i.key = p.b WHERE"
+    " (i.expires IS NULL OR i.expires > ?)",
+    by_ids="SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM (SELECT"
+    ' value COLLATE "C" AS a FROM json_array_elements_text(?::json) LIMIT (SELECT 1000000)) p JOIN'
+    " milepost_items i ON i.id = p.a::bigint WHERE (i.expires IS NULL OR i.expires > ?)",
+    versions="SELECT i.ns, i.key, i.updated FROM milepost_items i WHERE i.ns = ? AND i.key = ? AND"
+    " (i.expires IS NULL OR i.expires > ?) FOR UPDATE",
+    lock_items='SELECT i.ns, i.key, i.updated FROM (SELECT (value->>0) COLLATE "C" AS a,'
+    ' (value->>1) COLLATE "C" AS b FROM json_array_elements(?::json) LIMIT (SELECT 1000000)) p'
+    " JOIN milepost_items i ON i.ns = p.a AND i.key = p.b ORDER BY i.ns, i.key FOR UPDATE OF i",
+    expired="SELECT i.id, i.ns, i.key, i.updated FROM milepost_items i WHERE i.expires <= ? ORDER"
+    " BY i.expires LIMIT ? FOR UPDATE SKIP LOCKED",
+    renew="UPDATE milepost_items SET expires = GREATEST(expires, ? + ttl) WHERE id = ? AND ttl IS"
+    " NOT NULL AND expires > ?",
+    delete_ids="DELETE FROM milepost_items WHERE id IN (SELECT p.a::bigint FROM (SELECT value"
+    ' COLLATE "C" AS a FROM json_array_elements_text(?::json) LIMIT (SELECT 1000000)) p)',
+    # The row of a shard is shared until the transaction ends, and a delete takes it before it
+    # deletes: so none comes between this look and the put, which may have to wait for a delete of
+    # the same item.
+    put="INSERT INTO milepost_items (ns, key, kind, data, view, idx, created, updated, ttl,"
+    " expires, indexed, reindexed) VALUES (?, ?, ?, ?, ?::jsonb, ?, ?, GREATEST(?,"
+    " coalesce((SELECT version + 1 FROM milepost_deleted WHERE shard = ? FOR KEY SHARE), 0)), ?,"
+    " ?, ?, ?)" + REPLACING,
+    put_plain="INSERT INTO milepost_items (ns, key, kind, data, view, idx, created, updated, ttl,"
+    " expires, indexed, reindexed) VALUES (?, ?, 'msgpack', ?, ?::jsonb, NULL, ?, GREATEST(?,"
+    " coalesce((SELECT version + 1 FROM milepost_deleted WHERE shard = ? FOR KEY SHARE), 0)),"
+    " NULL, NULL, {indexed}, {reindexed})" + REPLACING,
+    vectors_of="DELETE FROM {table} WHERE item IN (SELECT i.id FROM (SELECT (value->>0) COLLATE"
+    ' "C" AS a, (value->>1) COLLATE "C" AS b FROM json_array_elements(?::json) LIMIT (SELECT'
+    " 1000000)) p JOIN milepost_items i ON i.ns = p.a AND i.key = p.b)",
+    vectors_of_ids="DELETE FROM {table} WHERE item IN (SELECT p.a::bigint FROM (SELECT value"
+    ' COLLATE "C" AS a FROM json_array_elements_text(?::json) LIMIT (SELECT 1000000)) p)',
+    add_vector="INSERT INTO {table} (item, vector) SELECT id, ?::vector FROM milepost_items WHERE"
+    " ns = ? AND key = ?",
+    other_vector_of="DELETE FROM {table} WHERE item = (SELECT id FROM milepost_items WHERE ns = ?"
+    " AND key = ?) AND vector <> ?::vector",
+    add_only_vector="INSERT INTO {table} (item, vector) SELECT id, ?::vector FROM milepost_items"
+    " WHERE ns = ? AND key = ? AND NOT EXISTS (SELECT 1 FROM {table} v WHERE v.item ="
+    " milepost_items.id)",
+    search=_POSTGRES_SEARCH,
+    filtered=_POSTGRES_SEARCH,
+    # Many items are below the prefix, and perhaps enough of those that changed last are wanted: the
+    # sort and most of the rows are spared. How far to look back is bounded, for if that was not it,
+    # the prefix is searched as well.
+    newest="SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM (SELECT *"
+    " FROM milepost_items ORDER BY updated DESC LIMIT ?) i WHERE {where} ORDER BY {order} LIMIT ?"
+    " OFFSET ?",
+    # "Starts with". For a range, PostgreSQL makes one plan for all prefixes, good for short ones
+    # only; for this it looks at the prefix, and uses the index where that pays.
+    below="i.ns ^@ ?::text",
+    delete_one="WITH shards AS (SELECT CAST(? AS INTEGER) AS shard), gone AS (DELETE FROM"
+    " milepost_items WHERE ns = ? AND key = ? RETURNING updated) INSERT INTO milepost_deleted"
+    " (shard, version) SELECT shard, updated FROM gone, shards ON CONFLICT (shard) DO UPDATE SET"
+    " version = excluded.version WHERE excluded.version > milepost_deleted.version",
+    share="LOCK TABLE milepost_store_meta IN ACCESS SHARE MODE",
+    take="LOCK TABLE milepost_store_meta IN ACCESS EXCLUSIVE MODE",
+    several=PutSeveral(
+        put="INSERT INTO milepost_items (ns, key, kind, data, view, idx, created, updated, ttl,"
+        " expires, indexed, reindexed) SELECT ns, key, kind, data, view, idx, created,"
+        # One look at the versions that were deleted serves all rows.
+        " GREATEST(updated, coalesce((SELECT max(version) + 1 FROM milepost_deleted), 0)), ttl,"
+        " expires, indexed, reindexed FROM (VALUES {rows}) AS p (ns, key, kind, data, view, idx,"
+        " created, updated, shard, ttl, expires, indexed, reindexed)" + REPLACING,
+        row="(?::text, ?::text, ?::text, ?::bytea, ?::jsonb, ?::text, ?::bigint, ?::bigint,"
+        " ?::integer, ?::bigint, ?::bigint, ?::integer, ?::integer)",
+        plain_row="(?::text, ?::text, 'msgpack', ?::bytea, ?::jsonb, NULL::text, ?::bigint,"
+        " ?::bigint, ?::integer, NULL::bigint, NULL::bigint, {indexed}, {reindexed})",
+    ),
+    locks=RowLocks(
+        share_shards="SELECT d.shard FROM milepost_deleted d WHERE d.shard IN (SELECT p.a::bigint"
+        ' FROM (SELECT value COLLATE "C" AS a FROM json_array_elements_text(?::json) LIMIT'
+        " (SELECT 1000000)) p) ORDER BY d.shard FOR KEY SHARE OF d",
+        take_shards="SELECT d.shard FROM milepost_deleted d WHERE d.shard IN (SELECT p.a::bigint"
+        ' FROM (SELECT value COLLATE "C" AS a FROM json_array_elements_text(?::json) LIMIT'
+        " (SELECT 1000000)) p) ORDER BY d.shard FOR UPDATE OF d",
+        see_expired="SELECT i.id, i.ns, i.key, i.updated FROM milepost_items i WHERE i.expires <= ?"
+        " ORDER BY i.expires LIMIT ?",
+        lock_item="SELECT 1 FROM milepost_items i WHERE i.ns = ? AND i.key = ? FOR UPDATE",
+    ),
+)

@@ -109,7 +109,7 @@ class ItemWriter:
         writes = list(_writes(groups, failed))
         deletes = any(write.data is None for write in writes)
         # A single put shares its row by itself.
-        locks = self._store_sql.locks
+        locks = self._store_sql.own.locks
         if locks is None or not (deletes or len(writes) > 1):
             return []
         shards = {_shard(_place(write)) for write in writes}
@@ -136,7 +136,7 @@ class ItemWriter:
 
     def sweep(self, now: int) -> Operation[int]:
         """Delete some of what has expired; how many items it was."""
-        render, own, locks = self._store_sql.render, self._store_sql.own, self._store_sql.locks
+        render, own, locks = self._store_sql.render, self._store_sql.own, self._store_sql.own.locks
         generations = yield from self._registry.load()
         page = (now, SWEPT_AT_ONCE)
         taken: set[int] = set()
@@ -212,10 +212,10 @@ class ItemWriter:
             return []
         tables = [] if generations is None else generations.tables
         notes = sorted([(_shard(place), *place) for place in gone])
-        if self._store_sql.delete_one is not None and len(final) == 1 and not tables:
-            return [Execute(self._store_sql.render(self._store_sql.delete_one), notes[0])]
+        if self._store_sql.own.delete_one is not None and len(final) == 1 and not tables:
+            return [Execute(self._store_sql.render(self._store_sql.own.delete_one), notes[0])]
         statements: list[Execute | ExecuteMany] = []
-        if (locks := self._store_sql.locks) is not None:
+        if (locks := self._store_sql.own.locks) is not None:
             # All that this transaction will touch, in one order. Vectors go before their items,
             # and a transaction that adds vectors holds the item's row: so none comes in between.
             places = sorted(final)

@@ -15,7 +15,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_BRACKET = re.compile(r"\[(\*|-?\d+)\]")
+_ELEMENT = r"\[(?:\*|-?\d+)\]"
+_STEP = re.compile(rf"{_ELEMENT}|\{{[^}}]*\}}|(?:(?!{_ELEMENT})[^.])+")
+"""Elements of a list, several fields, or a name: all up to a period or to elements."""
 
 
 def tokenize_path(path: str) -> list[str]:
@@ -29,34 +31,7 @@ def tokenize_path(path: str) -> list[str]:
         >>> tokenize_path("a.b[*].c")
         ['a', 'b', '[*]', 'c']
     """
-    if not path:
-        return []
-    tokens: list[str] = []
-    plain = ""
-    at = 0
-    while at < len(path):
-        char = path[at]
-        if char == ".":
-            if plain:
-                tokens.append(plain)
-            plain = ""
-        elif char == "[" and (match := _BRACKET.match(path, at)):
-            if plain:
-                tokens.append(plain)
-            plain = ""
-            tokens.append(match.group())
-            at = match.end()
-            continue
-        elif char == "{" and not plain and (end := path.find("}", at)) > 0:
-            tokens.append(path[at : end + 1])
-            at = end + 1
-            continue
-        else:
-            plain += char
-        at += 1
-    if plain:
-        tokens.append(plain)
-    return tokens
+    return _STEP.findall(path) if path else []
 
 
 def get_text_at_path(obj: Any, path: str | Sequence[str]) -> list[str]:

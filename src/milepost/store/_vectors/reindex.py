@@ -12,8 +12,9 @@ that are still what was read. How a database does that is its `Reindexer`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from math import hypot
 from operator import mul
 from struct import unpack
@@ -105,9 +106,6 @@ class Reindexer(ABC):
 
 def reindex_all(reindexer: Reindexer, progress: Progress | None, size: int) -> StoreRequests[int]:
     """Rebuild all vectors; returns the number of items."""
-    if reindexer.core.embedder is None:
-        raise ValueError("The store has no index. Make it with index={'embed': …, 'dims': …}.")
-    size = max(size, 1)
     number, is_new, left = yield Transact(reindexer.begin, write=True)
     if is_new:
         probe = _probe((yield Embed(list(TEXTS), []))[0])
@@ -120,7 +118,7 @@ def reindex_all(reindexer: Reindexer, progress: Progress | None, size: int) -> S
         for at in range(0, len(places), size):
             some = places[at : at + size]
             found = yield from _read(reindexer, some, strict=True)
-            vectors = yield from _embedded(found)
+            vectors = yield from embedded(one.texts for one in found)
             stored = partial(reindexer.store, number, found, vectors)
             if not (yield Transact(stored, write=True)):
                 return done
@@ -145,7 +143,7 @@ def embed_lacking(
         if places:
             found = yield from _read(reindexer, places, strict=strict)
             try:
-                vectors = yield from _embedded(found)
+                vectors = yield from embedded(one.texts for one in found)
             except Exception as error:
                 if strict:
                     raise
@@ -178,10 +176,11 @@ def _read(reindexer: Reindexer, places: list[Any], *, strict: bool) -> StoreRequ
     return found
 
 
-def _embedded(found: Sequence[Read]) -> StoreRequests[dict[str, Packed]]:
-    texts = list(dict.fromkeys(text for one in found for text in one.texts))
-    made = (yield Embed(texts, []))[0] if texts else ()
-    return dict(zip(texts, made, strict=True))
+def embedded(texts: Iterable[Sequence[str]]) -> StoreRequests[dict[str, Packed]]:
+    """The vectors of several items' texts, made in one call, equal texts once."""
+    wanted = list(dict.fromkeys(chain.from_iterable(texts)))
+    made = (yield Embed(wanted, []))[0] if wanted else ()
+    return dict(zip(wanted, made, strict=True))
 
 
 # -- two models that have no name are distinguished by the vectors that they make of a few texts

@@ -17,7 +17,8 @@ class AsyncBatchedBaseStore(BaseStore):
     """Collects the calls of its async methods, and hands them to `abatch` together.
 
     Implement `abatch`, and `batch` for sync callers. Equal reads are asked for once; of several
-    puts to one key in a batch the last counts. Make it on the event loop that it is used on.
+    puts to one key in a batch the last counts, but a put with `if_version` is never left out. Make
+    it on the event loop that it is used on.
 
     Examples:
         >>> import asyncio
@@ -61,17 +62,16 @@ def _once_each(ops: Sequence[Op]) -> tuple[list[Op], list[int]]:
     places: list[int] = []
     puts: dict[tuple[tuple[str, ...], str], int] = {}
     for op in ops:
+        at = len(done)
         if isinstance(op, PutOp):
             name = (op.namespace, op.key)
-            at = puts.setdefault(name, len(done))
-            if at < len(done):
-                done[at] = op
+            if op.if_version is None:
+                at = puts.setdefault(name, at)
             else:
-                done.append(op)
+                # Its caller has to hear of a conflict: it replaces no other put, and none does it.
+                puts.pop(name, None)
         elif op in done:
             at = done.index(op)
-        else:
-            at = len(done)
-            done.append(op)
+        done[at : at + 1] = [op]  # in place of an equal one, or at the end
         places.append(at)
     return done, places

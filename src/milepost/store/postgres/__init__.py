@@ -23,8 +23,7 @@ from milepost.store._core.records import IndexConfig, TTLConfig
 from milepost.store._core.ttl import Clock
 from milepost.store._sql.core import SqlCore
 from milepost.store._sql.dialects import PG
-from milepost.store._vectors.ann import PostgresIndexConfig
-from milepost.store._vectors.postgres import PgVectors
+from milepost.store._vectors.postgres import PgVectors, PostgresIndexConfig
 from milepost.store.base import BaseStore
 
 if TYPE_CHECKING:

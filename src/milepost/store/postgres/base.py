@@ -1,6 +1,6 @@
 """Settings of stores in PostgreSQL, and what they have in common."""
 
-from milepost.store._vectors.ann import (
+from milepost.store._vectors.postgres import (
     ANNIndexConfig,
     HNSWConfig,
     IVFFlatConfig,

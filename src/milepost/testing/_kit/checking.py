@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import inspect
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -10,10 +11,8 @@ from typing import Any, Literal
 from milepost._internal.ids import random_token
 from milepost.checkpoint._contract.step_saver import StepSaver
 from milepost.checkpoint.base import BaseCheckpointSaver
-from milepost.errors import ColourError
-from milepost.testing._kit.clauses import Clause, Trait, all_clauses
-from milepost.testing._kit.effects import call, caught
-from milepost.testing._kit.errors import ClauseFailed
+from milepost.errors import ColourError, MissingDependencyError
+from milepost.testing._kit.clauses import Clause, ClauseFailed, Trait, all_clauses, call, caught
 from milepost.testing._kit.runner import Api, Factory, InThread, Runner
 from milepost.testing._kit.saver_fixture import SaverFixture
 
@@ -170,6 +169,67 @@ def check_saver(
     clauses = all_clauses(groups)
     outcomes = tuple(subject.check(clause, api) for api in APIS for clause in clauses)
     return Report(getattr(factory, "__qualname__", repr(factory)), outcomes)
+
+
+def saver_tests(
+    factory: Factory,
+    *,
+    persistent: bool = False,
+    keeps_history: bool = True,
+    groups: Collection[str] | None = None,
+) -> Callable[..., None]:
+    """A test for every clause, to be given a name that pytest collects.
+
+    Args:
+        factory: As for `check_saver`; its parameters without a default are fixtures:
+            `saver_tests(lambda tmp_path: MySaver(tmp_path))`.
+        persistent: As for `check_saver`.
+        keeps_history: As for `check_saver`.
+        groups: As for `check_saver`.
+
+    Raises:
+        MissingDependencyError: pytest is not installed.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.testing import saver_tests
+        >>> test_my_saver = saver_tests(InMemorySaver)
+    """
+    try:
+        import pytest
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            "saver_tests makes tests for pytest: run `pip install pytest`. Without it, "
+            "check_saver runs the same clauses."
+        ) from error
+
+    fixtures = [
+        name
+        for name, parameter in inspect.signature(factory).parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    ]
+
+    def test(saver_api: Api, clause: Clause, **given: Any) -> None:
+        subject = Subject(partial(factory, **given), persistent, keeps_history)
+        outcome = subject.check(clause, saver_api)
+        if outcome.status == "skipped":
+            pytest.skip(outcome.reason)
+        if outcome.error is not None:
+            pytest.fail(outcome.reason, pytrace=False)
+
+    named = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
+        for name in ("saver_api", "clause", *fixtures)
+    ]
+    test.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    table = [
+        pytest.param(api, clause, id=f"{api}-{clause.group}-{clause.name}")
+        for api in APIS
+        for clause in all_clauses(groups)
+    ]
+    marked: Callable[..., None] = pytest.mark.parametrize(("saver_api", "clause"), table)(test)
+    return marked
 
 
 # -- what a saver can do

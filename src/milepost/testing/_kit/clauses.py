@@ -1,19 +1,86 @@
-"""Clauses of the contract, and how a clause says what it expects."""
+"""Clauses of the contract: what a clause asks of the driver that runs it, and how it says what it
+expects.
+
+A clause is a generator, written once. It yields effects and is sent the results; an error is thrown
+in. The drivers (`runner.py`) carry them out in sync code or on an event loop.
+
+    yielded     sent back
+    CallMethod  what `method` or `amethod` returned; a list if that was an iterator
+    Together    the results of programs that ran at the same time
+    Misplaced   what a method returned that was called where it might have to block a loop
+    Reopen      the saver, after it was closed and made again
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
-from milepost.testing._kit.errors import ClauseFailed
+from milepost.errors import MilepostError
 
 if TYPE_CHECKING:
-    from milepost.testing._kit.effects import KitEffects
     from milepost.testing._kit.saver_fixture import SaverFixture
 
-Body = Callable[["SaverFixture"], "KitEffects[None]"]
+
+class ClauseFailed(MilepostError, AssertionError):
+    """The saver does not keep a clause. The message says what was expected and what was found."""
+
+
+@dataclass(slots=True)
+class CallMethod:
+    """Call a method of a saver or graph: `method` in sync code, `amethod` on a loop."""
+
+    target: Any
+    method: str
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Together:
+    """Run programs at the same time."""
+
+    programs: Sequence[KitEffects[Any]]
+
+
+@dataclass(slots=True)
+class Misplaced:
+    """Call a method in an awkward place: a sync one on the loop, an async one on another loop."""
+
+    call: CallMethod
+
+
+class Reopen:
+    """Close the saver and open it again, as a restarted program would."""
+
+    __slots__ = ()
+
+
+Effect: TypeAlias = CallMethod | Together | Misplaced | Reopen
+R = TypeVar("R")
+KitEffects: TypeAlias = Generator[Effect, Any, R]
+
+
+def call(target: object, method: str, *arguments: Any, **keywords: Any) -> CallMethod:
+    """A method of a saver or graph, in the form of the run."""
+    return CallMethod(target, method, arguments, keywords)
+
+
+def caught(effect: Effect) -> KitEffects[Exception | None]:
+    """What carrying out an effect raises; None if it succeeds."""
+    try:
+        yield effect
+    except Exception as error:
+        return error
+    return None
+
+
+# -- the table of clauses
+
+
+Body = Callable[["SaverFixture"], KitEffects[None]]
 
 
 class Trait(StrEnum):

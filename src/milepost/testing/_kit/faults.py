@@ -19,10 +19,16 @@ from typing import Any, Literal, NamedTuple, Self, TypeVar
 from milepost.checkpoint._contract.records import PendingWrite
 from milepost.checkpoint._contract.step_saver import StepCommit, StepSaver
 from milepost.checkpoint.base import BaseCheckpointSaver
-from milepost.testing._kit.errors import InjectedFault
 
 SAVES = ("put", "put_writes", "commit")
 """The calls with which a run saves."""
+
+
+class InjectedFault(ConnectionError):
+    """The storage failed, because a test wanted it to.
+
+    It is no MilepostError: a saver's storage fails with errors of its own, and so does this.
+    """
 
 
 @dataclass(frozen=True, slots=True)

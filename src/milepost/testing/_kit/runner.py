@@ -19,8 +19,14 @@ from milepost._internal.asyncio_tools import in_thread
 from milepost._internal.generators import adrive, drive
 from milepost._internal.threads import LoopThread
 from milepost.checkpoint.base import BaseCheckpointSaver
-from milepost.testing._kit.effects import CallMethod, Effect, KitEffects, Misplaced, Together
-from milepost.testing._kit.errors import ClauseFailed
+from milepost.testing._kit.clauses import (
+    CallMethod,
+    ClauseFailed,
+    Effect,
+    KitEffects,
+    Misplaced,
+    Together,
+)
 
 Api: TypeAlias = Literal["sync", "async"]
 """The methods that a clause is run with: `put` or `aput`."""

@@ -12,8 +12,7 @@ from milepost.checkpoint._contract.records import (
     empty_checkpoint,
 )
 from milepost.checkpoint.base import BaseCheckpointSaver
-from milepost.testing._kit.clauses import fail
-from milepost.testing._kit.effects import CallMethod, KitEffects, call
+from milepost.testing._kit.clauses import CallMethod, KitEffects, call, fail
 from milepost.types import RunnableConfig
 
 Saver = BaseCheckpointSaver[Any]

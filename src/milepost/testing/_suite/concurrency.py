@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from milepost.testing._kit.clauses import Trait, clause, holds, same
-from milepost.testing._kit.effects import KitEffects, Together, call
+from milepost.testing._kit.clauses import KitEffects, Together, Trait, call, clause, holds, same
 from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder, id_in, values_of
 from milepost.testing._suite.graphs import line
 

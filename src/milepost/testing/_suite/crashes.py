@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from milepost.errors import MilepostError
-from milepost.testing._kit.clauses import clause, fail, holds, same
-from milepost.testing._kit.effects import KitEffects, call
-from milepost.testing._kit.errors import InjectedFault
+from milepost.testing._kit.clauses import KitEffects, call, clause, fail, holds, same
 from milepost.testing._kit.faults import (
     SAVES,
     Fault,
     FaultySaver,
+    InjectedFault,
     delay,
     fail_after,
     fail_before,

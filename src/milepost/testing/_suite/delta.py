@@ -11,8 +11,7 @@ from milepost._internal.ids import checkpoint_id
 from milepost.channels import DeltaChannel
 from milepost.errors import BrokenChainError, CheckpointNotFoundError
 from milepost.graph import END, START, StateGraph
-from milepost.testing._kit.clauses import Trait, clause, holds, same
-from milepost.testing._kit.effects import KitEffects, call, caught
+from milepost.testing._kit.clauses import KitEffects, Trait, call, caught, clause, holds, same
 from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder
 from milepost.testing._suite.graphs import noting
 from milepost.types import _DeltaSnapshot

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.testing._kit.clauses import Trait, clause, same
-from milepost.testing._kit.effects import KitEffects
+from milepost.testing._kit.clauses import KitEffects, Trait, clause, same
 from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder, id_in, values_of
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from milepost.checkpoint._contract.records import CheckpointTuple
-from milepost.testing._kit.clauses import Trait, clause, holds, same
-from milepost.testing._kit.effects import KitEffects, call, caught
+from milepost.testing._kit.clauses import KitEffects, Trait, call, caught, clause, holds, same
 from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder, id_in, values_of
 from milepost.testing._suite.graphs import STORY, story
 from milepost.types import Command, _DeltaSnapshot

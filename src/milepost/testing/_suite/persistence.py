@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.testing._kit.clauses import Trait, clause, same
-from milepost.testing._kit.effects import KitEffects, Reopen, call
+from milepost.testing._kit.clauses import KitEffects, Reopen, Trait, call, clause, same
 from milepost.testing._kit.saver_fixture import SaverFixture
 from milepost.testing._suite.graphs import STORY, story
 from milepost.types import Command

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from milepost._internal.ids import checkpoint_id
 from milepost.checkpoint._contract.records import CheckpointTuple
-from milepost.testing._kit.clauses import Trait, clause, holds, same
-from milepost.testing._kit.effects import KitEffects
+from milepost.testing._kit.clauses import KitEffects, Trait, clause, holds, same
 from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder, id_in, values_of
 
 NAMES = (

@@ -6,8 +6,7 @@ from typing import Any
 
 from milepost.checkpoint._contract.step_saver import Fence
 from milepost.errors import MilepostError
-from milepost.testing._kit.clauses import Trait, clause, holds, same
-from milepost.testing._kit.effects import KitEffects, call, caught
+from milepost.testing._kit.clauses import KitEffects, Trait, call, caught, clause, holds, same
 from milepost.testing._kit.saver_fixture import SaverFixture
 from milepost.testing._suite.graphs import line, story
 from milepost.testing._suite.steps import committed, prepared

@@ -13,8 +13,16 @@ from milepost.checkpoint._contract.step_saver import (
     TaskWrites,
 )
 from milepost.errors import SerdeError, ThreadConflict
-from milepost.testing._kit.clauses import Trait, clause, fail, holds, same
-from milepost.testing._kit.effects import KitEffects, Together, caught
+from milepost.testing._kit.clauses import (
+    KitEffects,
+    Together,
+    Trait,
+    caught,
+    clause,
+    fail,
+    holds,
+    same,
+)
 from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder, id_in, values_of
 
 

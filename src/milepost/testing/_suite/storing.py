@@ -7,8 +7,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from milepost.testing._kit.clauses import Trait, clause, exactly, holds, same
-from milepost.testing._kit.effects import KitEffects
+from milepost.testing._kit.clauses import KitEffects, Trait, clause, exactly, holds, same
 from milepost.testing._kit.saver_fixture import SaverFixture, id_in, values_of
 from milepost.types import _DeltaSnapshot
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from milepost.errors import MilepostError
-from milepost.testing._kit.clauses import Trait, clause, holds, same
-from milepost.testing._kit.effects import KitEffects, Misplaced, call, caught
-from milepost.testing._kit.errors import ClauseFailed
+from milepost.testing._kit.clauses import (
+    ClauseFailed,
+    KitEffects,
+    Misplaced,
+    Trait,
+    call,
+    caught,
+    clause,
+    holds,
+    same,
+)
 from milepost.testing._kit.saver_fixture import SaverFixture
 from milepost.testing._suite.graphs import Log, line
 

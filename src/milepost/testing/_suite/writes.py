@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from milepost.checkpoint._contract.records import WRITES_IDX_MAP
-from milepost.testing._kit.clauses import Trait, clause, exactly, same
-from milepost.testing._kit.effects import KitEffects
+from milepost.testing._kit.clauses import KitEffects, Trait, clause, exactly, same
 from milepost.testing._kit.saver_fixture import SaverFixture
 from milepost.testing._suite.storing import EXACT
 
