@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from milepost._engine.superstep.program import ExecutableGraph
     from milepost._stream_parts import GraphOutput, StreamPart
     from milepost.cache.base import BaseCache
-    from milepost.graph._drawing import Graph
+    from milepost.graph._drawing.picture import Graph
     from milepost.graph._events import CallbackEventOptions
     from milepost.graph._low_level import ChannelGraph
     from milepost.graph._typing import AnyGraph
