@@ -19,7 +19,7 @@ from milepost.checkpoint.memory import InMemorySaver
 from milepost.config import get_stream_writer
 from milepost.errors import GraphBuildError, MissingThreadError
 from milepost.graph import START, StateGraph
-from milepost.pregel._remote.options import RemoteRunOptions
+from milepost.pregel._remote.requests import RemoteRunOptions
 from milepost.pregel.remote import RemoteException, RemoteGraph
 from milepost.types import Command, Interrupt, interrupt
 

@@ -16,7 +16,7 @@ from milepost.pregel._remote.requests import Headers, Request, Requests, sync_an
 
 if TYPE_CHECKING:
     from milepost.graph._drawing.picture import Graph
-    from milepost.pregel._remote.options import RemoteRunOptions
+    from milepost.pregel._remote.requests import RemoteRunOptions
     from milepost.types import All, RunnableConfig, StateSnapshot, StreamMode
 
 
