@@ -262,8 +262,7 @@ def test_the_options_of_a_run_are_those_that_the_client_takes():
 
     named_by_us = {
         *("thread_id", "assistant_id", "input", "command", "config", "stream_mode"),
-        *("stream_subgraphs", "if_not_exists", "checkpoint", "context", "interrupt_before"),
-        *("interrupt_after", "headers", "params", "version"),
+        *("stream_subgraphs", "if_not_exists", "checkpoint", "version"),
     }
     for client in (RunsClient, SyncRunsClient):
         taken = inspect.signature(client.stream).parameters.keys() - {"self", *named_by_us}

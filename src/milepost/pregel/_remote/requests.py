@@ -22,7 +22,7 @@ from milepost.errors import GraphBuildError, MissingDependencyError, MissingThre
 from milepost.pregel._remote.wire import sent_checkpoint
 
 if TYPE_CHECKING:
-    from milepost.types import Durability, RunnableConfig
+    from milepost.types import All, Durability, RunnableConfig
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,6 +43,16 @@ class RemoteRunOptions(RemoteEventOptions, total=False):
     A client of an older version may lack some: it then raises a TypeError.
     """
 
+    context: Any
+    """What nodes find in `runtime.context`."""
+    interrupt_before: All | Sequence[str] | None
+    """Nodes to pause before, or "*"."""
+    interrupt_after: All | Sequence[str] | None
+    """Nodes to pause after, or "*"."""
+    headers: Headers
+    """Added to the request."""
+    params: Any
+    """Added to the address."""
     durability: Durability | None
     """When the server saves steps."""
     checkpoint_during: bool | None
