@@ -20,8 +20,14 @@ from milepost._internal.older_names import older_names
 from milepost.constants import NS_SEP, START
 from milepost.graph import _batch, _thread_state
 from milepost.graph._methods import sync_and_async
-from milepost.graph._options import checked_policy, event_stream, new_run, unread_stream
-from milepost.graph._parts import form_of, output_of
+from milepost.graph._options import (
+    checked_policy,
+    event_stream,
+    form_of,
+    new_run,
+    output_of,
+    unread_stream,
+)
 from milepost.graph._runnable import RunnableMethods, be_a_runnable
 from milepost.graph._schemas import Schemas
 from milepost.graph._typing import ContextT, InputT, OutputT, StateT
