@@ -64,7 +64,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
     """A graph that can be run: what `StateGraph.compile` and `@entrypoint` make.
 
     Args:
-        program: The graph in the form that runs, if it is ready.
+        program: The graph in the form that runs: `StateGraph.compile` and `@entrypoint` give it.
         checkpointer: Saves every step of a thread.
         store: Memory across threads.
         cache: Keeps results of nodes that have a cache policy.
@@ -78,7 +78,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         stream_mode: The mode of `stream` where the caller names none.
         step_timeout: Seconds that one step may take.
         stream_transformers: Make streams of their own for `stream_events(version="v3")`.
-        **channel_graph: `nodes`, `channels`, `input_channels` and so on, for a graph that is made
+        **channel_graph: `nodes`, `channels` and so on (`ChannelGraph`), for a graph that is made
             from channels.
 
     Examples:
@@ -113,10 +113,6 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         stream_transformers: Sequence[TransformerFactory] | None = None,
         **channel_graph: Unpack[ChannelGraph],
     ) -> None:
-        """Make a graph from channels and nodes (`ChannelGraph`), or from a program that is ready.
-
-        `StateGraph.compile` and `@entrypoint` give the `program`.
-        """
         if program is None:
             from milepost.graph._low_level import channel_program
 
