@@ -26,7 +26,6 @@ _QUALIFIERS = (Required, NotRequired, ReadOnly)
 class Schema:
     """A schema as channels."""
 
-    type: Any
     channels: Mapping[str, Channel]
     managed: Mapping[str, ManagedValueSpec]
     build: Callable[[dict[str, Any]], Any] | None
@@ -56,7 +55,7 @@ def schema_of(schema: Any) -> Schema:
 @lru_cache(maxsize=512)
 def _read(schema: Any) -> Schema:
     if not has_fields(schema):
-        return Schema(schema, {ROOT: _channel(ROOT, schema)}, {}, None)
+        return Schema({ROOT: _channel(ROOT, schema)}, {}, None)
     channels: dict[str, Channel] = {}
     managed: dict[str, ManagedValueSpec] = {}
     for name, hint in _hints(schema).items():
@@ -73,7 +72,7 @@ def _read(schema: Any) -> Schema:
         return schema(**values)
 
     makes = dataclasses.is_dataclass(plain) or is_pydantic(plain)
-    return Schema(schema, channels, managed, build if makes else None)
+    return Schema(channels, managed, build if makes else None)
 
 
 def is_pydantic(schema: Any) -> bool:

@@ -299,7 +299,7 @@ class TestJson:
 class TestPng:
     def test_without_a_renderer_says_what_to_install(self, monkeypatch):
         monkeypatch.setenv("PATH", "")
-        monkeypatch.setattr("milepost.graph._drawing.png.find_spec", lambda _: None)
+        monkeypatch.setattr("milepost.graph._drawing.mermaid.find_spec", lambda _: None)
         with pytest.raises(ImportError, match="npm install -g @mermaid-js/mermaid-cli"):
             chain(("a", node)).get_graph().draw_mermaid_png()
 

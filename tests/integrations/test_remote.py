@@ -19,7 +19,7 @@ from milepost.checkpoint.memory import InMemorySaver
 from milepost.config import get_stream_writer
 from milepost.errors import GraphBuildError, MissingThreadError
 from milepost.graph import START, StateGraph
-from milepost.pregel._remote.options import RemoteRunOptions
+from milepost.pregel._remote.requests import RemoteRunOptions
 from milepost.pregel.remote import RemoteException, RemoteGraph
 from milepost.types import Command, Interrupt, interrupt
 
@@ -262,8 +262,7 @@ def test_the_options_of_a_run_are_those_that_the_client_takes():
 
     named_by_us = {
         *("thread_id", "assistant_id", "input", "command", "config", "stream_mode"),
-        *("stream_subgraphs", "if_not_exists", "checkpoint", "context", "interrupt_before"),
-        *("interrupt_after", "headers", "params", "version"),
+        *("stream_subgraphs", "if_not_exists", "checkpoint", "version"),
     }
     for client in (RunsClient, SyncRunsClient):
         taken = inspect.signature(client.stream).parameters.keys() - {"self", *named_by_us}

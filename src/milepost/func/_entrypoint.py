@@ -145,8 +145,8 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
             store=self.store,
             cache=self.cache,
             on_conflict=self.on_conflict,
+            context_schema=self.context_schema,
         )
-        graph.context_schema = self.context_schema
         for hint in hints_of(function).values():
             note_types(hint)
         module = sys.modules.get(getattr(function, "__module__", ""))

@@ -20,8 +20,14 @@ from milepost._internal.older_names import older_names
 from milepost.constants import NS_SEP, START
 from milepost.graph import _batch, _thread_state
 from milepost.graph._methods import sync_and_async
-from milepost.graph._options import checked_policy, event_stream, new_run, unread_stream
-from milepost.graph._parts import form_of, output_of
+from milepost.graph._options import (
+    checked_policy,
+    event_stream,
+    form_of,
+    new_run,
+    output_of,
+    unread_stream,
+)
 from milepost.graph._runnable import RunnableMethods, be_a_runnable
 from milepost.graph._schemas import Schemas
 from milepost.graph._typing import ContextT, InputT, OutputT, StateT
@@ -34,7 +40,7 @@ if TYPE_CHECKING:
     from milepost._engine.superstep.program import ExecutableGraph
     from milepost._stream_parts import GraphOutput, StreamPart
     from milepost.cache.base import BaseCache
-    from milepost.graph._drawing import Graph
+    from milepost.graph._drawing.picture import Graph
     from milepost.graph._events import CallbackEventOptions
     from milepost.graph._low_level import ChannelGraph
     from milepost.graph._typing import AnyGraph
@@ -58,7 +64,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
     """A graph that can be run: what `StateGraph.compile` and `@entrypoint` make.
 
     Args:
-        program: The graph in the form that runs, if it is ready.
+        program: The graph in the form that runs: `StateGraph.compile` and `@entrypoint` give it.
         checkpointer: Saves every step of a thread.
         store: Memory across threads.
         cache: Keeps results of nodes that have a cache policy.
@@ -72,7 +78,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         stream_mode: The mode of `stream` where the caller names none.
         step_timeout: Seconds that one step may take.
         stream_transformers: Make streams of their own for `stream_events(version="v3")`.
-        **channel_graph: `nodes`, `channels`, `input_channels` and so on, for a graph that is made
+        **channel_graph: `nodes`, `channels` and so on (`ChannelGraph`), for a graph that is made
             from channels.
 
     Examples:
@@ -107,10 +113,6 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         stream_transformers: Sequence[TransformerFactory] | None = None,
         **channel_graph: Unpack[ChannelGraph],
     ) -> None:
-        """Make a graph from channels and nodes (`ChannelGraph`), or from a program that is ready.
-
-        `StateGraph.compile` and `@entrypoint` give the `program`.
-        """
         if program is None:
             from milepost.graph._low_level import channel_program
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 from milepost._engine.context.node_callable import can_be_stopped, hints_of
 from milepost._internal.dataclass_tools import record
@@ -90,9 +91,6 @@ def command_ends(function: Any) -> tuple[str, ...]:
 
 
 def _alternatives(hint: Any) -> Sequence[Any]:
-    from types import UnionType
-    from typing import Union
-
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 

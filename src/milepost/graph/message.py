@@ -12,7 +12,7 @@ import milepost.messages as classes
 from milepost._internal.ids import random_uuid
 from milepost._internal.lazy_imports import on_demand
 from milepost._internal.warn import warn_of
-from milepost.errors import MissingDependencyError
+from milepost.errors import InvalidUpdateError, MissingDependencyError
 from milepost.graph.state import StateGraph
 from milepost.messages import is_removal, langchain_messages
 from milepost.warnings import LangGraphDeprecatedSinceV10
@@ -28,6 +28,7 @@ __all__ = [
 
 
 if TYPE_CHECKING:
+    from milepost._engine.context.task_context import TaskContext
     from milepost.messages import AnyMessage
 else:
     __getattr__, __dir__ = on_demand(__name__, {"AnyMessage": "milepost.messages"})
@@ -199,7 +200,6 @@ def push_message(message: Any, *, state_key: str | None = "messages") -> Any:
         ['Looking']
     """
     from milepost._engine.context.task_context import current_context
-    from milepost.graph._pushing import push
 
     context = current_context("push_message")
     (pushed,) = classes.convert_to_messages([message])
@@ -208,3 +208,19 @@ def push_message(message: Any, *, state_key: str | None = "messages") -> Any:
     push(context, "push_message", state_key, pushed)
     context.run.events.message(pushed, dict(context.config.get("metadata") or {}), once=False)
     return pushed
+
+
+def push(context: TaskContext, function: str, key: str | None, value: Any) -> None:
+    """Write to a key of the state when the running node ends, before what the node returns.
+
+    Nothing is written with the key None, and inside a task or an entrypoint, which have no keys.
+    """
+    keys = context.run.program.keys
+    if key is None or not keys or context.task.called:
+        return
+    if key not in keys:
+        raise InvalidUpdateError(
+            f"{function} wrote to {key!r}, which is not in the state. It has: "
+            f"{', '.join(keys)}. Pass state_key=None to only stream the message."
+        )
+    context.pushed = [*context.pushed, (key, value)]

@@ -115,8 +115,6 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         strict: bool | None = None,
         **kwargs: Unpack[OlderGraphNames],
     ) -> None:
-        """`strict` refuses what is most likely a mistake, such as a key that the state does not
-        have, instead of warning of it; by default the environment decides (MILEPOST_STRICT=1)."""
         self.strictness = Strictness(strict)
         if kwargs:
             older = older_names("StateGraph", kwargs, _OLDER_GRAPH_NAMES, self.strictness)

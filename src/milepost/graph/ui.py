@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from milepost._engine.context.task_context import current_context
 from milepost._internal.ids import random_uuid
-from milepost.graph._pushing import push
+from milepost.graph.message import push
 
 __all__ = [
     "AnyUIMessage",

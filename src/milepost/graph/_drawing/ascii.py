@@ -1,18 +1,23 @@
-"""Draws a graph with plain characters.
+"""Draws a graph with plain characters: nodes in layers, so that edges run downwards.
 
 Boxes are nodes. Lines of `|` and `-` are edges, lines of `:` and `.` conditional ones; `v` and
 `^` are their heads, with the label beside them. Where lines merely cross, there is a `)`.
+
+The layout is the usual one of a flow chart, in its simplest form: turn round the edges that close
+a cycle, give every node a layer below its predecessors, let an edge that skips layers pass through
+a place in each of them, sort the layers so that few edges cross, and move everything towards its
+neighbours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
-from milepost.graph._drawing.layout import Link, Place, arrange
-
 if TYPE_CHECKING:
-    from milepost.graph._drawing.picture import Graph, Node
+    from milepost.graph._drawing.picture import Edge, Graph, Node
 
 
 def ascii_text(picture: Graph) -> str:
@@ -42,6 +47,246 @@ def _box(picture: Graph, node: Node) -> list[str]:
             lines.append(f"(loop: {edge.data})" if edge.data else "(loop)")
     width = max(map(len, lines)) | 1
     return [line.center(width) for line in lines]
+
+
+# -- the places of nodes and edges
+
+_GAP = 3
+"""Columns between two neighbours."""
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """A node's place in the layout, or one that an edge only passes through."""
+
+    id: str | None
+    """None for a place on the way of a long edge."""
+    width: int = 1
+    layer: int = 0
+    centre: int = 0
+    above: list[Link] = field(default_factory=list)
+    below: list[Link] = field(default_factory=list)
+
+    @property
+    def left(self) -> int:
+        """The first column."""
+        return self.centre - self.width // 2
+
+
+@dataclass(eq=False, slots=True)
+class Link:
+    """A piece of an edge, from one layer to the next."""
+
+    upper: Place
+    lower: Place
+    edge: Edge
+    is_turned: bool
+    """The edge runs upwards here: it closes a cycle."""
+    exit: int = 0
+    """The column in which it leaves the upper place."""
+    entry: int = 0
+    """The column in which it meets the lower one."""
+
+    @property
+    def ends_below(self) -> bool:
+        """Whether the edge's arrow head is at the lower end."""
+        return not self.is_turned and self.lower.id is not None
+
+    @property
+    def ends_above(self) -> bool:
+        """Whether it is at the upper end."""
+        return self.is_turned and self.upper.id is not None
+
+    @property
+    def label(self) -> str:
+        """The text beside the head of the arrow."""
+        return self.edge.data or ""
+
+    @property
+    def span(self) -> int:
+        """Columns that an end of the edge needs."""
+        return len(self.label) + 3 if self.ends_below or self.ends_above else 2
+
+
+def arrange(picture: Graph, widths: dict[str, int]) -> list[list[Place]]:
+    """Layers of places from top to bottom, each from left to right."""
+    edges = _downwards(picture)
+    places = {id: Place(id, widths[id]) for id in picture.nodes}
+    depth = _depths(list(places), [(upper, lower) for _, upper, lower in edges])
+    layers: list[list[Place]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
+    for id, place in places.items():
+        place.layer = depth[id]
+        layers[place.layer].append(place)
+    for edge, upper, lower in edges:
+        _connect(edge, places[upper], places[lower], layers)
+    for layer in layers:
+        for place in layer:
+            place.width = max(place.width, _room(place.above), _room(place.below)) | 1
+    _sort(layers)
+    _move(layers)
+    for layer in layers:
+        for place in layer:
+            _connect_ends(place)
+    return layers
+
+
+def _downwards(picture: Graph) -> list[tuple[Edge, str, str]]:
+    """Every edge with its upper and lower node; loops at one node are left out."""
+    targets: dict[str, list[str]] = {id: [] for id in picture.nodes}
+    for edge in picture.edges:
+        targets[edge.source].append(edge.target)
+    turned: set[tuple[str, str]] = set()
+    state: dict[str, int] = {}  # 1: on the way down from here, 2: done
+    for root in picture.nodes:
+        stack = [(root, iter(targets[root]))] if root not in state else []
+        state.setdefault(root, 1)
+        while stack:
+            id, rest = stack[-1]
+            for target in rest:
+                if state.get(target) == 1:
+                    turned.add((id, target))
+                elif target not in state:
+                    state[target] = 1
+                    stack.append((target, iter(targets[target])))
+                    break
+            else:
+                state[id] = 2
+                stack.pop()
+    return [
+        (edge, edge.target, edge.source)
+        if (edge.source, edge.target) in turned
+        else (edge, edge.source, edge.target)
+        for edge in picture.edges
+        if edge.source != edge.target
+    ]
+
+
+def _depths(ids: list[str], pairs: list[tuple[str, str]]) -> dict[str, int]:
+    """The length of the longest way to each node. The pairs form no cycle."""
+    above: dict[str, list[str]] = {id: [] for id in ids}
+    for upper, lower in pairs:
+        above[lower].append(upper)
+    depth: dict[str, int] = {}
+    for id in TopologicalSorter(above).static_order():
+        depth[id] = max((depth[upper] + 1 for upper in above[id]), default=0)
+    return depth
+
+
+def _connect(edge: Edge, upper: Place, lower: Place, layers: list[list[Place]]) -> None:
+    is_turned = edge.source == lower.id
+    before = upper
+    for layer in range(upper.layer + 1, lower.layer + 1):
+        after = lower
+        if layer < lower.layer:
+            after = Place(None, layer=layer)
+            layers[layer].append(after)
+        link = Link(before, after, edge, is_turned)
+        before.below.append(link)
+        after.above.append(link)
+        before = after
+
+
+def _room(links: Sequence[Link]) -> int:
+    """Columns that the ends of some edges need beside each other, labels included."""
+    return sum(link.span for link in links) + 1 if len(links) > 1 else 1
+
+
+def _sort(layers: list[list[Place]]) -> None:
+    """Put each place near the middle of its neighbours in the layer before."""
+    for sweep in range(6):
+        goes_down = sweep % 2 == 0
+        ordered = layers[1:] if goes_down else layers[-2::-1]
+        for layer in ordered:
+            _number(layers)
+            middles = {
+                place: _mean(
+                    [link.upper.centre for link in place.above]
+                    if goes_down
+                    else [link.lower.centre for link in place.below],
+                    place.centre,
+                )
+                for place in layer
+            }
+            layer.sort(key=middles.__getitem__)
+
+
+def _number(layers: list[list[Place]]) -> None:
+    for layer in layers:
+        for at, place in enumerate(layer):
+            place.centre = at * 2 - len(layer)
+
+
+def _mean(values: Sequence[int], otherwise: float) -> float:
+    return sum(values) / len(values) if values else otherwise
+
+
+def _move(layers: list[list[Place]]) -> None:
+    """Find columns: near the neighbours, in order, without overlap."""
+    for layer in layers:
+        _assign_columns(layer, [0.0] * len(layer))
+    for sweep in range(8):
+        for layer in layers if sweep % 2 == 0 else reversed(layers):
+            wanted = []
+            for place in layer:
+                near = [link.upper.centre for link in place.above]
+                if sweep % 2 or sweep > 5:
+                    near += [link.lower.centre for link in place.below]
+                wanted.append(_mean(near, place.centre))
+            _assign_columns(layer, wanted)
+    leftmost = min((place.left for layer in layers for place in layer), default=0)
+    for layer in layers:
+        for place in layer:
+            place.centre -= leftmost
+
+
+def _assign_columns(layer: Sequence[Place], wanted: Sequence[float]) -> None:
+    """Give each place the column it wanted for, as near as order and widths allow.
+
+    Counted from where a place would be if all were packed to the left, columns must only not
+    decrease; the nearest such numbers come from pooling neighbours that are out of order.
+    """
+    packed: list[int] = []
+    at = 0
+    for place in layer:
+        packed.append(at + place.width // 2)
+        at += place.width + _GAP
+    pools: list[tuple[float, int]] = []  # mean shift, how many places
+    for column, base in zip(wanted, packed, strict=True):
+        mean, count = column - base, 1
+        while pools and pools[-1][0] > mean:
+            other, others = pools.pop()
+            mean = (mean * count + other * others) / (count + others)
+            count += others
+        pools.append((mean, count))
+    shifts = [mean for mean, count in pools for _ in range(count)]
+    for place, base, shift in zip(layer, packed, shifts, strict=True):
+        place.centre = base + round(shift)
+
+
+def _connect_ends(place: Place) -> None:
+    """Find the columns in which edges leave a place and meet it."""
+    below = sorted(place.below, key=lambda link: link.lower.centre)
+    for link, column in zip(below, _columns(place, below), strict=True):
+        link.exit = column
+    above = sorted(place.above, key=lambda link: link.upper.centre)
+    for link, column in zip(above, _columns(place, above), strict=True):
+        link.entry = column
+
+
+def _columns(place: Place, links: Sequence[Link]) -> list[int]:
+    """Columns for the ends of edges at a place: in order, with room for their labels."""
+    if len(links) == 1:
+        return [place.centre]
+    total = sum(link.span for link in links)
+    column = place.left + 1 + max(0, (place.width - 1 - total) // 2)
+    columns = []
+    for link in links:
+        columns.append(column)
+        column += link.span
+    return columns
+
+
+# -- drawing
 
 
 class _Canvas:

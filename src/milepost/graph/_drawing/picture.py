@@ -92,7 +92,7 @@ class Graph:
         its options is given (`draw_method`, `padding`, `max_retries`, `retry_delay`, `base_url`,
         `proxies`), LangChain draws it, which asks a service on the network by default.
         """
-        from milepost.graph._drawing.png import png
+        from milepost.graph._drawing.mermaid import png
 
         text = self.draw_mermaid(
             curve_style=curve_style,

@@ -16,8 +16,8 @@ from milepost.pregel._remote.requests import Headers, Request, Requests, sync_an
 
 if TYPE_CHECKING:
     from milepost.graph._drawing.picture import Graph
-    from milepost.pregel._remote.options import RemoteRunOptions
-    from milepost.types import All, RunnableConfig, StateSnapshot, StreamMode
+    from milepost.pregel._remote.requests import RemoteRunOptions
+    from milepost.types import RunnableConfig, StateSnapshot, StreamMode
 
 
 class RemoteGraph(RemoteRunnable):
@@ -240,15 +240,10 @@ class RemoteGraph(RemoteRunnable):
         input: Any,
         config: RunnableConfig | None = None,
         *,
-        context: Any = None,
         stream_mode: StreamMode | Sequence[StreamMode] | None = None,
-        interrupt_before: All | Sequence[str] | None = None,
-        interrupt_after: All | Sequence[str] | None = None,
         subgraphs: bool = False,
-        headers: Headers = None,
-        params: Any = None,
         version: Literal["v1", "v2"] = "v1",
-        **kwargs: Unpack[RemoteRunOptions],
+        **options: Unpack[RemoteRunOptions],
     ) -> Iterator[Any]:
         """Run the graph on the server and yield its events as they come.
 
@@ -257,26 +252,20 @@ class RemoteGraph(RemoteRunnable):
         Args:
             input: The input, None to go on with the thread, or a Command.
             config: Names the thread, and what else a caller says about a run.
-            context: What nodes find in `runtime.context`.
             stream_mode: One mode or several; by default "updates".
-            interrupt_before: Nodes to pause before, or "*".
-            interrupt_after: Nodes to pause after, or "*".
             subgraphs: Whether to give the events of inner graphs too.
-            headers: Added to the request.
-            params: Added to the address.
             version: With "v2" events are typed parts.
-            **kwargs: See `RemoteRunOptions`: `durability`, `metadata`, `webhook` and so on.
+            **options: See `RemoteRunOptions`: `context`, `interrupt_before`, `headers` and so on.
 
         Raises:
             RemoteException: The run has failed on the server.
             GraphInterrupt: The graph has paused, and is a node of a graph here.
         """
         client = self._sync()
-        breaks = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
-        more = {"context": context, "params": params, **breaks, **kwargs}
         opening = open_run(self, input, config, stream_mode, subgraphs, version)
         opened, events = drive(opening, lambda request: request.send(client))
-        for part in client.runs.stream(**opened, **more, headers=self._headers(headers)):
+        headers = self._headers(options.pop("headers", None))
+        for part in client.runs.stream(**opened, **options, headers=headers):
             yield from events.shown(part)
 
     async def astream(
@@ -284,23 +273,17 @@ class RemoteGraph(RemoteRunnable):
         input: Any,
         config: RunnableConfig | None = None,
         *,
-        context: Any = None,
         stream_mode: StreamMode | Sequence[StreamMode] | None = None,
-        interrupt_before: All | Sequence[str] | None = None,
-        interrupt_after: All | Sequence[str] | None = None,
         subgraphs: bool = False,
-        headers: Headers = None,
-        params: Any = None,
         version: Literal["v1", "v2"] = "v1",
-        **kwargs: Unpack[RemoteRunOptions],
+        **options: Unpack[RemoteRunOptions],
     ) -> AsyncIterator[Any]:
         """`stream`, for use on an event loop."""
         client = self._async()
-        breaks = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
-        more = {"context": context, "params": params, **breaks, **kwargs}
         opening = open_run(self, input, config, stream_mode, subgraphs, version)
         opened, events = await adrive(opening, lambda request: request.send(client))
-        async for part in client.runs.stream(**opened, **more, headers=self._headers(headers)):
+        headers = self._headers(options.pop("headers", None))
+        async for part in client.runs.stream(**opened, **options, headers=headers):
             for event in events.shown(part):
                 yield event
 
@@ -309,43 +292,22 @@ class RemoteGraph(RemoteRunnable):
         input: Any,
         config: RunnableConfig | None = None,
         *,
-        context: Any = None,
-        interrupt_before: All | Sequence[str] | None = None,
-        interrupt_after: All | Sequence[str] | None = None,
-        headers: Headers = None,
-        params: Any = None,
         version: Literal["v1", "v2"] = "v1",
-        **kwargs: Unpack[RemoteRunOptions],
+        **options: Unpack[RemoteRunOptions],
     ) -> Any:
         """Run the graph on the server and return its output.
 
         Args:
             input: The input, None to go on with the thread, or a Command.
             config: Names the thread, and what else a caller says about a run.
-            context: What nodes find in `runtime.context`.
-            interrupt_before: Nodes to pause before, or "*".
-            interrupt_after: Nodes to pause after, or "*".
-            headers: Added to the request.
-            params: Added to the address.
             version: With "v2" a `GraphOutput` is returned.
-            **kwargs: See `RemoteRunOptions`: `durability`, `metadata`, `webhook` and so on.
+            **options: See `RemoteRunOptions`: `context`, `interrupt_before`, `headers` and so on.
 
         Raises:
             RemoteException: The run has failed on the server.
         """
-        events = self.stream(
-            input,
-            config,
-            context=context,
-            stream_mode="values",
-            interrupt_before=interrupt_before,
-            interrupt_after=interrupt_after,
-            headers=headers,
-            params=params,
-            version=version,
-            **kwargs,
-        )
         last: Any = None
+        events = self.stream(input, config, stream_mode="values", version=version, **options)
         for last in events:  # noqa: B007
             pass
         return self._output(last, version)
@@ -355,28 +317,12 @@ class RemoteGraph(RemoteRunnable):
         input: Any,
         config: RunnableConfig | None = None,
         *,
-        context: Any = None,
-        interrupt_before: All | Sequence[str] | None = None,
-        interrupt_after: All | Sequence[str] | None = None,
-        headers: Headers = None,
-        params: Any = None,
         version: Literal["v1", "v2"] = "v1",
-        **kwargs: Unpack[RemoteRunOptions],
+        **options: Unpack[RemoteRunOptions],
     ) -> Any:
         """`invoke`, for use on an event loop."""
-        events = self.astream(
-            input,
-            config,
-            context=context,
-            stream_mode="values",
-            interrupt_before=interrupt_before,
-            interrupt_after=interrupt_after,
-            headers=headers,
-            params=params,
-            version=version,
-            **kwargs,
-        )
         last: Any = None
+        events = self.astream(input, config, stream_mode="values", version=version, **options)
         async for last in events:  # noqa: B007
             pass
         return self._output(last, version)

@@ -1,10 +1,20 @@
-"""Requests to a server: with which client and headers, written once for sync and async clients."""
+"""Requests to a server: client, headers and options, written once for sync and async clients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+)
 
 from milepost._engine.context.config import merge_configs
 from milepost._internal.generators import adrive, drive
@@ -12,12 +22,63 @@ from milepost.errors import GraphBuildError, MissingDependencyError, MissingThre
 from milepost.pregel._remote.wire import sent_checkpoint
 
 if TYPE_CHECKING:
-    from milepost.types import RunnableConfig
+    from milepost.types import All, Durability, RunnableConfig
 
 P = ParamSpec("P")
 T = TypeVar("T")
 G = TypeVar("G", bound="RemoteClients")
 Headers: TypeAlias = dict[str, str] | None
+
+
+class RemoteEventOptions(TypedDict, total=False):
+    """What `stream_events(version="v3")` passes on."""
+
+    metadata: Mapping[str, Any] | None
+    """Kept with the run on the server."""
+
+
+class RemoteRunOptions(RemoteEventOptions, total=False):
+    """What `invoke`, `stream` and their async forms pass on to the client's `runs.stream`.
+
+    A client of an older version may lack some: it then raises a TypeError.
+    """
+
+    context: Any
+    """What nodes find in `runtime.context`."""
+    interrupt_before: All | Sequence[str] | None
+    """Nodes to pause before, or "*"."""
+    interrupt_after: All | Sequence[str] | None
+    """Nodes to pause after, or "*"."""
+    headers: Headers
+    """Added to the request."""
+    params: Any
+    """Added to the address."""
+    durability: Durability | None
+    """When the server saves steps."""
+    checkpoint_during: bool | None
+    """Deprecated: `durability` "async" or "exit"."""
+    checkpoint_id: str | None
+    """The checkpoint to go on from."""
+    multitask_strategy: Literal["reject", "interrupt", "rollback", "enqueue"] | None
+    """What the server does if another run is on the thread."""
+    on_completion: Literal["delete", "keep"] | None
+    """What becomes of the thread that the server made for a run without one."""
+    on_disconnect: Literal["cancel", "continue"] | None
+    """What becomes of the run if the caller goes away."""
+    on_run_created: Callable[[Any], None] | None
+    """Called with the ids of the run and its thread."""
+    stream_resumable: bool
+    """Whether the server keeps the events, so that they can be read again."""
+    strict_resume: bool | None
+    """Whether an answer that nothing waits for is refused."""
+    after_seconds: int | None
+    """How long the server waits before the run begins."""
+    webhook: str | None
+    """An address that the server calls when the run has ended."""
+    feedback_keys: Sequence[str] | None
+    """Keys of feedback that LangSmith asks for."""
+    langsmith_tracing: Mapping[str, Any] | None
+    """The project and example of LangSmith's trace."""
 
 
 class Request(NamedTuple):
