@@ -61,8 +61,7 @@ if TYPE_CHECKING:
         ThreadNotFoundError,
     )
     from milepost.inspect._graphs import GraphNotFoundError, attached, load_graph, load_graphs
-    from milepost.inspect._lanes import GraphRow, graph_rows
-    from milepost.inspect._log import log, tail
+    from milepost.inspect._log import GraphRow, graph_rows, log, tail
     from milepost.inspect._merge import Merged, merge
     from milepost.inspect._open import open_database
     from milepost.inspect._origin import bisect, blame
@@ -99,7 +98,7 @@ else:
     # _sources, _*_source, _langgraph   what is read from each kind of database
     # _refs, _tag_metadata, _reading    a reference becomes a checkpoint and its state
     # _stored, _data                    stored values become plain data
-    # _threads, _log, _lanes, _tasks    threads, histories, and the tasks after a checkpoint
+    # _threads, _log, _tasks            threads, histories, and the tasks after a checkpoint
     # _diff, _origin, _merge            states are compared, explained and merged
     # _runs, _graphs                    graphs are loaded, and run on stored threads
     # _thread_admin, _database_admin    copy, prune, erase; dump, verify, salvage
@@ -116,8 +115,7 @@ else:
             "ThreadNotFoundError"
         ),
         "_graphs": "GraphNotFoundError attached load_graph load_graphs",
-        "_lanes": "GraphRow graph_rows",
-        "_log": "log tail",
+        "_log": "GraphRow graph_rows log tail",
         "_merge": "Merged merge",
         "_open": "open_database",
         "_origin": "bisect blame",
