@@ -96,7 +96,7 @@ else:
     #
     # _open, _database                  an address becomes a Database
     # _sources, _*_source, _langgraph   what is read from each kind of database
-    # _refs, _tag_metadata, _reading    a reference becomes a checkpoint and its state
+    # _refs, _tags, _reading            a reference becomes a checkpoint and its state
     # _stored, _data                    stored values become plain data
     # _threads, _log, _tasks            threads, histories, and the tasks after a checkpoint
     # _diff, _origin, _merge            states are compared, explained and merged

@@ -12,8 +12,7 @@ from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_
 from milepost.inspect._errors import StateNotFoundError, told_plainly
 from milepost.inspect._reading import UNREADABLE, parent_of
 from milepost.inspect._records import LogEntry
-from milepost.inspect._refs import thread_row
-from milepost.inspect._tag_metadata import TagsById, tags_by_id
+from milepost.inspect._refs import TagsById, tags_by_id, thread_row
 from milepost.inspect._tasks import step_at, writes_behind
 
 if TYPE_CHECKING:

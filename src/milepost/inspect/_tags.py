@@ -1,4 +1,4 @@
-"""Tags, written and listed; `_tag_metadata.py` says where they are stored."""
+"""Tags, written and listed; `_refs.py` says where they are stored."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from milepost.checkpoint._contract.records import Place, place_of
 from milepost.inspect._errors import BadReferenceError, StateNotFoundError, told_plainly
 from milepost.inspect._reading import load
-from milepost.inspect._refs import resolve, thread_row
-from milepost.inspect._tag_metadata import TaggedAt, stored_tag, tags_in
+from milepost.inspect._refs import TaggedAt, resolve, stored_tag, tags_in, thread_row
 
 if TYPE_CHECKING:
     from milepost.inspect._database import Database
