@@ -6,8 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from milepost.inspect._errors import CannotOpenError, ReadOnlyError, told_plainly
-from milepost.inspect._sources import PlainSource, Source
-from milepost.inspect._sql_source import SqlSource
+from milepost.inspect._sources import PlainSource, Source, SqlSource
 from milepost.inspect._stored import data_saver
 
 if TYPE_CHECKING:

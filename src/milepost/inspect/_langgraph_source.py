@@ -11,8 +11,7 @@ from milepost.checkpoint._contract.records import CheckpointMetadata, Place
 from milepost.constants import ERROR, INTERRUPT
 from milepost.inspect._langgraph import SqliteReader, as_json
 from milepost.inspect._records import Page, ThreadRow
-from milepost.inspect._sources import is_wanted, satisfies, sort
-from milepost.inspect._sql_source import SizeStatements, TableSource
+from milepost.inspect._sources import SizeStatements, TableSource, is_wanted, satisfies, sort
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
