@@ -95,7 +95,8 @@ else:
     # Each is imported when it is asked for: a command of the command line needs few of them.
     #
     # _open, _database                  an address becomes a Database
-    # _sources, _*_source, _langgraph   what is read from each kind of database
+    # _sources, _redis_source, _langgraph
+    #                                   what is read from each kind of database
     # _refs, _tags, _reading            a reference becomes a checkpoint and its state
     # _stored, _data                    stored values become plain data
     # _threads, _log, _tasks            threads, histories, and the tasks after a checkpoint

@@ -215,8 +215,7 @@ def langgraph_database(
             f"{url} has a table 'checkpoints' that is neither milepost's nor LangGraph's "
             "(since 0.2)."
         )
-    from milepost.inspect._langgraph import PostgresReader, SqliteReader
-    from milepost.inspect._langgraph_source import LangGraphSource
+    from milepost.inspect._langgraph import LangGraphSource, PostgresReader, SqliteReader
 
     lock = threading.Lock()
 

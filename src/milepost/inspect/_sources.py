@@ -1,8 +1,8 @@
 """What is read from a database besides its checkpoints: lists of threads, namespaces, ids, sizes.
 
 `SqlSource` is for milepost's savers on SQL databases, `RedisSource` (`_redis_source.py`) for those
-on Redis, `LangGraphSource` (`_langgraph_source.py`) for LangGraph's databases, and `PlainSource`
-for every other saver.
+on Redis, `LangGraphSource` (`_langgraph.py`) for LangGraph's databases, and `PlainSource` for every
+other saver.
 """
 
 from __future__ import annotations
