@@ -11,8 +11,8 @@ import pytest
 
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.cli import main
+from milepost.cli.lines import plain, plain_lines
 from milepost.cli.names import COMMANDS
-from milepost.cli.plain import plain, plain_lines
 
 SHOP = Path(__file__).parents[1] / "inspect" / "inspect_shop.py"
 GRAPH = f"{SHOP}:graph"

@@ -4,7 +4,7 @@ bare.py       commands that work on the bare package: demo, import, export, …
 app.py        all commands, with the extra `cli` (Click and rich)
 names.py      what they are called, known without the extra
 commands/     one file for each kind
-output.py     what they print; plain.py makes it harmless
+output.py     what they print; lines.py makes it harmless
 options.py    what they are given
 """
 
@@ -17,8 +17,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from milepost.cli.exit_codes import DONE, FAILED, INTERRUPTED, NOT_INSTALLED, USAGE, status_of
+from milepost.cli.lines import plain, plain_lines
 from milepost.cli.names import BARE, COMMANDS
-from milepost.cli.plain import plain, plain_lines
 from milepost.errors import MilepostError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from milepost import inspect
-from milepost.cli.plain import plain
+from milepost.cli.lines import plain
 
 if TYPE_CHECKING:
     from milepost.inspect import Database, Ref

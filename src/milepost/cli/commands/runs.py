@@ -12,8 +12,7 @@ from milepost import inspect
 from milepost._internal.ids import random_uuid
 from milepost.cli import options, output, values
 from milepost.cli.exit_codes import FAILED
-from milepost.cli.lines import Text
-from milepost.cli.plain import plain
+from milepost.cli.lines import Text, plain
 from milepost.errors import MilepostError
 
 if TYPE_CHECKING:

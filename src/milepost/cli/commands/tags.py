@@ -8,7 +8,7 @@ import click
 
 from milepost import inspect
 from milepost.cli import options, output
-from milepost.cli.plain import plain
+from milepost.cli.lines import plain
 
 if TYPE_CHECKING:
     from milepost.inspect import Ref
