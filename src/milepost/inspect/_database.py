@@ -33,7 +33,7 @@ class Database:
         writable: Whether it may be changed.
         store: The store in the same database.
         open_store: Opens that store when it is first asked for.
-        source: Reads what savers do not show: sizes, tags, rows.
+        source: Reads what savers do not show: sizes, tags, rows. By default, what fits the kind.
         reader: Reads threads as data, if that is another saver.
         close: Closes it.
 
@@ -52,7 +52,7 @@ class Database:
         writable: bool = False,
         store: Any = None,
         open_store: OpenStore | None = None,
-        source: Source,
+        source: Source | None = None,
         reader: BaseCheckpointSaver[Any] | None = None,
         close: Callable[[], None] | None = None,
     ) -> None:
@@ -60,7 +60,7 @@ class Database:
         """The saver, with a program's own types: for graphs that run a thread."""
         self.reader: Any = data_saver(saver) if reader is None else reader
         """The same storage, read as data: no class of a program is needed."""
-        self.source = source
+        self.source = source_for(kind, self.reader) if source is None else source
         self.url = url
         """The address, without a password."""
         self.kind: Kind = kind
@@ -100,16 +100,7 @@ class Database:
         from milepost.checkpoint._sql.saver import SqlSaver
 
         kind: Kind = cast("Kind", saver.dialect.name) if isinstance(saver, SqlSaver) else "memory"
-        reader = data_saver(saver)
-        return cls(
-            saver,
-            url=f"{kind}:",
-            kind=kind,
-            writable=writable,
-            store=store,
-            source=source_for(kind, reader),
-            reader=reader,
-        )
+        return cls(saver, url=f"{kind}:", kind=kind, writable=writable, store=store)
 
     def close(self) -> None:
         """Close what was opened for this database."""
@@ -172,27 +163,6 @@ def source_for(kind: Kind, reader: Any) -> Source:
 
         return RedisSource(reader)
     return SqlSource(reader)
-
-
-def milepost_database(
-    saver: BaseCheckpointSaver[Any],
-    open_store: OpenStore,
-    url: str,
-    kind: Kind,
-    write: bool,
-    close: Callable[[], None],
-) -> Database:
-    reader = data_saver(saver)
-    return Database(
-        saver,
-        url=url,
-        kind=kind,
-        writable=write,
-        open_store=open_store,
-        source=source_for(kind, reader),
-        reader=reader,
-        close=close,
-    )
 
 
 def langgraph_database(
