@@ -87,18 +87,22 @@ def row_of(info: ThreadInfo) -> ThreadRow:
     )
 
 
-def registered(saver: Any, thread_id: str) -> ThreadRow | None:
-    """A thread as the registry of one of our savers has it, without counts."""
-    wanted = ThreadFilter(prefix=thread_id, limit=1)
-    found = saver.engine.run(lambda: saver._registry.page(wanted), write=False)
-    return row_of(found[0]) if found and found[0].thread_id == thread_id else None
+class RegisteredThreads(Source):
+    """A saver of milepost's on a database, whose registry knows each thread."""
 
+    _saver: Any
 
-def is_registered(saver: Any, thread_id: str) -> bool:
-    """Whether the registry of one of our savers has a thread."""
-    wanted = ThreadFilter(prefix=thread_id, limit=1)
-    found = saver.engine.run(lambda: saver._registry.found(wanted), write=False)
-    return bool(found == [thread_id])
+    def thread_entry(self, thread_id: str) -> ThreadRow | None:
+        wanted = ThreadFilter(prefix=thread_id, limit=1)
+        registry = self._saver._registry
+        found = self._saver.engine.run(lambda: registry.page(wanted), write=False)
+        return row_of(found[0]) if found and found[0].thread_id == thread_id else None
+
+    def has_thread(self, thread_id: str) -> bool:
+        wanted = ThreadFilter(prefix=thread_id, limit=1)
+        registry = self._saver._registry
+        found = self._saver.engine.run(lambda: registry.found(wanted), write=False)
+        return bool(found == [thread_id])
 
 
 def stats_of(
@@ -311,8 +315,10 @@ _ON_POSTGRES: Final = _ON_SQLITE._replace(
 )
 
 
-class SqlSource(TableSource):
+class SqlSource(RegisteredThreads, TableSource):
     """A saver of milepost's on SQLite or PostgreSQL."""
+
+    _saver: SqlSaver
 
     def __init__(self, saver: SqlSaver) -> None:
         self._saver = saver
@@ -326,12 +332,6 @@ class SqlSource(TableSource):
     def thread(self, thread_id: str) -> ThreadRow | None:
         info = self._saver.threads.get(thread_id)
         return None if info is None else row_of(info)
-
-    def thread_entry(self, thread_id: str) -> ThreadRow | None:
-        return registered(self._saver, thread_id)
-
-    def has_thread(self, thread_id: str) -> bool:
-        return is_registered(self._saver, thread_id)
 
     def _rows(self, sql: str, *values: Any) -> Sequence[Any]:
         query = partial(rows_of, self._saver.dialect.placed(sql), values)
