@@ -119,8 +119,8 @@ def _opened(sealed: bytes) -> bytes:
 class LangGraphReader(BaseCheckpointSaver[Any]):
     """Checkpoints of a LangGraph database, for reading."""
 
-    def __init__(self, execute: Execute, serde: Any = None) -> None:
-        super().__init__(serde=DataSerializer() if serde is None else serde)
+    def __init__(self, execute: Execute) -> None:
+        super().__init__(serde=DataSerializer())
         self.execute = execute
 
     # -- what SQLite and PostgreSQL have in tables of their own

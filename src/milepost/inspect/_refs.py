@@ -129,9 +129,7 @@ def resolve_or_none(db: Database, ref: Ref) -> CheckpointTuple | None:
     saved = load(db, Place(ref.thread_id, ref.namespace, id))
     if saved is None:
         with told_plainly(f"thread '{ref.thread_id}'"):
-            row = db.source.thread(ref.thread_id)
-        if row is None:
-            raise no_such_thread(db, ref.thread_id)
+            thread_row(db, ref.thread_id)
         if ref.namespace:
             raise _no_such_namespace(db, ref)
         return None
