@@ -52,17 +52,15 @@ def _run(given: list[str]) -> int:
     name = given[0] if given else ""
     # `run` is two commands: of a graph, and of a program that imports LangGraph.
     is_bare = name in BARE and (name not in COMMANDS or "--as-langgraph" in given)
-    if is_bare and not is_completing:
-        return _run_bare(given)
-    if all(map(find_spec, _EXTRA)):
-        return _run_app(given)
-    if name in COMMANDS:
-        print(f"milepost {name} needs Click and rich: pip install 'milepost[cli]'", file=sys.stderr)
-        return NOT_INSTALLED
-    return _run_bare(given)
-
-
-def _run_bare(given: list[str]) -> int:
+    if is_completing or not is_bare:
+        if all(map(find_spec, _EXTRA)):
+            return _run_app(given)
+        if name in COMMANDS:
+            print(
+                f"milepost {name} needs Click and rich: pip install 'milepost[cli]'",
+                file=sys.stderr,
+            )
+            return NOT_INSTALLED
     from milepost.cli.bare import run_bare
 
     return run_bare(given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -242,7 +241,6 @@ def tail(ref: Ref, follow: bool, lines: int, poll: float, as_json: bool) -> None
         return
     for entry in entries:
         output.show_lines([entry_line(entry, "")])
-        sys.stdout.flush()
 
 
 @click.command()

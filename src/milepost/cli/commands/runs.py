@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -206,4 +205,3 @@ def merge(
         click.echo(plain(str(done.ref)))
     elif not done.values:
         click.echo("Nothing to merge: A has all that B changed.")
-    sys.stdout.flush()
