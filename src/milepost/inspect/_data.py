@@ -33,20 +33,11 @@ _MAX_INT: Final = 1 << 53
 """Larger integers are not exact in JavaScript."""
 
 _ROLES: Final = {
-    "HumanMessage": "human",
-    "HumanMessageChunk": "human",
-    "AIMessage": "ai",
-    "AIMessageChunk": "ai",
-    "SystemMessage": "system",
-    "SystemMessageChunk": "system",
-    "ToolMessage": "tool",
-    "ToolMessageChunk": "tool",
-    "FunctionMessage": "function",
-    "FunctionMessageChunk": "function",
-    "ChatMessage": "chat",
-    "ChatMessageChunk": "chat",
-    "RemoveMessage": "remove",
+    f"{kind}Message{part}": kind.lower()
+    for kind in ("Human", "AI", "System", "Tool", "Function", "Chat", "Remove")
+    for part in ("", "Chunk")
 }
+"""The roles of messages by the names of their classes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
