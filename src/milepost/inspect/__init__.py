@@ -78,10 +78,9 @@ if TYPE_CHECKING:
         ThreadSize,
         ThreadView,
     )
-    from milepost.inspect._refs import Ref
+    from milepost.inspect._refs import Ref, TagRow, tag, tags, untag
     from milepost.inspect._runs import RunEvent, answer, fork, resume, run
     from milepost.inspect._stored import StoredObject
-    from milepost.inspect._tags import TagRow, tag, tags, untag
     from milepost.inspect._thread_admin import (
         copy_thread,
         delete_threads,
@@ -97,7 +96,7 @@ else:
     # _open, _database                  an address becomes a Database
     # _sources, _redis_source, _langgraph
     #                                   what is read from each kind of database
-    # _refs, _tags, _reading            a reference becomes a checkpoint and its state
+    # _refs, _reading                   a reference becomes a checkpoint and its state
     # _stored, _data                    stored values become plain data
     # _threads, _log, _tasks            threads, histories, and the tasks after a checkpoint
     # _diff, _origin, _merge            states are compared, explained and merged
@@ -123,10 +122,9 @@ else:
         "_records": (
             "Blame Change LogEntry Page Path Question Stats TaskRow ThreadRow ThreadSize ThreadView"
         ),
-        "_refs": "Ref",
+        "_refs": "Ref TagRow tag tags untag",
         "_runs": "RunEvent answer fork resume run",
         "_stored": "StoredObject",
-        "_tags": "TagRow tag tags untag",
         "_thread_admin": "copy_thread delete_threads erase_threads matching prune prune_preview",
         "_threads": "namespaces show stats thread threads",
     }
