@@ -251,11 +251,6 @@ def tags_by_id(metadata: Mapping[str, Any]) -> TagsById:
     return found
 
 
-def stored_tag(name: str, at: TaggedAt | None) -> dict[str, Any]:
-    """The metadata that sets a tag, or removes it."""
-    return {f"{PREFIX}{name}": None if at is None else list(at)}
-
-
 def without_tags(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The metadata as the user has it.
 
@@ -373,5 +368,7 @@ def _known_tags(db: Database, thread_id: str) -> dict[str, TaggedAt]:
 
 
 def _store_tag(db: Database, thread_id: str, name: str, at: TaggedAt | None) -> None:
+    """Set a tag, or remove it."""
+    stored = {f"{PREFIX}{name}": None if at is None else list(at)}
     with told_plainly(f"thread '{thread_id}'"):
-        db.saver.create_thread(thread_id, stored_tag(name, at))  # type: ignore[attr-defined]
+        db.saver.create_thread(thread_id, stored)  # type: ignore[attr-defined]
