@@ -18,29 +18,11 @@ SHOP = Path(__file__).parents[1] / "inspect" / "inspect_shop.py"
 GRAPH = f"{SHOP}:graph"
 
 
-@pytest.fixture(scope="module")
-def file(tmp_path_factory):
-    sys.path.insert(0, str(SHOP.parent))
-    from inspect_shop import fill
-
-    path = tmp_path_factory.mktemp("shop") / "shop.db"
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        fill(saver)
-    return path
-
-
 @pytest.fixture
-def milepost(file, capsys, monkeypatch):
+def milepost(cli, file, monkeypatch):
     monkeypatch.setenv("MILEPOST_DB", str(file))
-    monkeypatch.delenv("MILEPOST_GRAPH", raising=False)
     monkeypatch.chdir(file.parent)
-
-    def run(*arguments):
-        status = main([str(one) for one in arguments])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
+    return cli
 
 
 READING = ("show", "log", "blame", "bisect", "tail", "tags", "stats", "diff", "verify", "salvage")
