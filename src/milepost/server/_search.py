@@ -130,8 +130,6 @@ def _column(sort_by: _SortBy) -> str:
 def _order(sort_by: _SortBy) -> Callable[[ThreadRow], Any]:
     if sort_by == "status":
         return lambda row: (status_of(row), row.thread_id)
-    if sort_by == "thread_id":
-        return lambda row: row.thread_id
     return lambda row: (getattr(row, _column(sort_by)) or 0, row.thread_id)
 
 
