@@ -146,6 +146,15 @@ class TestStatuses:
         text.write_text("hello " * 1000)
         assert milepost("threads", "--db", text)[0] == 4
 
+    @pytest.mark.parametrize("given", ["done", "done=", "=new"])
+    def test_a_new_id_that_is_not_given_stores_nothing(self, milepost, given, tmp_path):
+        dump, target = tmp_path / "dump", tmp_path / "new.db"
+        assert milepost("dump", "done", "-o", dump)[0] == 0
+        status, out, err = milepost("load", dump, "--rename", given, "--db", target)
+        assert (status, out) == (2, "")
+        assert f"--rename is OLD=NEW, not '{given}'" in err
+        assert not target.exists()
+
     def test_a_damaged_file(self, milepost, file, tmp_path):
         broken = tmp_path / "broken.db"
         data = bytearray(file.read_bytes())

@@ -131,6 +131,16 @@ def parsed_pairs(pairs: Sequence[str], what: str) -> dict[str, Any]:
     return {key: parsed_json(value, f"{what} {key}") for key, value in given}
 
 
+def parsed_names(pairs: Sequence[str], what: str) -> dict[str, str]:
+    """Ids and what to call them, given as OLD=NEW."""
+    form = f"{what} is OLD=NEW"
+    names = dict(_split(pairs, form))
+    for old, new in names.items():
+        if not new:
+            raise click.BadParameter(f"{form}, not '{old}='.")
+    return names
+
+
 def parsed_metadata(pairs: Sequence[str]) -> dict[str, Any]:
     """Metadata that was given as KEY=VALUE; a value that is no JSON is a text."""
     found: dict[str, Any] = {}
