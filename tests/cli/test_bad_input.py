@@ -11,36 +11,18 @@ import pytest
 
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.cli import main
+from milepost.cli.lines import plain, plain_lines
 from milepost.cli.names import COMMANDS
-from milepost.cli.plain import plain, plain_lines
 
 SHOP = Path(__file__).parents[1] / "inspect" / "inspect_shop.py"
 GRAPH = f"{SHOP}:graph"
 
 
-@pytest.fixture(scope="module")
-def file(tmp_path_factory):
-    sys.path.insert(0, str(SHOP.parent))
-    from inspect_shop import fill
-
-    path = tmp_path_factory.mktemp("shop") / "shop.db"
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        fill(saver)
-    return path
-
-
 @pytest.fixture
-def milepost(file, capsys, monkeypatch):
+def milepost(cli, file, monkeypatch):
     monkeypatch.setenv("MILEPOST_DB", str(file))
-    monkeypatch.delenv("MILEPOST_GRAPH", raising=False)
     monkeypatch.chdir(file.parent)
-
-    def run(*arguments):
-        status = main([str(one) for one in arguments])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
+    return cli
 
 
 READING = ("show", "log", "blame", "bisect", "tail", "tags", "stats", "diff", "verify", "salvage")
@@ -163,6 +145,15 @@ class TestStatuses:
         text = tmp_path / "text"
         text.write_text("hello " * 1000)
         assert milepost("threads", "--db", text)[0] == 4
+
+    @pytest.mark.parametrize("given", ["done", "done=", "=new"])
+    def test_a_new_id_that_is_not_given_stores_nothing(self, milepost, given, tmp_path):
+        dump, target = tmp_path / "dump", tmp_path / "new.db"
+        assert milepost("dump", "done", "-o", dump)[0] == 0
+        status, out, err = milepost("load", dump, "--rename", given, "--db", target)
+        assert (status, out) == (2, "")
+        assert f"--rename is OLD=NEW, not '{given}'" in err
+        assert not target.exists()
 
     def test_a_damaged_file(self, milepost, file, tmp_path):
         broken = tmp_path / "broken.db"

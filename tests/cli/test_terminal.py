@@ -5,7 +5,6 @@ import select
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -13,19 +12,7 @@ from milepost.checkpoint.sqlite import SqliteSaver
 
 pty = pytest.importorskip("pty")
 
-SHOP = Path(__file__).parents[1] / "inspect" / "inspect_shop.py"
 PATIENCE = 120
-
-
-@pytest.fixture
-def file(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(SHOP.parent))
-    from inspect_shop import fill
-
-    path = tmp_path / "shop.db"
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        fill(saver)
-    return path
 
 
 def on_a_terminal(arguments: list[str], typed: str = "", **env: str) -> tuple[int, str]:

@@ -101,9 +101,9 @@ def test_a_forked_thread_goes_on(db):
 
 
 def test_two_tags_at_once_are_both_kept(db, monkeypatch):
-    from milepost.inspect import _tags
+    from milepost.inspect import _refs
 
-    store = _tags._store
+    store = _refs._store_tag
 
     def late(*given):
         monkeypatch.undo()
@@ -111,7 +111,7 @@ def test_two_tags_at_once_are_both_kept(db, monkeypatch):
         tag(db, Ref.parse("done@~1"), "same")
         store(*given)
 
-    monkeypatch.setattr(_tags, "_store", late)
+    monkeypatch.setattr(_refs, "_store_tag", late)
     tag(db, Ref("done"), "one")
     assert [one.name for one in tags(db, "done")] == ["one", "other", "same"]
     tag(db, Ref("done"), "same")  # of one name, the later one is the tag

@@ -16,8 +16,8 @@ from serving import TOKEN, Running, asking_graph, on, serving
 
 from milepost.inspect import attached, open_database
 from milepost.server import Limits
-from milepost.server._openapi import document
 from milepost.server._routes import ALL
+from milepost.server._routes.system import document
 
 LONG = bool(os.environ.get("MILEPOST_LONG"))
 OPERATIONS = [one for routes in ALL for one in routes.operations]

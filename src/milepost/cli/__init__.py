@@ -4,7 +4,7 @@ bare.py       commands that work on the bare package: demo, import, export, …
 app.py        all commands, with the extra `cli` (Click and rich)
 names.py      what they are called, known without the extra
 commands/     one file for each kind
-output.py     what they print; plain.py makes it harmless
+output.py     what they print; lines.py makes it harmless
 options.py    what they are given
 """
 
@@ -17,8 +17,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from milepost.cli.exit_codes import DONE, FAILED, INTERRUPTED, NOT_INSTALLED, USAGE, status_of
+from milepost.cli.lines import plain, plain_lines
 from milepost.cli.names import BARE, COMMANDS
-from milepost.cli.plain import plain, plain_lines
 from milepost.errors import MilepostError
 
 if TYPE_CHECKING:
@@ -52,17 +52,15 @@ def _run(given: list[str]) -> int:
     name = given[0] if given else ""
     # `run` is two commands: of a graph, and of a program that imports LangGraph.
     is_bare = name in BARE and (name not in COMMANDS or "--as-langgraph" in given)
-    if is_bare and not is_completing:
-        return _run_bare(given)
-    if all(map(find_spec, _EXTRA)):
-        return _run_app(given)
-    if name in COMMANDS:
-        print(f"milepost {name} needs Click and rich: pip install 'milepost[cli]'", file=sys.stderr)
-        return NOT_INSTALLED
-    return _run_bare(given)
-
-
-def _run_bare(given: list[str]) -> int:
+    if is_completing or not is_bare:
+        if all(map(find_spec, _EXTRA)):
+            return _run_app(given)
+        if name in COMMANDS:
+            print(
+                f"milepost {name} needs Click and rich: pip install 'milepost[cli]'",
+                file=sys.stderr,
+            )
+            return NOT_INSTALLED
     from milepost.cli.bare import run_bare
 
     return run_bare(given)

@@ -10,14 +10,14 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Final
 
-from milepost.cli import demo, langgraph_move, langgraph_run, ui
+from milepost.cli import demo, langgraph, ui
 from milepost.cli.exit_codes import USAGE
 from milepost.cli.names import COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-MODULES: Final = (demo, langgraph_run, langgraph_move, ui)
+MODULES: Final = (demo, langgraph, ui)
 """In the order in which the help shows them."""
 
 

@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from milepost import inspect
-from milepost.cli.plain import plain
+from milepost.cli.lines import plain
 
 if TYPE_CHECKING:
     from milepost.inspect import Database, Ref
@@ -129,6 +129,16 @@ def parsed_pairs(pairs: Sequence[str], what: str) -> dict[str, Any]:
     """Values that were given as KEY=JSON."""
     given = _split(pairs, f"{what} is KEY=JSON")
     return {key: parsed_json(value, f"{what} {key}") for key, value in given}
+
+
+def parsed_names(pairs: Sequence[str], what: str) -> dict[str, str]:
+    """Ids and what to call them, given as OLD=NEW."""
+    form = f"{what} is OLD=NEW"
+    names = dict(_split(pairs, form))
+    for old, new in names.items():
+        if not new:
+            raise click.BadParameter(f"{form}, not '{old}='.")
+    return names
 
 
 def parsed_metadata(pairs: Sequence[str]) -> dict[str, Any]:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from milepost._internal.progress import shown
-from milepost.cli.lines import Text, plain_table, rich_table
-from milepost.cli.plain import plain
+from milepost.cli.lines import Text, plain, plain_table, rich_table
 
 if TYPE_CHECKING:
     from rich.console import Console

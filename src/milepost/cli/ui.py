@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from milepost import inspect
+from milepost.cli.lines import plain
 from milepost.cli.names import BARE
-from milepost.cli.plain import plain
 
 TOKEN: Final = "MILEPOST_UI_TOKEN"
 """The environment variable that sets the token, for a server that is started again and again."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from milepost.cli.lines import Text
-from milepost.cli.plain import plain, plain_lines
+from milepost.cli.lines import Text, plain, plain_lines
 
 if TYPE_CHECKING:
     from milepost.inspect import Path

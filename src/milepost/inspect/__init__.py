@@ -61,8 +61,7 @@ if TYPE_CHECKING:
         ThreadNotFoundError,
     )
     from milepost.inspect._graphs import GraphNotFoundError, attached, load_graph, load_graphs
-    from milepost.inspect._lanes import GraphRow, graph_rows
-    from milepost.inspect._log import log, tail
+    from milepost.inspect._log import GraphRow, graph_rows, log, tail
     from milepost.inspect._merge import Merged, merge
     from milepost.inspect._open import open_database
     from milepost.inspect._origin import bisect, blame
@@ -79,10 +78,9 @@ if TYPE_CHECKING:
         ThreadSize,
         ThreadView,
     )
-    from milepost.inspect._refs import Ref
+    from milepost.inspect._refs import Ref, TagRow, tag, tags, untag
     from milepost.inspect._runs import RunEvent, answer, fork, resume, run
     from milepost.inspect._stored import StoredObject
-    from milepost.inspect._tags import TagRow, tag, tags, untag
     from milepost.inspect._thread_admin import (
         copy_thread,
         delete_threads,
@@ -96,10 +94,11 @@ else:
     # Each is imported when it is asked for: a command of the command line needs few of them.
     #
     # _open, _database                  an address becomes a Database
-    # _sources, _*_source, _langgraph   what is read from each kind of database
-    # _refs, _tag_metadata, _reading    a reference becomes a checkpoint and its state
-    # _stored, _data, _limits           stored values become plain data
-    # _threads, _log, _lanes, _tasks    threads, histories, and the tasks after a checkpoint
+    # _sources, _redis_source, _langgraph
+    #                                   what is read from each kind of database
+    # _refs, _reading                   a reference becomes a checkpoint and its state
+    # _stored, _data                    stored values become plain data
+    # _threads, _log, _tasks            threads, histories, and the tasks after a checkpoint
     # _diff, _origin, _merge            states are compared, explained and merged
     # _runs, _graphs                    graphs are loaded, and run on stored threads
     # _thread_admin, _database_admin    copy, prune, erase; dump, verify, salvage
@@ -116,18 +115,16 @@ else:
             "ThreadNotFoundError"
         ),
         "_graphs": "GraphNotFoundError attached load_graph load_graphs",
-        "_lanes": "GraphRow graph_rows",
-        "_log": "log tail",
+        "_log": "GraphRow graph_rows log tail",
         "_merge": "Merged merge",
         "_open": "open_database",
         "_origin": "bisect blame",
         "_records": (
             "Blame Change LogEntry Page Path Question Stats TaskRow ThreadRow ThreadSize ThreadView"
         ),
-        "_refs": "Ref",
+        "_refs": "Ref TagRow tag tags untag",
         "_runs": "RunEvent answer fork resume run",
         "_stored": "StoredObject",
-        "_tags": "TagRow tag tags untag",
         "_thread_admin": "copy_thread delete_threads erase_threads matching prune prune_preview",
         "_threads": "namespaces show stats thread threads",
     }

@@ -20,7 +20,6 @@ from decimal import Decimal
 from typing import Any, Final
 
 from milepost.inspect._errors import StateNotFoundError
-from milepost.inspect._limits import limited
 from milepost.inspect._records import Path
 from milepost.inspect._stored import StoredObject
 from milepost.types import Interrupt, Overwrite, Send
@@ -28,24 +27,17 @@ from milepost.types import Interrupt, Overwrite, Send
 _HEAD: Final = 48
 """How many bytes of a bytes value are shown."""
 _DEEPEST: Final = 60
+_MOST_MEMBERS: Final = 200
+"""A container that is too large is shown if it has at most so many members."""
 _MAX_INT: Final = 1 << 53
 """Larger integers are not exact in JavaScript."""
 
 _ROLES: Final = {
-    "HumanMessage": "human",
-    "HumanMessageChunk": "human",
-    "AIMessage": "ai",
-    "AIMessageChunk": "ai",
-    "SystemMessage": "system",
-    "SystemMessageChunk": "system",
-    "ToolMessage": "tool",
-    "ToolMessageChunk": "tool",
-    "FunctionMessage": "function",
-    "FunctionMessageChunk": "function",
-    "ChatMessage": "chat",
-    "ChatMessageChunk": "chat",
-    "RemoveMessage": "remove",
+    f"{kind}Message{part}": kind.lower()
+    for kind in ("Human", "AI", "System", "Tool", "Function", "Chat", "Remove")
+    for part in ("", "Chunk")
 }
+"""The roles of messages by the names of their classes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -307,3 +299,52 @@ def fields_of(value: Any) -> dict[str, Any] | None:
     else:
         return None
     return {name: getattr(value, name, None) for name in names}
+
+
+def limited(data: Any, limit: int, path: Path) -> tuple[Any, int]:
+    """Data whose large parts are left out, and about how many characters it had.
+
+    Args:
+        data: What `as_data` gave.
+        limit: How many characters a part may have.
+        path: Where the data is.
+
+    Examples:
+        >>> from milepost.inspect.parts import limited
+        >>> limited({"city": "Paris"}, 100, ())[0]
+        {'city': 'Paris'}
+    """
+    if isinstance(data, str):
+        size = len(data) + 2
+        return ({"$more": size, "path": list(path)} if size > limit and path else data), size
+    if isinstance(data, list):
+        size, members = 2, []
+        for at, member in enumerate(data):
+            kept, length = limited(member, limit, (*path, at))
+            members.append(kept)
+            size += length + 1
+        return _bounded(members, data, size, limit, path)
+    if isinstance(data, dict):
+        size, pairs = 2, {}
+        for key, member in data.items():
+            kept, length = limited(member, limit, (*path, key))
+            pairs[key] = kept
+            size += length + len(key) + 4
+        return _bounded(pairs, data, size, limit, path)
+    return data, len(str(data))
+
+
+def _bounded(kept: Any, data: Any, size: int, limit: int, path: Path) -> tuple[Any, int]:
+    """A container whose parts are bounded; left out itself if there are still too many parts."""
+    if size <= limit or not path:
+        return kept, size
+    left = sum(_length(member) for member in (kept if isinstance(kept, list) else kept.values()))
+    if left > limit or len(data) > _MOST_MEMBERS:
+        return {"$more": size, "path": list(path), "members": len(data)}, size
+    return kept, size
+
+
+def _length(data: Any) -> int:
+    if isinstance(data, (list, dict)):
+        return len(str(data))
+    return len(data) + 2 if isinstance(data, str) else 8

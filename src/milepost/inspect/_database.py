@@ -6,8 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from milepost.inspect._errors import CannotOpenError, ReadOnlyError, told_plainly
-from milepost.inspect._sources import PlainSource, Source
-from milepost.inspect._sql_source import SqlSource
+from milepost.inspect._sources import PlainSource, Source, SqlSource
 from milepost.inspect._stored import data_saver
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class Database:
         writable: Whether it may be changed.
         store: The store in the same database.
         open_store: Opens that store when it is first asked for.
-        source: Reads what savers do not show: sizes, tags, rows.
+        source: Reads what savers do not show: sizes, tags, rows. By default, what fits the kind.
         reader: Reads threads as data, if that is another saver.
         close: Closes it.
 
@@ -53,7 +52,7 @@ class Database:
         writable: bool = False,
         store: Any = None,
         open_store: OpenStore | None = None,
-        source: Source,
+        source: Source | None = None,
         reader: BaseCheckpointSaver[Any] | None = None,
         close: Callable[[], None] | None = None,
     ) -> None:
@@ -61,7 +60,7 @@ class Database:
         """The saver, with a program's own types: for graphs that run a thread."""
         self.reader: Any = data_saver(saver) if reader is None else reader
         """The same storage, read as data: no class of a program is needed."""
-        self.source = source
+        self.source = source_for(kind, self.reader) if source is None else source
         self.url = url
         """The address, without a password."""
         self.kind: Kind = kind
@@ -101,16 +100,7 @@ class Database:
         from milepost.checkpoint._sql.saver import SqlSaver
 
         kind: Kind = cast("Kind", saver.dialect.name) if isinstance(saver, SqlSaver) else "memory"
-        reader = data_saver(saver)
-        return cls(
-            saver,
-            url=f"{kind}:",
-            kind=kind,
-            writable=writable,
-            store=store,
-            source=source_for(kind, reader),
-            reader=reader,
-        )
+        return cls(saver, url=f"{kind}:", kind=kind, writable=writable, store=store)
 
     def close(self) -> None:
         """Close what was opened for this database."""
@@ -175,27 +165,6 @@ def source_for(kind: Kind, reader: Any) -> Source:
     return SqlSource(reader)
 
 
-def milepost_database(
-    saver: BaseCheckpointSaver[Any],
-    open_store: OpenStore,
-    url: str,
-    kind: Kind,
-    write: bool,
-    close: Callable[[], None],
-) -> Database:
-    reader = data_saver(saver)
-    return Database(
-        saver,
-        url=url,
-        kind=kind,
-        writable=write,
-        open_store=open_store,
-        source=source_for(kind, reader),
-        reader=reader,
-        close=close,
-    )
-
-
 def langgraph_database(
     columns: set[str],
     run_query: Callable[[str, Sequence[Any]], Iterable[Sequence[Any]]],
@@ -216,8 +185,7 @@ def langgraph_database(
             f"{url} has a table 'checkpoints' that is neither milepost's nor LangGraph's "
             "(since 0.2)."
         )
-    from milepost.inspect._langgraph import PostgresReader, SqliteReader
-    from milepost.inspect._langgraph_source import LangGraphSource
+    from milepost.inspect._langgraph import LangGraphSource, PostgresReader, SqliteReader
 
     lock = threading.Lock()
 

@@ -10,10 +10,14 @@ import json
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from milepost.checkpoint._contract.names import time_of
 from milepost.checkpoint._contract.records import (
     Checkpoint,
+    CheckpointMetadata,
     CheckpointTuple,
     PendingWrite,
     Place,
@@ -21,17 +25,29 @@ from milepost.checkpoint._contract.records import (
     place_of,
 )
 from milepost.checkpoint.base import BaseCheckpointSaver
+from milepost.constants import ERROR, INTERRUPT
 from milepost.errors import (
     DecryptionError,
     DeserializationError,
     MissingDependencyError,
     SerdeError,
 )
-from milepost.inspect._sources import LAST
+from milepost.inspect._data import Unreadable
+from milepost.inspect._records import Page, ThreadRow
+from milepost.inspect._sources import (
+    LAST,
+    SizeStatements,
+    TableSource,
+    is_wanted,
+    satisfies,
+    sort,
+)
 from milepost.inspect._stored import StoredObject
 from milepost.integrations.langgraph._formats.decoding import _KNOWN, StrictSerializer
 
 if TYPE_CHECKING:
+    from milepost.checkpoint._contract.threads import ThreadFilter
+    from milepost.checkpoint._sql.threads.registry import Search
     from milepost.types import RunnableConfig
 
 Found: TypeAlias = list[CheckpointTuple]
@@ -103,8 +119,8 @@ def _opened(sealed: bytes) -> bytes:
 class LangGraphReader(BaseCheckpointSaver[Any]):
     """Checkpoints of a LangGraph database, for reading."""
 
-    def __init__(self, execute: Execute, serde: Any = None) -> None:
-        super().__init__(serde=DataSerializer() if serde is None else serde)
+    def __init__(self, execute: Execute) -> None:
+        super().__init__(serde=DataSerializer())
         self.execute = execute
 
     # -- what SQLite and PostgreSQL have in tables of their own
@@ -181,8 +197,6 @@ class LangGraphReader(BaseCheckpointSaver[Any]):
 
     def value(self, kind: str | None, data: Any) -> Any:
         """A stored value; `Unreadable` with the reason if it cannot be read."""
-        from milepost.inspect._data import Unreadable
-
         try:
             return self.serde.loads_typed((kind or "null", bytes(data or b"")))
         except SerdeError as error:
@@ -266,3 +280,103 @@ def _with_all_keys(stored: Mapping[str, Any], id: str) -> Checkpoint:
         versions_seen=stored.get("versions_seen") or {},
         updated_channels=stored.get("updated_channels"),
     )
+
+
+_ON_SQLITE: Final = SizeStatements(
+    "SELECT thread_id, COUNT(*), SUM(LENGTH(checkpoint) + LENGTH(metadata))"
+    " FROM checkpoints{where} GROUP BY thread_id",
+    "SELECT thread_id, COUNT(*), SUM(LENGTH(value)) FROM writes{where} GROUP BY thread_id",
+)
+_ON_POSTGRES: Final = SizeStatements(
+    "SELECT thread_id, COUNT(*), SUM(LENGTH(checkpoint::text) + LENGTH(metadata::text))"
+    " FROM checkpoints{where} GROUP BY thread_id",
+    "SELECT thread_id, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_writes{where}"
+    " GROUP BY thread_id",
+    "SELECT thread_id, channel, SUM(LENGTH(blob)) FROM checkpoint_blobs{where}"
+    " GROUP BY thread_id, channel",
+)
+
+
+class LangGraphSource(TableSource):
+    """The threads of a LangGraph database, which has no registry of them."""
+
+    def __init__(self, reader: LangGraphReader) -> None:
+        self._reader = reader
+        self.sizes = _ON_SQLITE if isinstance(reader, SqliteReader) else _ON_POSTGRES
+
+    def _summaries(self, where: str = "", values: Sequence[Any] = ()) -> list[ThreadRow]:
+        # No registry: times are those in the ids, and the newest metadata is not read here.
+        rows = self._reader.execute(
+            "SELECT thread_id, MIN(checkpoint_id), MAX(checkpoint_id), COUNT(*)"
+            f" FROM checkpoints {where} GROUP BY thread_id ORDER BY thread_id",
+            values,
+        )
+        return [
+            ThreadRow(row[0], "idle", {}, _time(row[1]), _time(row[2]), row[2], int(row[3]))
+            for row in rows
+        ]
+
+    def threads(self, wanted: ThreadFilter, search: Search) -> Page[ThreadRow]:
+        wanted.check()
+        # Status and metadata need a look at each thread, so they are found last, for one page,
+        # unless they decide which threads are wanted.
+        decides = bool(wanted.metadata or wanted.status or search.unfinished)
+        found = self._summaries()
+        if decides:
+            found = [self._with_status(row) for row in found]
+        found = [row for row in found if satisfies(row, wanted) and is_wanted(row, search)]
+        sort(found, search)
+        page = found[search.offset : search.offset + wanted.limit]
+        if not decides:
+            page = [self._with_status(row) for row in page]
+        return Page(page, len(found))
+
+    def _with_status(self, row: ThreadRow) -> ThreadRow:
+        head = self._reader.execute(
+            "SELECT checkpoint_id, metadata FROM checkpoints WHERE thread_id = ?"
+            " AND checkpoint_ns = '' ORDER BY checkpoint_id DESC LIMIT 1",
+            (row.thread_id,),
+        )
+        if not head:
+            return row
+        channels = self._reader.execute(
+            f"SELECT DISTINCT channel FROM {self._reader.writes_table} WHERE thread_id = ?"
+            " AND checkpoint_ns = '' AND checkpoint_id = ?",
+            (row.thread_id, head[0][0]),
+        )
+        names = {channel for (channel,) in channels}
+        status = "interrupted" if INTERRUPT in names else "error" if ERROR in names else "idle"
+        own: CheckpointMetadata = as_json(head[0][1])
+        shown = {key: value for key, value in own.items() if key not in _OF_A_STEP}
+        return replace(row, status=status, metadata=shown, head=head[0][0])
+
+    def thread(self, thread_id: str) -> ThreadRow | None:
+        row = self.thread_entry(thread_id)
+        if row is None:
+            return None
+        return replace(self._with_status(row), bytes=self.stats(thread_id).bytes)
+
+    def thread_entry(self, thread_id: str) -> ThreadRow | None:
+        found = self._summaries("WHERE thread_id = ?", (thread_id,))
+        return found[0] if found else None
+
+    def _rows(self, sql: str, *values: Any) -> Sequence[Any]:
+        return self._reader.execute(sql, values)
+
+    def paths(self, place: Place) -> Mapping[str, str]:
+        with suppress(Exception):  # tables of older versions have no such column
+            rows = self._rows(
+                f"SELECT DISTINCT task_id, task_path FROM {self._reader.writes_table}"
+                " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
+                *place,
+            )
+            return {row[0]: row[1] for row in rows if row[1]}
+        return {}
+
+
+_OF_A_STEP: Final = frozenset({"source", "step", "parents", "writes", "thread_id", "run_id"})
+
+
+def _time(id: str) -> float | None:
+    when = time_of(id)
+    return when if when != float("inf") else None

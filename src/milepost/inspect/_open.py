@@ -13,7 +13,7 @@ from urllib.parse import quote
 from milepost._db.addresses import is_postgres, is_redis, sqlite_file
 from milepost._db.operations import rows_of
 from milepost.errors import MissingDependencyError
-from milepost.inspect._database import langgraph_database, milepost_database
+from milepost.inspect._database import Database, langgraph_database
 from milepost.inspect._errors import CannotOpenError, told_plainly, without_password
 from milepost.inspect._stored import serde_for
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from milepost.checkpoint.serde.base import SerializerProtocol
-    from milepost.inspect._database import Database
 
 VARIABLE: Final = "MILEPOST_DB"
 """The environment variable that names a database."""
@@ -123,7 +122,14 @@ def _open_sqlite(url: str, write: bool, create: bool, serde: SerializerProtocol 
             store.setup()
         return store
 
-    return milepost_database(saver, open_store, shown, "sqlite", write, saver.engine.close)
+    return Database(
+        saver,
+        url=shown,
+        kind="sqlite",
+        writable=write,
+        open_store=open_store,
+        close=saver.engine.close,
+    )
 
 
 def _connect_sqlite(path: str, write: bool) -> sqlite3.Connection:
@@ -206,7 +212,14 @@ def _open_postgres(
             store.setup()
         return store
 
-    return milepost_database(saver, open_store, shown, "postgres", write, saver.engine.close)
+    return Database(
+        saver,
+        url=shown,
+        kind="postgres",
+        writable=write,
+        open_store=open_store,
+        close=saver.engine.close,
+    )
 
 
 def _open_redis(url: str, write: bool, serde: SerializerProtocol | None) -> Database:
@@ -236,4 +249,11 @@ def _open_redis(url: str, write: bool, serde: SerializerProtocol | None) -> Data
         # There are no tables that would show whether a program keeps a store here.
         return found if create or found.list_namespaces(limit=1) else None
 
-    return milepost_database(saver, open_store, without_password(url), "redis", write, client.close)
+    return Database(
+        saver,
+        url=without_password(url),
+        kind="redis",
+        writable=write,
+        open_store=open_store,
+        close=client.close,
+    )

@@ -21,8 +21,7 @@ from milepost.inspect._reading import (
     state_of,
 )
 from milepost.inspect._records import Blame, Path
-from milepost.inspect._refs import resolve
-from milepost.inspect._tag_metadata import tags_by_id
+from milepost.inspect._refs import resolve, tags_by_id
 from milepost.inspect._tasks import writes_behind
 
 if TYPE_CHECKING:

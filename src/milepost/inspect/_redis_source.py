@@ -8,22 +8,16 @@ from typing import TYPE_CHECKING, Any
 from milepost._db.operations import rows_of
 from milepost.checkpoint._contract.threads import ThreadFilter
 from milepost.checkpoint._redis.names import BLOBS_OF, CHECKPOINT_KEYS, REDIS, TTL_OF
-from milepost.inspect._sources import PlainSource, is_registered, registered, stats_of
+from milepost.inspect._sources import PlainSource, RegisteredThreads, stats_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from milepost.inspect._records import Stats, ThreadRow
+    from milepost.inspect._records import Stats
 
 
-class RedisSource(PlainSource):
+class RedisSource(RegisteredThreads, PlainSource):
     """A saver on Redis. Ids are read without the rows that they name."""
-
-    def thread_entry(self, thread_id: str) -> ThreadRow | None:
-        return registered(self._saver, thread_id)
-
-    def has_thread(self, thread_id: str) -> bool:
-        return is_registered(self._saver, thread_id)
 
     def namespaces(self, thread_id: str) -> list[str]:
         return sorted({ns for ns, _ in self._rows(CHECKPOINT_KEYS, thread_id)})

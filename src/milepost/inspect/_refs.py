@@ -1,13 +1,14 @@
-"""References: how threads and checkpoints are named in one text, and found by that text."""
+"""References: how threads and checkpoints are named in one text, and found by it; tags."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from milepost.checkpoint._contract.records import Place
+from milepost.checkpoint._contract.records import Place, place_of
 from milepost.inspect._errors import (
     AmbiguousReferenceError,
     BadReferenceError,
@@ -16,7 +17,6 @@ from milepost.inspect._errors import (
     told_plainly,
 )
 from milepost.inspect._reading import ancestors, load
-from milepost.inspect._tag_metadata import tags_in
 
 if TYPE_CHECKING:
     from milepost.checkpoint._contract.records import CheckpointTuple
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from milepost.inspect._records import ThreadRow
 
 _BACK = re.compile(r"~(\d*)\Z")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +130,7 @@ def resolve_or_none(db: Database, ref: Ref) -> CheckpointTuple | None:
     saved = load(db, Place(ref.thread_id, ref.namespace, id))
     if saved is None:
         with told_plainly(f"thread '{ref.thread_id}'"):
-            row = db.source.thread(ref.thread_id)
-        if row is None:
-            raise no_such_thread(db, ref.thread_id)
+            thread_row(db, ref.thread_id)
         if ref.namespace:
             raise _no_such_namespace(db, ref)
         return None
@@ -202,3 +201,174 @@ def _no_such_namespace(db: Database, ref: Ref) -> StateNotFoundError:
     return StateNotFoundError(
         f"Thread '{ref.thread_id}' has no inner graph '{ref.namespace}': {known}."
     )
+
+
+# -- tags
+#
+# Tags are names for checkpoints. They are stored in the metadata of their thread, each under a
+# reserved key of its own. So they are as durable as the thread, are copied, dumped, erased and
+# encrypted with it, and need no table of their own. Metadata is added key by key (`create_thread`):
+# tags that are set at the same time do not disturb each other, and of two with one name the later
+# one is the tag. A tag that was removed leaves its key, with nothing in it. What replaces all
+# metadata of a thread (`set_thread_metadata`) removes its tags as well.
+
+PREFIX: Final = "milepost:tag:"
+"""How the reserved keys begin."""
+_OLDER: Final = "milepost:tags"
+"""The key under which version 0.2.0 kept all tags of a thread."""
+TagsById = Mapping[tuple[str, str], Sequence[str]]
+"""Namespace and checkpoint → the tags there."""
+
+
+class TaggedAt(NamedTuple):
+    """The checkpoint that a tag names."""
+
+    checkpoint_id: str
+    namespace: str
+
+
+def tags_in(metadata: Mapping[str, Any]) -> dict[str, TaggedAt]:
+    """The tags in the metadata of a thread; what is no tag is left out."""
+    older = metadata.get(_OLDER)
+    stored = dict(older) if isinstance(older, dict) else {}
+    for key, place in metadata.items():
+        if key.startswith(PREFIX):
+            stored[key.removeprefix(PREFIX)] = place
+    return {name: TaggedAt(*place) for name, place in stored.items() if _is_place(place)}
+
+
+def _is_place(place: Any) -> bool:
+    return (
+        isinstance(place, list) and len(place) == 2 and all(isinstance(part, str) for part in place)
+    )
+
+
+def tags_by_id(metadata: Mapping[str, Any]) -> TagsById:
+    """The names of tags by their checkpoints."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, tag in sorted(tags_in(metadata).items()):
+        found.setdefault((tag.namespace, tag.checkpoint_id), []).append(name)
+    return found
+
+
+def without_tags(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata as the user has it.
+
+    Args:
+        metadata: What the registry has of a thread.
+
+    Examples:
+        >>> from milepost.inspect.parts import without_tags
+        >>> without_tags({"owner": "ada"})
+        {'owner': 'ada'}
+    """
+    return {
+        key: value
+        for key, value in metadata.items()
+        if not key.startswith(PREFIX) and key != _OLDER
+    }
+
+
+class TagRow(NamedTuple):
+    """A tag of a thread.
+
+    Examples:
+        >>> row = inspect.tag(db, Ref.parse("trip"), "booked")
+        >>> row.name, row.exists
+        ('booked', True)
+    """
+
+    name: str
+    """The tag."""
+    thread_id: str
+    """The thread."""
+    namespace: str
+    """The graph: "" for the outermost."""
+    checkpoint_id: str
+    """The checkpoint."""
+    exists: bool
+    """Whether the checkpoint is still there."""
+
+
+def tags(db: Database, thread_id: str) -> list[TagRow]:
+    """The tags of a thread by name.
+
+    Args:
+        db: The database.
+        thread_id: The thread.
+
+    Examples:
+        >>> _ = inspect.tag(db, Ref.parse("trip"), "booked")
+        >>> [row.name for row in inspect.tags(db, "trip")]
+        ['booked']
+    """
+    return [
+        TagRow(
+            name,
+            thread_id,
+            tag.namespace,
+            tag.checkpoint_id,
+            load(db, Place(thread_id, tag.namespace, tag.checkpoint_id)) is not None,
+        )
+        for name, tag in sorted(_known_tags(db, thread_id).items())
+    ]
+
+
+def tag(db: Database, ref: Ref, name: str) -> TagRow:
+    """Name a checkpoint; a tag of the same name moves there, and of two at once the later one is
+    kept.
+
+    Args:
+        db: The database.
+        ref: The checkpoint.
+        name: The tag.
+
+    Examples:
+        >>> _ = inspect.tag(db, Ref.parse("trip@~1"), "before")
+        >>> inspect.show(db, Ref.parse("trip@before")).next
+        ('count',)
+    """
+    db.check_writable("tag")
+    if not _TAG.fullmatch(name):
+        raise BadReferenceError(
+            f"'{name}' cannot be a tag: use letters, digits and . _ + -, at most 100, and not one "
+            "of the signs at the beginning."
+        )
+    place = place_of(resolve(db, ref).config)
+    at = TaggedAt(place.checkpoint_id or "", place.checkpoint_ns)
+    _store_tag(db, ref.thread_id, name, at)
+    return TagRow(name, ref.thread_id, at.namespace, at.checkpoint_id, True)
+
+
+def untag(db: Database, thread_id: str, name: str) -> None:
+    """Remove a tag; the checkpoint stays.
+
+    Args:
+        db: The database.
+        thread_id: The thread.
+        name: The tag.
+
+    Examples:
+        >>> _ = inspect.tag(db, Ref.parse("trip"), "booked")
+        >>> inspect.untag(db, "trip", "booked")
+        >>> inspect.tags(db, "trip")
+        []
+    """
+    db.check_writable("untag")
+    known = _known_tags(db, thread_id)
+    if name not in known:
+        there = f": it has {', '.join(sorted(known))}" if known else ""
+        raise StateNotFoundError(f"Thread '{thread_id}' has no tag '{name}'{there}.")
+    _store_tag(db, thread_id, name, None)
+
+
+def _known_tags(db: Database, thread_id: str) -> dict[str, TaggedAt]:
+    with told_plainly(f"thread '{thread_id}'"):
+        return tags_in(thread_row(db, thread_id).metadata)
+
+
+def _store_tag(db: Database, thread_id: str, name: str, at: TaggedAt | None) -> None:
+    """Set a tag, or remove it."""
+    stored = {f"{PREFIX}{name}": None if at is None else list(at)}
+    with told_plainly(f"thread '{thread_id}'"):
+        db.saver.create_thread(thread_id, stored)  # type: ignore[attr-defined]

@@ -18,8 +18,13 @@ from milepost.inspect._reading import (
     state_of,
 )
 from milepost.inspect._records import Page, Path, ThreadRow, ThreadView
-from milepost.inspect._refs import no_such_thread, resolve_or_none, thread_row
-from milepost.inspect._tag_metadata import tags_by_id, without_tags
+from milepost.inspect._refs import (
+    no_such_thread,
+    resolve_or_none,
+    tags_by_id,
+    thread_row,
+    without_tags,
+)
 from milepost.inspect._tasks import step_at
 
 if TYPE_CHECKING:

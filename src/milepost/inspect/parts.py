@@ -4,14 +4,12 @@ The functions of `milepost.inspect` each answer a whole question. An interface o
 the server, needs their parts: find and read a checkpoint, recognise a graph, translate errors.
 """
 
-from milepost.inspect._data import fields_of
+from milepost.inspect._data import fields_of, limited
 from milepost.inspect._errors import told_plainly
 from milepost.inspect._graphs import is_langgraph, records_of, refusing
-from milepost.inspect._limits import limited
 from milepost.inspect._reading import id_of, load, parent_of, state_of
-from milepost.inspect._refs import resolve
+from milepost.inspect._refs import resolve, without_tags
 from milepost.inspect._runs import settle
-from milepost.inspect._tag_metadata import without_tags
 from milepost.inspect._tasks import step_at
 from milepost.inspect._thread_admin import check_threads_exist
 

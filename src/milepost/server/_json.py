@@ -1,13 +1,23 @@
-"""JSON in and out."""
+"""JSON in and out, and values as an Agent Server sends them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, TypeVar
+import base64
+import enum
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping, Set
+from datetime import date, time, timedelta
+from decimal import Decimal
+from typing import Any, Final, TypeVar
+from uuid import UUID
 
 import msgspec
 
+from milepost.inspect import StoredObject
+from milepost.inspect.parts import fields_of
 from milepost.server._errors import HttpError, refused
+from milepost.types import Interrupt as OurInterrupt
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -75,3 +85,85 @@ def _without_surrogates(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_surrogates(one) for one in value]
     return value
+
+
+# -- values: plain JSON that a client can send back
+#
+# A message is the dictionary of its fields with a flat `type`; so is every other record. What the
+# page is shown (`milepost.inspect.as_data`) says more about types, and is not meant to be sent
+# back.
+
+_DEEPEST: Final = 200
+"""Deeper than any state that was meant; the encoder of JSON has a limit as well."""
+
+
+def wire(value: Any) -> Any:
+    return _plain(value, 0)
+
+
+def wire_dict(value: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A mapping as JSON has it; none as an empty one."""
+    return {_key(key): _plain(member, 1) for key, member in (value or {}).items()}
+
+
+def _plain(value: Any, depth: int) -> Any:
+    if value is None or isinstance(value, (bool, str)):
+        return str(value) if isinstance(value, str) else value
+    if isinstance(value, enum.Enum):
+        return _plain(value.value, depth + 1)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if depth > _DEEPEST:
+        return "…"
+    if isinstance(value, StoredObject):
+        return _stored(value, depth)
+    if isinstance(value, OurInterrupt):
+        return {"value": _plain(value.value, depth + 1), "id": value.id}
+    if isinstance(value, Mapping):
+        return {_key(key): _plain(member, depth + 1) for key, member in value.items()}
+    if isinstance(value, (list, tuple, deque)):
+        if (names := getattr(value, "_fields", None)) is not None:
+            return {name: _plain(one, depth + 1) for name, one in zip(names, value, strict=True)}
+        return [_plain(member, depth + 1) for member in value]
+    if isinstance(value, Set):
+        return sorted((_plain(member, depth + 1) for member in value), key=repr)
+    return _other(value, depth)
+
+
+def _other(value: Any, depth: int) -> Any:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return base64.b64encode(bytes(value)).decode()
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, (Decimal, UUID, complex)):
+        return str(value)
+    if isinstance(value, BaseException):
+        return repr(value)
+    fields = fields_of(value)
+    if fields is None:
+        return repr(value)
+    role = getattr(value, "type", None)
+    if isinstance(role, str) and "content" in fields:
+        fields = {**fields, "type": role}
+    return {_key(name): _plain(member, depth + 1) for name, member in fields.items()}
+
+
+_ROLES: Final = ("human", "ai", "system", "tool", "function", "chat", "remove")
+
+
+def _stored(value: StoredObject, depth: int) -> Any:
+    """An instance of a class that is not loaded here."""
+    fields = value.fields
+    if fields is None:
+        return _plain(value.payload, depth + 1)
+    name = value.name.rpartition(":")[2].removesuffix("Chunk").removesuffix("Message").lower()
+    role = {"type": name} if name in _ROLES and "content" in fields else {}
+    return {**role, **{_key(key): _plain(one, depth + 1) for key, one in fields.items()}}
+
+
+def _key(key: Any) -> str:
+    return key if type(key) is str else str(key)

@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from milepost import inspect
 from milepost.server._errors import refused
+from milepost.server._json import wire_dict
 from milepost.server._records import (
     Checkpoint,
     Interrupt,
@@ -28,7 +29,6 @@ from milepost.server._records import (
     ThreadTtl,
 )
 from milepost.server._states import read_state
-from milepost.server._wire import wire_dict
 
 if TYPE_CHECKING:
     from milepost.inspect import ThreadRow
@@ -130,8 +130,6 @@ def _column(sort_by: _SortBy) -> str:
 def _order(sort_by: _SortBy) -> Callable[[ThreadRow], Any]:
     if sort_by == "status":
         return lambda row: (status_of(row), row.thread_id)
-    if sort_by == "thread_id":
-        return lambda row: row.thread_id
     return lambda row: (getattr(row, _column(sort_by)) or 0, row.thread_id)
 
 

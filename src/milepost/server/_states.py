@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
 from milepost.inspect.parts import load, parent_of, state_of, step_at
 from milepost.server._errors import not_found, refused
+from milepost.server._json import wire, wire_dict
 from milepost.server._records import Checkpoint, Interrupt, Task, ThreadState
-from milepost.server._wire import wire, wire_dict
 from milepost.types import Interrupt as OurInterrupt
 from milepost.types import PregelTask, StateSnapshot, TaskError
 

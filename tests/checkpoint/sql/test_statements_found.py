@@ -24,7 +24,7 @@ from milepost.checkpoint._sql.threads.registry import Search
 from milepost.checkpoint._sql.write import store
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.graph import END, START, StateGraph
-from milepost.inspect._sql_source import SqlSource
+from milepost.inspect._sources import SqlSource
 from milepost.types import Command, interrupt
 
 ROOT = Path(milepost.__file__).parent

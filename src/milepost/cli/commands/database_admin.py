@@ -11,8 +11,7 @@ import click
 from milepost import inspect
 from milepost.cli import options, output, values
 from milepost.cli.exit_codes import FAILED
-from milepost.cli.lines import Text
-from milepost.cli.plain import plain
+from milepost.cli.lines import Text, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -46,7 +45,7 @@ def dump(threads: tuple[str, ...], file: str | None) -> None:
 def load(file: str, rename: tuple[str, ...]) -> None:
     """Store the threads of a dump, from a file or - for standard input; a file that is not there
     is made."""
-    names = dict(pair.partition("=")[::2] for pair in rename)
+    names = options.parsed_names(rename, "--rename")
     try:
         stream = click.open_file(file, encoding="utf-8")
     except OSError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +11,7 @@ from milepost import inspect
 from milepost._internal.ids import random_uuid
 from milepost.cli import options, output, values
 from milepost.cli.exit_codes import FAILED
-from milepost.cli.lines import Text
-from milepost.cli.plain import plain
+from milepost.cli.lines import Text, plain
 from milepost.errors import MilepostError
 
 if TYPE_CHECKING:
@@ -207,4 +205,3 @@ def merge(
         click.echo(plain(str(done.ref)))
     elif not done.values:
         click.echo("Nothing to merge: A has all that B changed.")
-    sys.stdout.flush()

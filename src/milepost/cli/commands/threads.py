@@ -8,8 +8,7 @@ import click
 
 from milepost import inspect
 from milepost.cli import options, output, values
-from milepost.cli.lines import Text
-from milepost.cli.plain import plain
+from milepost.cli.lines import Text, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -170,7 +170,7 @@ def _xray(text: str) -> bool | int:
 def get_schemas(call: Call[Empty, Empty]) -> GraphSchemas:
     """What an assistant's graph takes and gives."""
     graph_id = call.server.assistants.get(call.path["assistant_id"]).graph_id
-    found = schemas(_graph_of(call))
+    found = schemas(call.server.graph(graph_id))
     return GraphSchemas(graph_id=graph_id, **msgspec.structs.asdict(found))
 
 

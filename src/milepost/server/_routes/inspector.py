@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -14,13 +15,19 @@ from milepost import inspect
 from milepost.checkpoint._contract.records import place_of
 from milepost.inspect import Blame, Change, Database, LogEntry, Path, Ref, ThreadRow, ThreadView
 from milepost.inspect.parts import limited, load, parent_of, resolve, state_of
-from milepost.server._errors import refused
-from milepost.server._live import follow
+from milepost.server._errors import HttpError, refused
 from milepost.server._records import Length, Limit, Offset
 from milepost.server._routing import Call, Empty, Routes
-from milepost.server._sse import EventStream
+from milepost.server._sse import Event, EventStream
+
+if TYPE_CHECKING:
+    from milepost.server._server import Server
 
 routes = Routes("milepost")
+
+_FEW: Final = 4
+_MOST: Final = 1000
+"""Checkpoints that one read may find; a client that has missed more reads the log."""
 
 
 class ThreadsQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -256,3 +263,63 @@ def bounded_changes(changes: Sequence[Change], limit: int) -> list[Change]:
 
 def _bounded(data: Any, path: Path, limit: int) -> Any:
     return limited(data, limit, path or ("",))[0]
+
+
+# -- a thread that is followed: another process may run it, so the database is polled
+
+
+async def follow(
+    server: Server, thread_id: str, namespace: str, after: str | None
+) -> AsyncGenerator[Event]:
+    """Events of a thread.
+
+    `thread` when its row is another, `checkpoint` for each entry of its log after `after` (without
+    it: after the present one), and again for the newest when more is known of its tasks; `deleted`
+    at the end if the thread is removed.
+    """
+    row: ThreadRow | None = None
+    newest: LogEntry | None = None
+    while True:
+        try:
+            found, entries = await run_in_threadpool(_read, server, thread_id, namespace, after)
+        except (inspect.ThreadNotFoundError, HttpError):
+            yield Event("deleted", {"thread_id": thread_id})
+            return
+        if found != row:
+            row = found
+            yield Event("thread", row)
+        if after is None:
+            newest = entries[-1] if entries else None
+            after = ""
+        for entry in entries:
+            if entry != newest:
+                yield Event("checkpoint", entry, entry.checkpoint_id)
+        if entries:
+            newest = entries[-1]
+            after = newest.checkpoint_id
+        await asyncio.sleep(server.limits.poll)
+
+
+def _read(
+    server: Server, thread_id: str, namespace: str, after: str | None
+) -> tuple[ThreadRow, list[LogEntry]]:
+    """The thread as it is now, and its entries from `after` on, oldest first."""
+    row = server.thread(thread_id)
+    if after is None:
+        return row, _entries(server, thread_id, namespace, 1)
+    # Most reads find nothing new: a few entries are enough.
+    for limit in (_FEW, _MOST):
+        found = _entries(server, thread_id, namespace, limit)
+        fresh = [entry for entry in found if entry.checkpoint_id >= after]
+        if len(fresh) < limit:
+            break
+    return row, fresh
+
+
+def _entries(server: Server, thread_id: str, namespace: str, limit: int) -> list[LogEntry]:
+    """The newest entries, oldest first."""
+    try:
+        found = inspect.log(server.database, thread_id, namespace=namespace, limit=limit)
+        return list(found)[::-1]
+    except inspect.StateNotFoundError:
+        return []  # an inner graph that has not begun

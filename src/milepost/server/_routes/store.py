@@ -9,9 +9,9 @@ from msgspec import Meta
 
 from milepost.server._assistants import NAMESPACE
 from milepost.server._errors import not_found, refused
+from milepost.server._json import wire_dict
 from milepost.server._records import FoundItem, Item, Limit, Offset
 from milepost.server._routing import Call, Empty, Routes
-from milepost.server._wire import wire_dict
 from milepost.store.base import BaseStore
 from milepost.store.base import Item as StoredItem
 

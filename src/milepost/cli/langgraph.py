@@ -1,4 +1,8 @@
-"""`milepost import --from-langgraph …` and `milepost export --to-langgraph …`."""
+"""Programs and databases of LangGraph.
+
+`milepost run --as-langgraph program.py` runs a LangGraph program on milepost; `milepost import
+--from-langgraph …` and `milepost export --to-langgraph …` copy threads and store items.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,8 @@ if TYPE_CHECKING:
 
 
 def register(commands: Any) -> None:
-    """Add both commands to the command line."""
+    """Add the three commands to the command line."""
+    _register_run(commands)
     importing = commands.add_parser(
         "import",
         help=BARE["import"],
@@ -67,6 +72,55 @@ def register(commands: Any) -> None:
             "--thread", action="append", default=[], metavar="ID", help="only this thread"
         )
         parser.add_argument("--quiet", action="store_true", help="do not show progress")
+
+
+def _register_run(commands: Any) -> None:
+    parser = commands.add_parser(
+        "run",
+        help=BARE["run"],
+        description=(
+            "Runs a Python program in which every `import langgraph` is answered with milepost. "
+            "What milepost has no counterpart for fails at its import, with a list of what there "
+            "is. LangGraph need not be installed."
+        ),
+    )
+    parser.add_argument(
+        "--as-langgraph",
+        action="store_true",
+        required=True,
+        help="answer for langgraph; so far the only way to run a program",
+    )
+    parser.add_argument(
+        "--original",
+        action="append",
+        default=[],
+        metavar="PACKAGE",
+        help="load this package below langgraph, such as prebuilt, from where LangGraph is "
+        "installed; what it imports is milepost's",
+    )
+    parser.add_argument(
+        "program",
+        nargs=argparse.REMAINDER,
+        metavar="program.py ... | -m module ...",
+        help="the program and its own arguments",
+    )
+    parser.set_defaults(run=run_as_langgraph, usage_error=parser.error)
+
+
+def run_as_langgraph(options: Any) -> int:
+    from milepost.integrations.langgraph._alias.run_program import run_program
+
+    if not options.program or options.program == ["-m"]:
+        options.usage_error("which program?")
+    try:
+        run_program(options.program, options.original)
+    except Exception:
+        # An error of the program, not of this command: it is shown as Python shows it.
+        import traceback
+
+        traceback.print_exc()
+        return 1
+    return 0
 
 
 def run_import(options: argparse.Namespace) -> int:
