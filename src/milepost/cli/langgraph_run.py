@@ -43,7 +43,7 @@ def register(commands: Any) -> None:
 
 
 def run(options: Any) -> int:
-    from milepost.integrations.langgraph._alias.run_program import run_program
+    from milepost.integrations.langgraph._alias import run_program
 
     if not options.program or options.program == ["-m"]:
         options.usage_error("which program?")
