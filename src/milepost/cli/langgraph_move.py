@@ -89,8 +89,10 @@ def run_import(options: argparse.Namespace) -> int:
 
 def run_export(options: argparse.Namespace) -> int:
     from milepost._db.addresses import is_redis
-    from milepost.integrations.langgraph._adapters.open_steps import NoTranslation
-    from milepost.integrations.langgraph._adapters.their_saver_for_ours import ForeignSaver
+    from milepost.integrations.langgraph._adapters.their_saver_for_ours import (
+        ForeignSaver,
+        NoTranslation,
+    )
     from milepost.integrations.langgraph._moving import addresses
     from milepost.integrations.langgraph._moving.sources import OurDatabase
     from milepost.integrations.langgraph._moving.threads import Route, move_threads
