@@ -23,9 +23,7 @@ def python(*arguments: str, cwd: Path = ROOT, check: bool = True) -> subprocess.
 
 
 def in_process(code: str) -> subprocess.CompletedProcess:
-    return python(
-        "-c", f"from {HOOK}._alias import install\ninstall()\n{code}", check=False
-    )
+    return python("-c", f"from {HOOK}._alias import install\ninstall()\n{code}", check=False)
 
 
 def test_there_are_five_programs():
