@@ -120,10 +120,7 @@ def their_redis_threads(
     address: str, strict: StrictSerializer, serde: Any
 ) -> Iterator[RedisThreads]:
     """The threads that langgraph-checkpoint-redis has stored."""
-    url, given = without_parameters(address, _PREFIXES)
-    prefixes = _PREFIXES | given
-    with closing(_client(url)) as client:
-        documents = Documents(client)
+    with _their_documents(address) as (documents, prefixes):
         checkpoints, writes = prefixes["checkpoint_prefix"], prefixes["checkpoint_write_prefix"]
         threads = RedisThreads(documents, RedisValues(strict, serde), (checkpoints, writes))
         is_there = threads.size() or threads.damaged()
@@ -139,20 +136,12 @@ def their_redis_threads(
 
 
 @contextmanager
-def _their_redis_items(address: str) -> Iterator[RedisItems | None]:
-    """The items that its store has kept; None if there are none."""
+def _their_documents(address: str) -> Iterator[tuple[Documents, dict[str, str]]]:
+    """The documents of langgraph-checkpoint-redis, and the prefixes of their keys."""
     url, given = without_parameters(address, _PREFIXES)
-    prefixes = _PREFIXES | given
-    strict = StrictSerializer()
-    with closing(_client(url)) as client:
-        values = RedisValues(strict, strict)
-        items = RedisItems(Documents(client), values, prefixes["store_prefix"])
-        yield items or None
-
-
-def _client(url: str) -> Any:
     # With the older protocol JSON.GET answers the same whatever the module's version is.
-    return make_client(url, is_async=False, protocol=2)
+    with closing(make_client(url, is_async=False, protocol=2)) as client:
+        yield Documents(client), _PREFIXES | given
 
 
 def their_sealing(serde: Any = None) -> Any:
@@ -242,8 +231,10 @@ def their_items(
 ) -> Iterator[ItemDatabase | RedisItems | None]:
     """The store in LangGraph's database; None if there is none and none is to be made."""
     if is_redis(address):
-        with _their_redis_items(address) as items:
-            yield items
+        strict = StrictSerializer()
+        with _their_documents(address) as (documents, prefixes):
+            values = RedisValues(strict, strict)
+            yield RedisItems(documents, values, prefixes["store_prefix"]) or None
         return
     file = sqlite_file(address)
     module = needed(f"langgraph.store.{'postgres' if file is None else 'sqlite'}")
