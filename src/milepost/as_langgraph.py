@@ -4,8 +4,8 @@ Every `import langgraph…` after it, in the program and in the packages that it
 milepost. It has to come before the first of them.
 """
 
-from milepost.integrations.langgraph._alias import import_hook
+from milepost.integrations.langgraph import _alias
 
-import_hook.install()
+_alias.install()
 
 __all__: list[str] = []

@@ -23,7 +23,7 @@ pytest.importorskip("redis")
 
 from milepost.checkpoint._contract.records import Place
 from milepost.integrations.langgraph._formats.decoding import StrictSerializer
-from milepost.integrations.langgraph._moving.redis_database import their_threads
+from milepost.integrations.langgraph._moving.addresses import their_redis_threads
 from milepost.types import Interrupt
 
 RECORDINGS = Path(__file__).parent.parent / "data" / "langgraph_redis"
@@ -82,7 +82,10 @@ def test_a_database_of_every_layout_is_read_as_the_package_reads_it(version, kin
     told = recording(version, kind)
     expected = Expected(version, kind)
     strict = StrictSerializer()
-    with JsonServer(told["documents"]) as server, their_threads(server.url, strict, strict) as read:
+    with (
+        JsonServer(told["documents"]) as server,
+        their_redis_threads(server.url, strict, strict) as read,
+    ):
         assert read.size() == len(expected.checkpoints)
         assert not read.damaged()
         assert set(read.threads()) == {place.thread_id for place in expected.checkpoints}

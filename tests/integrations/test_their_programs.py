@@ -23,9 +23,7 @@ def python(*arguments: str, cwd: Path = ROOT, check: bool = True) -> subprocess.
 
 
 def in_process(code: str) -> subprocess.CompletedProcess:
-    return python(
-        "-c", f"from {HOOK}._alias.import_hook import install\ninstall()\n{code}", check=False
-    )
+    return python("-c", f"from {HOOK}._alias import install\ninstall()\n{code}", check=False)
 
 
 def test_there_are_five_programs():
@@ -172,13 +170,13 @@ def test_a_program_may_do_without_what_is_not_there():
 
 
 def test_once_langgraph_is_imported_the_hook_refuses():
-    code = f"import langgraph.types\nfrom {HOOK}._alias.import_hook import install\ninstall()"
+    code = f"import langgraph.types\nfrom {HOOK}._alias import install\ninstall()"
     done = python("-c", code, check=False)
     assert "LangGraph itself is already imported here" in done.stderr
 
 
 def test_every_module_that_is_listed_can_be_imported():
-    from milepost.integrations.langgraph._alias.import_hook import offered
+    from milepost.integrations.langgraph._alias import offered
 
     modules = offered()
     assert {"langgraph", "langgraph.graph.state", "langgraph.checkpoint.sqlite.aio"} <= {*modules}
@@ -247,7 +245,7 @@ def test_pytest_runs_tests_that_were_written_for_langgraph(tmp_path, workers):
 def test_milepost_alone_imports_neither_langgraph_nor_langchain():
     code = (
         "import sys, milepost, milepost.graph, milepost.func, milepost.cli, milepost.checkpoint.sqlite\n"
-        "import milepost.integrations.langgraph, milepost.integrations.langgraph._alias.import_hook\n"
+        "import milepost.integrations.langgraph, milepost.integrations.langgraph._alias\n"
         "print([n for n in sys.modules if n.split('.')[0].startswith(('langgraph', 'langchain'))])"
     )
     assert python("-c", code).stdout == "[]\n"

@@ -108,7 +108,7 @@ def _register_run(commands: Any) -> None:
 
 
 def run_as_langgraph(options: Any) -> int:
-    from milepost.integrations.langgraph._alias.run_program import run_program
+    from milepost.integrations.langgraph._alias import run_program
 
     if not options.program or options.program == ["-m"]:
         options.usage_error("which program?")
@@ -143,8 +143,10 @@ def run_import(options: argparse.Namespace) -> int:
 
 def run_export(options: argparse.Namespace) -> int:
     from milepost._db.addresses import is_redis
-    from milepost.integrations.langgraph._adapters.open_steps import NoTranslation
-    from milepost.integrations.langgraph._adapters.their_saver_for_ours import ForeignSaver
+    from milepost.integrations.langgraph._adapters.their_saver_for_ours import (
+        ForeignSaver,
+        NoTranslation,
+    )
     from milepost.integrations.langgraph._moving import addresses
     from milepost.integrations.langgraph._moving.sources import OurDatabase
     from milepost.integrations.langgraph._moving.threads import Route, move_threads
@@ -210,7 +212,7 @@ def _registry(options: argparse.Namespace) -> tuple[TypeRegistry, list[str]]:
     """The registry that all of our serializers share, with what the user allows, and the names
     that the program's functions have."""
     from milepost.checkpoint.serde.registry import default_registry
-    from milepost.integrations.langgraph._formats.task_names import names_in
+    from milepost.integrations.langgraph._formats.names import names_in
     from milepost.integrations.langgraph._requirement import needed
 
     needed("langgraph.types")

@@ -1,16 +1,20 @@
-"""The tokens of LangChain's chat models in the `messages` stream.
+"""The tokens of LangChain's chat models in the `messages` stream, calls of its tools in `tools`.
 
-LangChain reports to callbacks what a model does. While the stream has a consumer, every node's
-config gets a callback of milepost, which models inherit.
+LangChain reports to callbacks what a model or a tool does. While a stream has a consumer, every
+node's config gets a callback of milepost, which models and tools inherit.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from contextlib import suppress
+from contextvars import Token
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from uuid import UUID
 
+from milepost._engine.streaming.tool_calls import Writer, current_writer
 from milepost.constants import TAG_NOSTREAM
+from milepost.errors import GraphDrained, GraphInterrupt
 
 try:
     from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from milepost.types import RunnableConfig
 
 T = TypeVar("T")
+_Call: TypeAlias = "tuple[str, Token[Writer | None]]"
 
 __all__ = ["TokenStream", "listening"]
 
@@ -63,8 +68,6 @@ def listening(config: RunnableConfig, context: TaskContext) -> RunnableConfig:
     if context.run.events.stream.wants("messages"):
         callbacks.add_handler(_token_stream(context))
     if context.run.events.stream.wants("tools"):
-        from milepost.integrations._langchain.tool_stream import ToolStream
-
         callbacks.add_handler(ToolStream(context))
     return cast("RunnableConfig", {**config, "callbacks": callbacks})
 
@@ -184,3 +187,59 @@ class TokenStream(TaskStream):
             output: What it yields.
         """
         return output
+
+
+class ToolStream(TaskStream):
+    """Streams the begin, the output and the end of the tool calls of one task."""
+
+    def __init__(self, context: TaskContext) -> None:
+        super().__init__(context)
+        self._calls: dict[UUID, _Call] = {}
+        """The calls in progress: their ids, and the token that resets the writer."""
+
+    def on_tool_start(
+        self,
+        serialized: dict[str, Any] | None,
+        input_str: str,  # noqa: ARG002
+        *,
+        run_id: UUID,
+        tags: list[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        inputs: dict[str, Any] | None = None,
+        **rest: Any,
+    ) -> None:
+        """A call begins."""
+        if not self._is_streamed(tags, metadata or {}):
+            return
+        id = rest.get("tool_call_id") or str(run_id)
+        name = (serialized or {}).get("name") or rest.get("name") or ""
+
+        def write(delta: Any) -> None:
+            self._push({"event": "tool-output-delta", "tool_call_id": id, "delta": delta})
+
+        self._calls[run_id] = (id, current_writer.set(write))
+        started = {"event": "tool-started", "tool_call_id": id, "tool_name": name}
+        self._push(started if inputs is None else {**started, "input": inputs})
+
+    def on_tool_end(self, output: Any, *, run_id: UUID, **_rest: Any) -> None:
+        """A call has ended."""
+        if (id := self._end(run_id)) is not None:
+            self._push({"event": "tool-finished", "tool_call_id": id, "output": output})
+
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_rest: Any) -> None:
+        """A call has failed. A call that pauses has not: a resumed run makes it again."""
+        id = self._end(run_id)
+        if id is not None and not isinstance(error, (GraphInterrupt, GraphDrained)):
+            self._push({"event": "tool-error", "tool_call_id": id, "message": str(error)})
+
+    def _end(self, run_id: UUID) -> str | None:
+        id, before = self._calls.pop(run_id, (None, None))
+        if before is not None:
+            # A call may end in another context than it began in: that context is gone.
+            with suppress(ValueError):
+                current_writer.reset(before)
+        return id
+
+    def _push(self, payload: dict[str, Any]) -> None:
+        self._context.heartbeat()
+        self._context.run.events.push("tools", payload)

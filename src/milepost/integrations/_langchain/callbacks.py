@@ -225,7 +225,7 @@ class CallbackObserver(RunObserver):
         if chain is None:
             return
         if error is None:
-            yield from Tell(_nothing, partial(_show_in_streams, chain, output))
+            yield from Tell(lambda: None, partial(_show_in_streams, chain, output))
         yield from _end(chain, output, error, context.task.node.trace)
 
     def branch_begins(
@@ -379,7 +379,3 @@ def _async_manager(manager: CallbackManager) -> AsyncCallbackManager:
         metadata=manager.metadata,
         inheritable_metadata=manager.inheritable_metadata,
     )
-
-
-def _nothing() -> None:
-    return None

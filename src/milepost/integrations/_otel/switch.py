@@ -17,9 +17,8 @@ from milepost._internal.version import __version__
 from milepost._internal.weak_registry import WeakRegistry
 from milepost.checkpoint._contract.threads import Removed
 from milepost.integrations._otel import names
-from milepost.integrations._otel.instruments import Instruments
 from milepost.integrations._otel.observer import TracingObserver
-from milepost.integrations._otel.spans import Attributes, Detail, Telemetry
+from milepost.integrations._otel.spans import Attributes, Detail, Instruments, Telemetry
 
 if TYPE_CHECKING:
     from milepost._engine.run import GraphRun

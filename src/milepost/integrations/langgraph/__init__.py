@@ -34,10 +34,10 @@ _HOMES: Final = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from milepost.integrations.langgraph._alias import import_hook
+    from milepost.integrations.langgraph._alias import is_installed
     from milepost.integrations.langgraph._requirement import needed
 
-    if import_hook.is_installed():
+    if is_installed():
         raise ImportError(
             f"In this process `langgraph` means milepost, so there is nothing for {name} to adapt:"
             " pass milepost's savers and stores to its graphs as they are."

@@ -2,7 +2,7 @@
 
 import sys
 
-from milepost.integrations.langgraph._alias.run_program import run_program
+from milepost.integrations.langgraph._alias import run_program
 
 if len(sys.argv) < 2 or sys.argv[1:] == ["-m"] or sys.argv[1] in ("-h", "--help"):
     sys.exit("usage: python -m milepost.integrations.langgraph (program.py | -m module) ...")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.integrations.langgraph._alias import import_hook
+from milepost.integrations.langgraph import _alias
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,7 +39,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """
     options = early_config.known_args_namespace
     if options.as_langgraph:
-        import_hook.install(options.original_langgraph)
+        _alias.install(options.original_langgraph)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,4 +49,4 @@ def pytest_configure(config: pytest.Config) -> None:
         config: Pytest's.
     """
     if config.getoption("as_langgraph"):
-        import_hook.install(config.getoption("original_langgraph"))
+        _alias.install(config.getoption("original_langgraph"))

@@ -1,8 +1,14 @@
-"""ToolNode: makes the tool calls that a model asked for."""
+"""ToolNode: makes the tool calls that a model asked for.
+
+Each call of a node in a run is a task like those of `@task` functions: the result is stored when
+the call ends, interrupts belong to the call, and a node that runs again finds the calls that have
+ended.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -23,12 +29,16 @@ from milepost._engine.context.langchain_bridge import let_tools_return_commands
 from milepost._engine.context.node_callable import Callee
 from milepost._engine.context.runtime import Runtime
 from milepost._engine.context.task_context import TaskContext, find_context
+from milepost._engine.drivers.futures import TaskFuture, new_future
+from milepost._engine.superstep.program import Node, StateReader
 from milepost._engine.superstep.subtasks import TaskStarter
+from milepost._engine.superstep.subtasks import call as start_call
 from milepost._internal.asyncio_tools import in_thread
 from milepost._internal.dataclass_tools import record
 from milepost._internal.noted_types import note_types
+from milepost.constants import RETURN
+from milepost.errors import GraphBubbleUp, GraphInterrupt
 from milepost.prebuilt._effects import CallFunction, Effects, Invoke, drive_async, drive_sync
-from milepost.prebuilt._tools.durable import arun_calls, is_own_task, run_calls
 from milepost.prebuilt._tools.errors import (
     INVALID_TOOL_NAME_ERROR_TEMPLATE,
     HandleToolErrors,
@@ -150,10 +160,10 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         # In an async node that calls `invoke`, waiting here without `await` would keep tasks from
         # being started: there the calls are no tasks.
         if caller is not None and not (
-            is_own_task(caller, self, calls) or caller.run.subtasks.wait_blocks()
+            _is_own_task(caller, self, calls) or caller.run.subtasks.wait_blocks()
         ):
             callee = Callee(self.name, self._perform, self._aperform, target=self)
-            outputs = run_calls(caller, callee, calls, config.get("max_concurrency"))
+            outputs = _run_calls(caller, callee, calls, config.get("max_concurrency"))
         elif len(calls) == 1:
             outputs = [self._perform(calls[0])]
         else:
@@ -165,9 +175,9 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         """`invoke`, for use on an event loop."""
         as_list, calls, config = self._plan(input, config, kwargs)
         caller = find_context()
-        if caller is not None and not is_own_task(caller, self, calls):
+        if caller is not None and not _is_own_task(caller, self, calls):
             callee = Callee(self.name, self._perform, self._aperform, target=self)
-            outputs = await arun_calls(caller, callee, calls, config.get("max_concurrency"))
+            outputs = await _arun_calls(caller, callee, calls, config.get("max_concurrency"))
         else:
             outputs = await asyncio.gather(*map(self._aperform, calls))
         return combined(outputs, as_list, self._messages_key)
@@ -278,3 +288,79 @@ def _allow_types(tools: Any) -> None:
         module = sys.modules.get(getattr(function, "__module__", None) or "")
         if module is not None:
             note_types(module)
+
+
+# -- calls as tasks of the run
+
+
+def _run_calls(
+    context: TaskContext, callee: Callee, calls: Sequence[Any], limit: int | None
+) -> list[Any]:
+    """Make calls, at most `limit` at the same time, and return their results in order."""
+    wait = concurrent.futures.wait
+    return drive_sync(_calls(context, callee, calls, limit, TaskFuture, wait))
+
+
+async def _arun_calls(
+    context: TaskContext, callee: Callee, calls: Sequence[Any], limit: int | None
+) -> list[Any]:
+    """`_run_calls`, on an event loop."""
+    return await drive_async(_calls(context, callee, calls, limit, new_future, _await))
+
+
+def _calls(
+    context: TaskContext,
+    callee: Callee,
+    calls: Sequence[Any],
+    limit: int | None,
+    future: Callable[[], TaskFuture[Any]],
+    wait: Callable[..., Any],
+) -> Effects[list[Any]]:
+    node = Node(
+        name=context.task.name,
+        callee=callee,
+        triggers=(),
+        reader=StateReader(),
+        writes_of=lambda output: [(RETURN, output)],
+        silent=True,
+    )
+    futures: list[TaskFuture[Any]] = []
+    for one in calls:
+        while limit is not None and len(open := [f for f in futures if not f.done()]) >= limit:
+            yield CallFunction(partial(wait, open, return_when=asyncio.FIRST_COMPLETED))
+        futures.append(start_call(context, node, one, future()))
+    if futures:
+        yield CallFunction(partial(wait, futures))
+    return _results(context, futures)
+
+
+def _results(context: TaskContext, futures: Sequence[TaskFuture[Any]]) -> list[Any]:
+    """What the calls returned; if some have failed or wait for answers, that is raised."""
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    paused = [error for error in errors if isinstance(error, GraphInterrupt)]
+    failed = [error for error in errors if not isinstance(error, GraphInterrupt)]
+    questions = tuple(question for pause in paused for question in pause.interrupts)
+    if failed:
+        # What the others ask can still be answered, though the node fails.
+        context.open_inside = questions
+        raise min(failed, key=lambda error: isinstance(error, GraphBubbleUp))
+    if paused:
+        raise GraphInterrupt(questions)
+    return [future.result() for future in futures]
+
+
+async def _await(
+    futures: Sequence[asyncio.Future[Any]], return_when: str = asyncio.ALL_COMPLETED
+) -> None:
+    try:
+        await asyncio.wait(futures, return_when=return_when)
+    except asyncio.CancelledError:
+        for future in futures:
+            future.cancel()
+        raise
+
+
+def _is_own_task(context: TaskContext, node: object, calls: Sequence[object]) -> bool:
+    """Whether a `Send` gave a node a single call: the node's task is then the call's task."""
+    task = context.task
+    return len(calls) == 1 and task.send is not None and task.node.callee.target is node

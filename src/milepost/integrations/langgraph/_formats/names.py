@@ -11,6 +11,8 @@ a digest, so the names that the program's source offers are tried.
 
 from __future__ import annotations
 
+import ast
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from milepost._engine.superstep.plan import path_text
 from milepost._internal.ids import digest_id, interrupt_id
 from milepost.constants import BRANCH_TO, NS_END, NS_SEP, NULL_TASK_ID, PULL, PUSH, START, TASKS
+from milepost.errors import MilepostError
 from milepost.integrations.langgraph._requirement import needed
 from milepost.types import Interrupt, Send, _Answered
 
@@ -237,3 +240,40 @@ def _planned(base: _Base, found: CheckpointTuple, paths: Iterable[str]) -> Itera
         for group in dict.fromkeys(groups if channels else reversed(groups)):
             ours = _ours(base, base.our_ns, name, path)
             yield _TaskPair(ours, _theirs(base, base.their_ns, name, path, (PULL, *group)))
+
+
+# -- names that `@task` functions may have, read off a program's source: nothing of it is run
+
+
+def names_in(paths: Iterable[str]) -> list[str]:
+    """The names of all functions and classes in these files and folders, and what `name=` says."""
+    found: dict[str, None] = {}
+    for path in paths:
+        for file in _files(path):
+            for node in ast.walk(_parsed(file)):
+                found.update(dict.fromkeys(_names_of(node)))
+    return list(found)
+
+
+def _files(path: str) -> Iterator[str]:
+    if not os.path.isdir(path):
+        yield path
+        return
+    for folder, _, files in os.walk(path):
+        yield from (os.path.join(folder, file) for file in sorted(files) if file.endswith(".py"))
+
+
+def _parsed(file: str) -> ast.Module:
+    try:
+        with open(file, "rb") as source:
+            return ast.parse(source.read(), file)
+    except (OSError, SyntaxError, ValueError) as error:
+        raise MilepostError(f"The program '{file}' cannot be read: {error}") from error
+
+
+def _names_of(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            yield node.name
+        case ast.keyword(arg="name", value=ast.Constant(value=str(name))):
+            yield name

@@ -1,4 +1,9 @@
-"""Opens the databases that a move reads and writes, by their addresses."""
+"""Opens the databases that a move reads and writes, by their addresses.
+
+The address of a database of langgraph-checkpoint-redis, which is only read, may say under which
+prefixes a program has kept its keys, if they are not the usual ones:
+`?checkpoint_prefix=…&checkpoint_write_prefix=…&store_prefix=…`.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +15,12 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Any, Final
 
 from milepost._db.addresses import is_postgres, is_redis, sqlite_file
+from milepost._db.redis.client import make_client, without_parameters
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.errors import MilepostError, MissingDependencyError
 from milepost.integrations.langgraph._formats.decoding import StrictSerializer, UnsealingCipher
-from milepost.integrations.langgraph._moving import redis_database
 from milepost.integrations.langgraph._moving.items import (
     Execute,
     ItemDatabase,
@@ -23,7 +28,9 @@ from milepost.integrations.langgraph._moving.items import (
     LangGraphSqliteItems,
     MilepostItems,
 )
+from milepost.integrations.langgraph._moving.redis_documents import Documents, RedisValues
 from milepost.integrations.langgraph._moving.redis_items import OurRedisItems, RedisItems
+from milepost.integrations.langgraph._moving.redis_threads import RedisThreads
 from milepost.integrations.langgraph._moving.sources import (
     BadAddressError,
     Source,
@@ -32,6 +39,11 @@ from milepost.integrations.langgraph._moving.sources import (
 from milepost.integrations.langgraph._requirement import needed
 
 _DRIVERS: Final = ("psycopg", "redis")
+_PREFIXES: Final = {
+    "checkpoint_prefix": "checkpoint",
+    "checkpoint_write_prefix": "checkpoint_write",
+    "store_prefix": "store",
+}
 
 
 @contextmanager
@@ -97,10 +109,39 @@ def open_theirs(
                 )
             yield TheirDatabase(saver, execute, "checkpoint_writes")
     elif is_redis(address):
-        with redis_database.their_threads(address, strict, serde) as threads:
+        with their_redis_threads(address, strict, serde) as threads:
             yield threads
     else:
         raise bad_address(address)
+
+
+@contextmanager
+def their_redis_threads(
+    address: str, strict: StrictSerializer, serde: Any
+) -> Iterator[RedisThreads]:
+    """The threads that langgraph-checkpoint-redis has stored."""
+    with _their_documents(address) as (documents, prefixes):
+        checkpoints, writes = prefixes["checkpoint_prefix"], prefixes["checkpoint_write_prefix"]
+        threads = RedisThreads(documents, RedisValues(strict, serde), (checkpoints, writes))
+        is_there = threads.size() or threads.damaged()
+        if not is_there and not any(documents.keys(prefixes["store_prefix"])):
+            raise BadAddressError(
+                f"No key begins with '{checkpoints}:', so langgraph-checkpoint-redis has stored no "
+                "thread in this database. See that the address names the right server and the "
+                "right number, as in redis://host:6379/0. If the program has chosen a "
+                "checkpoint_prefix and a checkpoint_write_prefix, add them to the address: "
+                "?checkpoint_prefix=…&checkpoint_write_prefix=…"
+            )
+        yield threads
+
+
+@contextmanager
+def _their_documents(address: str) -> Iterator[tuple[Documents, dict[str, str]]]:
+    """The documents of langgraph-checkpoint-redis, and the prefixes of their keys."""
+    url, given = without_parameters(address, _PREFIXES)
+    # With the older protocol JSON.GET answers the same whatever the module's version is.
+    with closing(make_client(url, is_async=False, protocol=2)) as client:
+        yield Documents(client), _PREFIXES | given
 
 
 def their_sealing(serde: Any = None) -> Any:
@@ -190,8 +231,10 @@ def their_items(
 ) -> Iterator[ItemDatabase | RedisItems | None]:
     """The store in LangGraph's database; None if there is none and none is to be made."""
     if is_redis(address):
-        with redis_database.their_items(address) as items:
-            yield items
+        strict = StrictSerializer()
+        with _their_documents(address) as (documents, prefixes):
+            values = RedisValues(strict, strict)
+            yield RedisItems(documents, values, prefixes["store_prefix"]) or None
         return
     file = sqlite_file(address)
     module = needed(f"langgraph.store.{'postgres' if file is None else 'sqlite'}")

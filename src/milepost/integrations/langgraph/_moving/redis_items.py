@@ -13,9 +13,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost.integrations.langgraph._formats.redis_json import RedisValues
 from milepost.integrations.langgraph._moving.items import Places, Refuse, StoredItem
-from milepost.integrations.langgraph._moving.redis_documents import Documents, Found
+from milepost.integrations.langgraph._moving.redis_documents import Documents, Found, RedisValues
 from milepost.store._redis.layout import Head, Keys, member, parsed
 
 if TYPE_CHECKING:

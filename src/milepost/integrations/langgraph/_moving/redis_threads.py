@@ -21,8 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from milepost.checkpoint._contract.records import CheckpointTuple, Place
 from milepost.errors import CheckpointError
-from milepost.integrations.langgraph._formats.redis_json import RedisValues
-from milepost.integrations.langgraph._moving.redis_documents import Documents, Found
+from milepost.integrations.langgraph._moving.redis_documents import Documents, Found, RedisValues
 from milepost.integrations.langgraph._moving.sources import Source, naming
 
 _EMPTY: Final = "__empty__"

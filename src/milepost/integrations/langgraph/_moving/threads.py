@@ -152,11 +152,8 @@ class _Move:
             raise CheckpointError(f"its checkpoint '{place.checkpoint_id}' has gone meanwhile")
         return found
 
-    def _read(self, place: Place) -> CheckpointTuple:
-        """A checkpoint in today's layout."""
-        return self._upgraded(self._original(place))
-
     def _upgraded(self, found: CheckpointTuple) -> CheckpointTuple:
+        """A checkpoint in today's layout."""
         checkpoint = upgraded(found.checkpoint, self.edges, lambda: self._above(found))
         return found._replace(checkpoint=checkpoint)
 
@@ -195,7 +192,7 @@ class _Move:
 
     def _translated(self, place: Place) -> tuple[CheckpointTuple, dict[str, str]]:
         """A checkpoint with the names of the other side, and the paths of its tasks."""
-        found = self._read(place)
+        found = self._upgraded(self._original(place))
         parent = None if found.parent_config is None else place_of(found.parent_config)
         metadata: CheckpointMetadata = {
             **found.metadata,

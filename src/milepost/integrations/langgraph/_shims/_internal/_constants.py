@@ -1,7 +1,7 @@
 """Keys of a node's config. Needed by deepagents, langgraph-prebuilt and copilotkit."""
 
-from milepost.integrations.langgraph._alias.graph_functions import READ as CONFIG_KEY_READ
-from milepost.integrations.langgraph._alias.graph_functions import SEND as CONFIG_KEY_SEND
+from milepost.integrations.langgraph._alias import READ as CONFIG_KEY_READ
+from milepost.integrations.langgraph._alias import SEND as CONFIG_KEY_SEND
 
 CONF = "configurable"
 

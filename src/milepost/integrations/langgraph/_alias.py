@@ -1,4 +1,4 @@
-"""Answers `import langgraph…` with milepost.
+"""Answers `import langgraph…` with milepost, and runs programs that were written for LangGraph.
 
 Every module of LangGraph that milepost has a counterpart for is answered by an alias: a module
 that looks its names up in the counterpart. The others, and names that we lack, fail when they are
@@ -8,19 +8,23 @@ imported, with a list of what there is. LangGraph itself need not be installed.
 from __future__ import annotations
 
 import os
+import runpy
 import sys
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost._engine.context import task_context
-from milepost.integrations.langgraph._alias.graph_functions import graph_functions
+
+if TYPE_CHECKING:
+    from milepost._engine.context.task_context import TaskContext
+    from milepost.channels.base import BaseChannel
 
 _ROOT: Final = "langgraph"
 _SHIMS: Final = "milepost.integrations.langgraph._shims"
@@ -179,3 +183,64 @@ def _public(module: ModuleType) -> list[str]:
         and not isinstance(value, ModuleType)
         and getattr(value, "__module__", "milepost").partition(".")[0] == "milepost"
     )
+
+
+# -- functions that LangGraph puts into a node's config, for programs that look for them there
+
+READ: Final = "__pregel_read"
+SEND: Final = "__pregel_send"
+
+
+def graph_functions(context: TaskContext) -> dict[str, Any]:
+    """What a node's config holds besides what milepost puts there.
+
+    `deepagents` and `langgraph-prebuilt` read and write the state of the graph around them this
+    way.
+    """
+    channels = context.run.channels
+    state = {name: channels.live[name] for name in channels.key_places}
+    # Callers look for the channels in the arguments of the partial function.
+    return {READ: partial(_read, context, state), SEND: partial(_send, context)}
+
+
+def _read(
+    context: TaskContext,
+    channels: Mapping[str, BaseChannel[Any, Any, Any]],
+    select: str | Sequence[str],
+    fresh: bool = False,
+) -> Any:
+    """Keys of the state; `fresh` with what the task has sent already."""
+    state = context.run.channels
+    values: Mapping[str, Any] = state.values
+    if fresh and context.pushed:
+        values = state.preview(context.pushed)
+    if isinstance(select, str):
+        return values.get(select)
+    return {key: values[key] for key in select if key in values and key in channels}
+
+
+def _send(context: TaskContext, writes: Sequence[tuple[str, Any]]) -> None:
+    """Write to keys of the state when the task ends, before what it returns."""
+    context.pushed = [*context.pushed, *writes]
+
+
+# -- programs
+
+
+def run_program(arguments: Sequence[str], original: Sequence[str] = ()) -> None:
+    """Run `program.py …` or `-m module …` as Python would, with `langgraph` meaning milepost.
+
+    `original` names packages below `langgraph` that are LangGraph's own.
+    What the program raises, SystemExit included, comes out as it is.
+    """
+    install(original)
+    first, *rest = arguments
+    if first == "-m":
+        module, *rest = rest
+        sys.argv = [module, *rest]
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        return
+    sys.argv = [first, *rest]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(first)))
+    runpy.run_path(first, run_name="__main__")

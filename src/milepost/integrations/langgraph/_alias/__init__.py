@@ -1,1 +1,0 @@
-"""`import langgraph` answered with milepost."""
