@@ -40,10 +40,11 @@ from milepost.checkpoint._contract.versions import TextVersions
 from milepost.checkpoint._delta.encode import Encoded, Typed
 from milepost.checkpoint._delta.split import as_parts
 from milepost.checkpoint._memory import manifests
-from milepost.checkpoint._memory.encoding import EncodedOnce, Encoder
 from milepost.checkpoint._memory.manifests import StoredCheckpoint, version_in
 from milepost.checkpoint._memory.rows import (
     BlobKey,
+    EncodedOnce,
+    Encoder,
     Pending,
     Prepared,
     RegistryEntry,
