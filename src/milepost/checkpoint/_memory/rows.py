@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from milepost.checkpoint._contract.records import WRITES_IDX_MAP, PendingWrite, Place
-from milepost.checkpoint._delta.encode import Codec, Encoded, Typed, in_parts
+from milepost.checkpoint._delta.encode import Codec, Typed, Value, in_parts
 from milepost.checkpoint._memory.manifests import StoredCheckpoint, stored, versions_used
 from milepost.checkpoint._memory.value_log import SMALL, Slice, StoredValue, whole
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, loads_at
@@ -35,10 +35,10 @@ StoredWrite = tuple[str, str, StoredValue, str]
 BlobKey = tuple[str, str, str, Any]
 """Thread, namespace, channel, version."""
 
-Rows = list[tuple[tuple[str, int], tuple[str, str, Typed | Encoded, str]]]
-Blobs = list[tuple[BlobKey, Typed | Encoded]]
+Rows = list[tuple[tuple[str, int], tuple[str, str, Value, str]]]
+Blobs = list[tuple[BlobKey, Value]]
 Pending = list[PendingWrite]  # named, since `list` is a method of the saver
-EncodedOnce: TypeAlias = dict[int, Typed | Encoded]
+EncodedOnce: TypeAlias = dict[int, Value]
 """The writes of a step by identity, since a write may be the new value of its channel."""
 ValuesBefore: TypeAlias = "Callable[[str], tuple[BlobKey, StoredValue | None]]"
 """The value of a channel in the checkpoint that a step starts from, and its key."""
@@ -88,7 +88,7 @@ class Prepared(NamedTuple):
 
     place: Place
     writes: Rows
-    blobs: Sequence[tuple[BlobKey, Typed | Encoded]]
+    blobs: Sequence[tuple[BlobKey, Value]]
     stored: StoredCheckpoint | None
     fence: Fence | None
     status: str | None
@@ -125,9 +125,7 @@ class Encoder:
         self.cuts = self._codec.splices and not self._codec.seals
         """Whether values can be cut and shared; if not, each is sealed whole for its place."""
 
-    def _value(
-        self, value: Any, channel: str = "", before: ValuesBefore | None = None
-    ) -> Typed | Encoded:
+    def _value(self, value: Any, channel: str = "", before: ValuesBefore | None = None) -> Value:
         """Encode a value. Elements that the channel had before are not made again."""
         typed = self._codec.scalar(value)
         has_elements = typed is None and type(value) in (list, dict)
