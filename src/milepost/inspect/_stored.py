@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.serde._msgpack import ext
-from milepost.checkpoint.serde._types import exceptions, families, own, records, standard
+from milepost.checkpoint.serde._types import exceptions, families, listed, records, standard
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
@@ -89,7 +89,7 @@ class DataRegistry(TypeRegistry):
     def __init__(self) -> None:
         super().__init__()
         self.readers = _DataReaders({**standard.READERS, **records.READERS})
-        self._own = {record.name for record in own.records()}
+        self._own = {record.name for record in listed.own_records()}
 
     def decoder(self, tag: str) -> Decode:
         """The decoder of a record of ours, or one that keeps what is stored."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from milepost.checkpoint._delta.diff import Parts
 from milepost.checkpoint._delta.encode import Codec
 from milepost.checkpoint._delta.split import split_like
-from milepost.checkpoint.serde._msgpack.elements import (
+from milepost.checkpoint.serde._msgpack.engine import (
     elements_kind,
     encode_elements,
     offers_elements,

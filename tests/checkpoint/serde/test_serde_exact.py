@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.checkpoint.serde._msgpack.elements import encode_elements
+from milepost.checkpoint.serde._msgpack.engine import encode_elements
 from milepost.checkpoint.serde._msgpack.skim import elements_head
 from milepost.checkpoint.serde.base import decode_pieces
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer

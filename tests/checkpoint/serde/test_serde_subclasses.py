@@ -12,7 +12,7 @@ import pytest
 
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde import register_type
-from milepost.checkpoint.serde._msgpack.elements import encode_elements
+from milepost.checkpoint.serde._msgpack.engine import encode_elements
 from milepost.checkpoint.serde._msgpack.skim import elements_head
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry

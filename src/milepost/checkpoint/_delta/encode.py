@@ -23,7 +23,7 @@ from zlib import crc32
 from milepost._internal import native
 from milepost.checkpoint._delta.diff import Buffer, Parts
 from milepost.checkpoint.serde._msgpack.codec import packb
-from milepost.checkpoint.serde._msgpack.elements import (
+from milepost.checkpoint.serde._msgpack.engine import (
     elements_kind,
     encode_elements,
     offers_elements,

@@ -37,13 +37,14 @@ from milepost.checkpoint._contract.thread_metadata import (
 )
 from milepost.checkpoint._contract.threads import is_trigger, parent_gone
 from milepost.checkpoint._contract.versions import TextVersions
-from milepost.checkpoint._delta.encode import Encoded, Typed
+from milepost.checkpoint._delta.encode import Encoded, Value
 from milepost.checkpoint._delta.split import as_parts
 from milepost.checkpoint._memory import manifests
-from milepost.checkpoint._memory.encoding import EncodedOnce, Encoder
 from milepost.checkpoint._memory.manifests import StoredCheckpoint, version_in
 from milepost.checkpoint._memory.rows import (
     BlobKey,
+    EncodedOnce,
+    Encoder,
     Pending,
     Prepared,
     RegistryEntry,
@@ -382,9 +383,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
         if fence.taken and ns and (root := fence.root) and root not in (by_ns or {}).get("", ()):
             raise parent_gone(thread_id, stored.id if stored else None, root)
 
-    def _store_values(
-        self, place: Place, blobs: Sequence[tuple[BlobKey, Typed | Encoded]]
-    ) -> Large:
+    def _store_values(self, place: Place, blobs: Sequence[tuple[BlobKey, Value]]) -> Large:
         """Store the new versions of channels; return the large ones."""
         large: Large = {}
         stored = self.blobs

@@ -19,8 +19,8 @@ from milepost._internal.warn import warn_of
 from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._types import (
     families,
+    listed,
     models,
-    own,
     records,
     standard,
     unregistered,
@@ -89,7 +89,7 @@ class TypeRegistry:
         """How many classes reading has made, of generic models that are registered."""
         self._lock = fork_guard.fresh_in_child(RLock())
         self._discovery = Discovery(self._allow)
-        for record in own.records():
+        for record in listed.own_records():
             self._add(record)
 
     def register(

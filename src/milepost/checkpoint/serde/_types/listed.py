@@ -7,6 +7,12 @@ use LangChain's messages need not load ours.
 LangChain's messages and documents are pydantic models and stored as such, under names of our own.
 `message.text` is a `TextAccessor`, which is text that can be called as a method was in older
 versions. It is stored as the text that it is.
+
+A secret of pydantic hides what it holds when it is shown. It is stored like any other value; who
+may read the database is a matter of encryption.
+
+milepost's own records have names that outlive any move of their classes. Every registry knows them
+from the start.
 """
 
 from __future__ import annotations
@@ -14,12 +20,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from milepost import types
+from milepost.checkpoint.serde._msgpack.failures import Refused
+from milepost.checkpoint.serde._msgpack.shapes import TEXT, check
+from milepost.checkpoint.serde._types.records import RecordType, make
 from milepost.errors import DeserializationError
+from milepost.types import Interrupt, Send
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from milepost.checkpoint.serde._types.fields import Decode, Encode
+    from milepost.checkpoint.serde._types.fields import Codec, Decode, Encode
     from milepost.checkpoint.serde.registry import TypeRegistry, Writer
 
 
@@ -41,7 +52,7 @@ class _Listed(NamedTuple):
         registry.register(cls, name=name, encode=encode, decode=decode)
 
 
-def _item_codec(cls: Any) -> tuple[Encode, Decode]:
+def _item_codec(cls: Any) -> Codec:
     """What a store gives back, as the arguments that make it."""
     names = ["value", "key", "namespace", "created_at", "updated_at", "version"]
     if cls.__name__ == "SearchItem":
@@ -52,10 +63,61 @@ def _item_codec(cls: Any) -> tuple[Encode, Decode]:
     )
 
 
-def _pydantic_codec(cls: Any) -> tuple[Encode, Decode]:
-    from milepost.checkpoint.serde._types import pydantic_values
+_HOLDS: Final[dict[str, type]] = {
+    "SecretStr": str,
+    "SecretBytes": bytes,
+    "Secret": object,
+    "ByteSize": int,
+}
+"""Class names, and what each is made of."""
+_PARSED: Final = ("Url", "MultiHostUrl")
+"""What other URLs are made of."""
 
-    return pydantic_values.codec_of(cls)
+
+def _pydantic_codec(cls: Any) -> Codec:
+    """How pydantic's secrets, sizes and URLs, which are no models, become values and back."""
+    return (_secret if cls.__name__ in _HOLDS else _url)(cls)
+
+
+def _url(cls: Any) -> Codec:
+    """A URL as its text. It is parsed again, but not validated: what is allowed may have changed,
+    and a text that was just short enough may be longer as it is shown."""
+    core: Any = import_module("pydantic_core")
+
+    def parse(parsed: Any, text: str) -> Any:
+        found = parsed(text)
+        return found if str(found) == text else parsed(text, preserve_empty_path=True)
+
+    def encode(value: Any) -> Any:
+        inner = value if cls.__name__ in _PARSED else value._url
+        text = str(inner)
+        if parse(type(inner), text) != inner:
+            raise Refused(f"the {cls.__name__} {text!r} could not be read back; save its text")
+        return [type(inner).__name__, text]
+
+    def decode(payload: Any) -> Any:
+        name, text = check(payload, TEXT, TEXT)
+        if name not in _PARSED:
+            raise ValueError(f"a URL is not made of a {name[:40]!r}")
+        parsed = parse(getattr(core, name), text)
+        if cls.__name__ in _PARSED:
+            return parsed
+        url = object.__new__(cls)
+        url._url = parsed
+        return url
+
+    return encode, decode
+
+
+def _secret(cls: Any) -> Codec:
+    holds = _HOLDS[cls.__name__]
+
+    def decode(value: Any) -> Any:
+        if holds is not object and type(value) is not holds:
+            raise TypeError(f"a {cls.__name__} is made of {holds.__name__}")
+        return cls(value)
+
+    return (int if holds is int else cls.get_secret_value), decode
 
 
 _OF_LANGCHAIN: Final = ("AI", "Chat", "Function", "Human", "System", "Tool")
@@ -140,3 +202,46 @@ def allow_name(stored: str, registry: TypeRegistry) -> None:
     except (ImportError, AttributeError) as error:
         raise DeserializationError(listed.missing.format(name)) from error
     listed.register(cls, registry)
+
+
+_OWN: tuple[type, ...] = (
+    types.CacheKey,
+    types.Command,
+    types.Overwrite,
+    types.PregelTask,
+    types.StateSnapshot,
+    types.StateUpdate,
+    types.TimeoutPolicy,
+    types._Answered,
+    types._DeltaSnapshot,
+)
+
+
+def own_records() -> Iterator[RecordType]:
+    """One record for each of milepost's own types."""
+    for cls in _OWN:
+        yield make(cls, name=f"milepost:{cls.__name__.lstrip('_')}")
+    yield make(Send, name="milepost:Send", encode=_encode_send, decode=_decode_send)
+    yield make(
+        Interrupt, name="milepost:Interrupt", encode=_encode_interrupt, decode=_decode_interrupt
+    )
+
+
+def _encode_send(send: Send) -> dict[str, Any]:
+    fields = {"node": send.node, "arg": send.arg}
+    return fields if send.timeout is None else {**fields, "timeout": send.timeout}
+
+
+def _decode_send(fields: dict[str, Any]) -> Send:
+    return Send(fields["node"], fields["arg"], timeout=fields.get("timeout"))
+
+
+def _encode_interrupt(interrupt: Interrupt) -> dict[str, Any]:
+    fields = {"value": interrupt.value, "id": interrupt.id}
+    schema = interrupt.response_schema
+    return fields if schema is None else {**fields, "response_schema": schema}
+
+
+def _decode_interrupt(fields: dict[str, Any]) -> Interrupt:
+    schema = fields.get("response_schema")
+    return Interrupt(fields["value"], fields["id"], response_schema=schema)
