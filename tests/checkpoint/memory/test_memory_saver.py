@@ -22,7 +22,7 @@ from milepost.checkpoint._memory.value_log import Slice, compacted, keep, part, 
 from milepost.checkpoint.memory import InMemorySaver, MemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-from milepost.errors import CheckpointError
+from milepost.errors import CheckpointError, DecryptionError
 
 CONFIG = thread("t")
 
@@ -220,6 +220,25 @@ def test_copying_onto_a_thread_that_exists_is_refused():
         graph.invoke({}, thread(name))
     with pytest.raises(CheckpointError, match="'b' exists already"):
         saver.copy_thread("a", "b")
+
+
+def test_a_copy_that_fails_leaves_nothing_of_the_new_thread():
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+    saver = InMemorySaver(serde=serde)
+    graph = chat(saver)
+    for turn in range(3):
+        graph.invoke({"messages": [text(turn)]}, thread("t"))
+    sound = graph.get_state(thread("t")).values
+    for key, (kind, data) in list(saver.blobs.items()):
+        saver.blobs[key] = (kind, data[:-1] + bytes((data[-1] ^ 1,)))
+        with pytest.raises(DecryptionError):
+            saver.copy_thread("t", "copy")
+        for kept in (saver.storage, saver.writes, saver.blobs):
+            assert [at for at in kept if "copy" in at] == []
+        assert [info.thread_id for info in saver.list_threads()] == ["t"]
+        saver.blobs[key] = (kind, data)
+    saver.copy_thread("t", "copy")
+    assert graph.get_state(thread("copy")).values == sound
 
 
 def test_what_is_encrypted_is_stored_whole_and_sealed():

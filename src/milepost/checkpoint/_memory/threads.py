@@ -140,45 +140,52 @@ class MemoryThreads(Threads):
     # -- copies
 
     def _duplicate(self, source: str, target: str) -> Transactions[None]:
-        with self._saver._lock:
-            if target in self._saver._threads or target in self._saver.storage:
+        saver = self._saver
+        with saver._lock:
+            if target in saver._threads or target in saver.storage:
                 raise copy_refused(target)
-            for ns, saved in self._saver.storage.get(source, {}).items():
+            # The copy is complete before any of it is stored: sealing a value again may fail.
+            blobs: dict[tuple[str, str, str, Any], StoredValue] = {}
+            writes: dict[tuple[str, str, str], dict[tuple[str, int], StoredWrite]] = {}
+            graphs: dict[str, dict[str, StoredCheckpoint]] = {}
+            for ns, saved in saver.storage.get(source, {}).items():
                 for key in blobs_of(source, ns, saved.values()):
-                    if (blob := self._saver.blobs.get(key)) is not None:
+                    if (blob := saver.blobs.get(key)) is not None:
                         new_key = (target, *key[1:])
-                        places = blob_place(key), blob_place(new_key)
-                        self._saver.blobs[new_key] = self._moved(blob, *places)
+                        blobs[new_key] = self._moved(blob, blob_place(key), blob_place(new_key))
                 for id, stored in saved.items():
                     old, new = Place(source, ns, id), Place(target, ns, id)
-                    self._copy_writes(old, new)
-                    graphs = self._saver.storage.get(target)
-                    if graphs is None:
-                        graphs = self._saver.storage[target] = {}
+                    writes |= self._copied_writes(old, new)
                     graphs.setdefault(ns, {})[id] = self._moved_checkpoint(stored, old, new)
-            original = self._saver._threads.get(source)
-            if target in self._saver.storage or original is not None:
-                thread = self._saver._threads[target] = RegistryEntry(self._saver.head(source))
-                if original is not None:
-                    for _, ns, id in original.early_writes:
-                        self._copy_writes(Place(source, ns, id), Place(target, ns, id))
-                        thread.early_writes.add((target, ns, id))
-                    status = self._saver._status_of(source, original)
-                    # No run works on the copy.
-                    thread.status = "interrupted" if status == "running" else status
-                    moved = self._saver._thread_metadata.moved(source, target, original.metadata)
-                    thread.metadata = json.loads(moved.text)
+            original = saver._threads.get(source)
+            thread = RegistryEntry(saver.head(source)) if graphs or original is not None else None
+            if thread is not None and original is not None:
+                for _, ns, id in original.early_writes:
+                    writes |= self._copied_writes(Place(source, ns, id), Place(target, ns, id))
+                    thread.early_writes.add((target, ns, id))
+                status = saver._status_of(source, original)
+                # No run works on the copy.
+                thread.status = "interrupted" if status == "running" else status
+                moved = saver._thread_metadata.moved(source, target, original.metadata)
+                thread.metadata = json.loads(moved.text)
+            saver.blobs.update(blobs)
+            saver.writes.update(writes)
+            if graphs:
+                saver.storage[target] = graphs
+            if thread is not None:
+                saver._threads[target] = thread
         return _done(None)
 
-    def _copy_writes(self, old: Place, new: Place) -> None:
-        """Copy the writes at one checkpoint."""
+    def _copied_writes(
+        self, old: Place, new: Place
+    ) -> dict[tuple[str, str, str], dict[tuple[str, int], StoredWrite]]:
+        """A copy of the writes at one checkpoint, under its key; empty if there are none."""
         copies: dict[tuple[str, int], StoredWrite] = {}
         rows = self._saver.writes.get((*old[:2], old.checkpoint_id or ""), {})
         for at, (task_id, channel, kept, path) in rows.items():
             moved = self._moved(kept, write_place(old, *at), write_place(new, *at))
             copies[at] = (task_id, channel, moved, path)
-        if copies:
-            self._saver.writes[(*new[:2], new.checkpoint_id or "")] = copies
+        return {(*new[:2], new.checkpoint_id or ""): copies} if copies else {}
 
     def _moved_checkpoint(
         self, stored: StoredCheckpoint, old: Place, new: Place
