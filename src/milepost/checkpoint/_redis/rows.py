@@ -163,8 +163,11 @@ def field_of(kind: bytes, *parts: str) -> bytes:
 
 
 def parts(field: bytes) -> list[str]:
-    """The key of a row, without its kind."""
-    return [part.decode() for part in field.split(b"\0")[1:]]
+    """The key of a row, without its kind.
+
+    A damaged row may lead to a field that is no text. No row has the name that this gives.
+    """
+    return [part.decode("utf-8", "replace") for part in field.split(b"\0")[1:]]
 
 
 # -- rows in statements: key and columns, without the thread
@@ -274,10 +277,10 @@ class Entry(NamedTuple):
 
 def entry_in(thread_id: str, cells: Sequence[bytes]) -> tuple[dict[str, str], Entry | None]:
     """All values of a thread's hash, and the entry in it; None if the thread does not exist."""
-    given = {key.decode(): value.decode() for key, value in pairs(cells)}
-    if "epoch" not in given:
-        return given, None
     try:
+        given = {key.decode(): value.decode() for key, value in pairs(cells)}
+        if "epoch" not in given:
+            return given, None
         return given, Entry(
             given.get("head"),
             given.get("token"),

@@ -89,14 +89,16 @@ local function take()
   at = at + 1
   return ARGV[at - 1]
 end
--- The cell that begins at a place (false for NULL), and where the next one begins.
+-- The cell that begins at a place (false for NULL), and where the next one begins. A damaged row may
+-- end before: then it is NULL.
 local function cell(row, place)
-  local size = row:byte(place)
+  local size = row:byte(place) or 0
   place = place + 1
   if size == 0 then return false, place end
   size = size - 1
   if size == 254 then
     local a, b, c, d = row:byte(place, place + 3)
+    if not d then return false, #row + 1 end
     size, place = ((a * 256 + b) * 256 + c) * 256 + d, place + 4
   end
   return row:sub(place, place + size - 1), place + size

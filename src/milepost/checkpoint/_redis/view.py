@@ -144,7 +144,7 @@ class ThreadView:
         [(entry, flat, ranges)] = yield from self.fetch(Request.CHECKPOINT, ns, id or "")
         self._keep(pairs(flat))
         for name, writes, after in ranges:
-            one = name.decode()
+            one = name.decode("utf-8", "replace")  # that of a damaged row may be no text
             self._ranges[writes_at(ns, one)] = writes
             self._ranges[after_one(ns, one)] = after
         self._learn(*entry)
