@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from milepost._engine.drivers.effects import Effect
 from milepost._internal.dataclass_tools import record
-from milepost.checkpoint._contract.overrides import takes_task_path
+from milepost.checkpoint._contract.step_saver import takes_task_path
 from milepost.checkpoint.base import BaseCheckpointSaver
 
 if TYPE_CHECKING:
