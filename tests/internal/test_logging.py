@@ -30,8 +30,7 @@ from milepost._engine.drivers import at_exit
 from milepost._internal import fork_guard, log
 from milepost.checkpoint._contract.step_saver import Fence
 from milepost.checkpoint._redis.thread_io import Changed
-from milepost.checkpoint._sql.threads import leases as sql_leases
-from milepost.checkpoint._sql.threads import registry
+from milepost.checkpoint._sql.threads import lock
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.redis import RedisSaver
@@ -188,7 +187,7 @@ def a_lease_is_over(stage: Stage, saver: Any = None) -> None:
 
     def node(state: Log) -> Any:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(registry, "is_alive", lambda status, updated_at: False)
+            patch.setattr(lock, "is_alive", lambda status, updated_at: False)
             elsewhere(lambda: stage.run(rival))
         return {"log": LARGE}
 
@@ -545,7 +544,7 @@ def test_a_transaction_that_is_repeated_is_logged_once(trouble, place, stage, li
         again = pytest.importorskip("psycopg").errors.SerializationFailure()
     saver = stage.saver(place)
     stage.patch.setattr(saver._storer, "steps", repeated_once(saver._storer.steps, again))
-    stage.patch.setattr(sql_leases, "hold", repeated_once(sql_leases.hold, again))
+    stage.patch.setattr(lock, "hold", repeated_once(lock.hold, again))
     trouble(stage, saver)
     told = [one for one in lines.told() if one[0] == THREADS]
     assert unlike(told, TROUBLE[trouble]) == ([], [])

@@ -26,9 +26,8 @@ from milepost._engine.superstep.renames import as_renamed
 from milepost._engine.thread_writer import ThreadWriter, WatchedThreadWriter
 from milepost._internal import log
 from milepost.checkpoint._contract.names import LONGEST
-from milepost.checkpoint._contract.overrides import step_saver
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
-from milepost.checkpoint._contract.step_saver import Fence, StepSaver
+from milepost.checkpoint._contract.step_saver import Fence, StepSaver, step_saver
 from milepost.checkpoint._contract.thread_metadata import metadata_text
 from milepost.checkpoint._contract.threads import checkpoint_gone
 from milepost.constants import INPUT, PREVIOUS

@@ -32,8 +32,12 @@ from milepost._engine.superstep.pending_writes import (
 from milepost._engine.superstep.plan import Task, plan
 from milepost._engine.superstep.program import ExternalWriter, Write
 from milepost._internal.ids import LateId, interrupt_id
-from milepost.checkpoint._contract.older_sends import SENDS_ARE_A_CHANNEL, with_sends
-from milepost.checkpoint._contract.records import CheckpointTuple, Place
+from milepost.checkpoint._contract.records import (
+    SENDS_ARE_A_CHANNEL,
+    CheckpointTuple,
+    Place,
+    with_sends,
+)
 from milepost.checkpoint._contract.step_saver import TaskWrites
 from milepost.constants import ANSWERS, INPUT, START, TRACED
 from milepost.errors import (

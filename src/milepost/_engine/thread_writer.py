@@ -17,9 +17,8 @@ from milepost._engine.drivers.effects import Effect, EffectGenerator, PutCheckpo
 from milepost._engine.observers import StoredStep
 from milepost._engine.write_behind import LARGE_STEP, WriteBehindQueue
 from milepost._internal.generators import adrive, drive
-from milepost.checkpoint._contract.overrides import step_saver
 from milepost.checkpoint._contract.records import Checkpoint, Place
-from milepost.checkpoint._contract.step_saver import Fence, StepCommit
+from milepost.checkpoint._contract.step_saver import Fence, StepCommit, step_saver
 from milepost.errors import MilepostError, SaverError, SerializationError, ThreadConflict
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost.checkpoint._contract.partial_reads import outline
-from milepost.checkpoint._contract.records import place_of
+from milepost.checkpoint._contract.records import outline, place_of
 from milepost.inspect._data import as_data, members, type_name
 from milepost.inspect._errors import told_plainly
 from milepost.inspect._reading import NO_VALUES, UNREADABLE, state_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from milepost.checkpoint._contract.partial_reads import outline
-from milepost.checkpoint._contract.records import place_of
+from milepost.checkpoint._contract.records import outline, place_of
 from milepost.constants import ROOT, START
 from milepost.inspect._data import as_data, members, part_of
 from milepost.inspect._diff import aligned, same

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost.checkpoint._contract.partial_reads import outline
-from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
+from milepost.checkpoint._contract.records import CheckpointTuple, Place, outline, place_of
 from milepost.constants import BRANCH_TO, END, JOIN, ROOT
 from milepost.errors import BrokenChainError, MilepostError, SerdeError
 from milepost.inspect._data import Unreadable

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost._engine.superstep.plan import path_text
 from milepost._internal.ids import digest_id
-from milepost.checkpoint._contract.partial_reads import outline
-from milepost.checkpoint._contract.records import CheckpointTuple, place_of
+from milepost.checkpoint._contract.records import CheckpointTuple, outline, place_of
 from milepost.checkpoint.base import writes_leading_to
 from milepost.checkpoint.serde._types.exceptions import RemoteError
 from milepost.constants import (

@@ -35,7 +35,7 @@ from collections.abc import (
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypeVar
 
 from milepost._internal.dataclass_tools import record
-from milepost.checkpoint._contract.overrides import takes_task_path
+from milepost.checkpoint._contract.step_saver import takes_task_path
 from milepost.checkpoint.base import BaseCheckpointSaver
 
 if TYPE_CHECKING:

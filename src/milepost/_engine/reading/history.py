@@ -24,8 +24,13 @@ from milepost._engine.reading.snapshot import (
     with_null_writes,
 )
 from milepost._internal.dataclass_tools import record
-from milepost.checkpoint._contract.partial_reads import fetched_parent, has_values
-from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
+from milepost.checkpoint._contract.records import (
+    CheckpointTuple,
+    Place,
+    fetched_parent,
+    has_values,
+    place_of,
+)
 from milepost.errors import BrokenChainError, SerdeError
 from milepost.types import RunnableConfig, StateSnapshot
 

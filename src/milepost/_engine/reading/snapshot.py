@@ -15,8 +15,13 @@ from milepost._engine.superstep.pending_writes import NULL_PREFIX, null_writes, 
 from milepost._engine.superstep.plan import Task, finished_writes, plan
 from milepost._engine.superstep.renames import as_renamed
 from milepost._internal.lazy_tuple import LazyTuple
-from milepost.checkpoint._contract.partial_reads import outline, pending_of
-from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
+from milepost.checkpoint._contract.records import (
+    CheckpointTuple,
+    Place,
+    outline,
+    pending_of,
+    place_of,
+)
 from milepost.constants import RETURN, START
 from milepost.types import PregelTask, RunnableConfig, StateSnapshot, TaskError
 

@@ -2,7 +2,7 @@
 format.
 
 Before format 3 every kind of edge had channels of its own: `start:b`, `branch:a:condition:b`, and
-for a plain edge from a to b just `a`. For Sends see `checkpoint._contract.older_sends`.
+for a plain edge from a to b just `a`. For Sends see `checkpoint._contract.records`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, cast
 
 from milepost._internal.dataclass_tools import record
-from milepost.checkpoint._contract.partial_reads import (
+from milepost.checkpoint._contract.records import (
     fetched_parent,
     has_values,
     outline,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple, NotRequired, TypeAlias
 
 from typing_extensions import TypedDict
 
 from milepost._internal.ids import checkpoint_id
-from milepost.constants import ERROR, INTERRUPT, RESUME, SCHEDULED
+from milepost.checkpoint._contract.versions import counter_text
+from milepost.constants import ERROR, INTERRUPT, RESUME, SCHEDULED, TASKS
 from milepost.errors import MissingThreadError
-from milepost.types import RunnableConfig
+from milepost.types import MISSING, RunnableConfig
 
 FORMAT_VERSION: Final = 4
 """The `v` of the checkpoints that we write; the same layout as LangGraph 1.x."""
@@ -245,3 +246,74 @@ def copy_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
         versions_seen={node: seen.copy() for node, seen in checkpoint["versions_seen"].items()},
         updated_channels=checkpoint.get("updated_channels"),
     )
+
+
+SENDS_ARE_A_CHANNEL: Final = 4
+"""The first format in which a checkpoint has its Sends as a channel. Before, the Sends that start a
+step's tasks were among the writes of the parent checkpoint. LangGraph's savers return older
+checkpoints in the newer form, and so do ours."""
+_FIRST: Final = f"{counter_text(1)}.0"
+"""The version of the Sends in a checkpoint without any other channel."""
+
+
+def with_sends(checkpoint: Checkpoint, parent_writes: Sequence[PendingWrite]) -> Checkpoint:
+    """A checkpoint from before format 4, with the Sends from its parent's writes as a channel."""
+    sends = [value for _, channel, value in parent_writes if channel == TASKS]
+    versions: dict[str, Any] = checkpoint["channel_versions"]
+    if not sends or TASKS in versions:
+        return checkpoint
+    return {
+        **checkpoint,
+        "channel_values": {**checkpoint["channel_values"], TASKS: sends},
+        "channel_versions": {**versions, TASKS: max(versions.values(), default=_FIRST)},
+    }
+
+
+def metadata_matches(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether all pairs of the filter are in the metadata.
+
+    A key with a period is first looked up as it is, then as a path: `user.name`.
+    """
+    return all(_value_at(metadata, key) == value for key, value in wanted.items())
+
+
+def _value_at(metadata: Mapping[str, Any], key: str) -> Any:
+    found = metadata.get(key, MISSING)
+    if found is not MISSING or "." not in key:
+        return found
+    inner: Any = metadata
+    for part in key.split("."):
+        if not isinstance(inner, Mapping) or part not in inner:
+            return MISSING
+        inner = inner[part]
+    return inner
+
+
+# -- parts of a checkpoint
+
+# A record of our own savers decodes on access, can leave values out, and may have its parent with
+# it. A record of another saver is a plain CheckpointTuple, of which the functions give everything.
+
+
+def outline(saved: CheckpointTuple, channels: Container[str]) -> Checkpoint:
+    """A checkpoint with the values of these channels, and perhaps others."""
+    part: Callable[[Container[str]], Checkpoint] | None = getattr(saved, "outline", None)
+    return saved.checkpoint if part is None else part(channels)
+
+
+def has_values(saved: CheckpointTuple, channels: Container[str]) -> bool:
+    """Whether the values of these channels were fetched with a checkpoint."""
+    has: Callable[[Container[str]], bool] | None = getattr(saved, "has", None)
+    return has is None or has(channels)
+
+
+def pending_of(saved: CheckpointTuple, owners: str) -> Sequence[PendingWrite]:
+    """The pending writes of tasks whose ids begin with `owners`, and perhaps others."""
+    part: Callable[[str], Sequence[PendingWrite]] | None = getattr(saved, "pending_of", None)
+    return saved.pending_writes or () if part is None else part(owners)
+
+
+def fetched_parent(saved: CheckpointTuple) -> CheckpointTuple | None:
+    """The parent of a checkpoint, if it was fetched too."""
+    parent: CheckpointTuple | None = getattr(saved, "parent", None)
+    return parent

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint._contract.faceted_saver import Admin, FacetedSaver
-from milepost.checkpoint._contract.metadata_filter import metadata_matches
 from milepost.checkpoint._contract.names import check_name, check_place
 from milepost.checkpoint._contract.older_names import with_metadata_of
 from milepost.checkpoint._contract.records import (
@@ -19,6 +18,7 @@ from milepost.checkpoint._contract.records import (
     Place,
     copy_checkpoint,
     get_checkpoint_id,
+    metadata_matches,
     place_of,
 )
 from milepost.checkpoint._contract.step_saver import NewCheckpoint, TaskWrites

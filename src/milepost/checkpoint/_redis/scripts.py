@@ -89,8 +89,8 @@ local function take()
   at = at + 1
   return ARGV[at - 1]
 end
--- The cell that begins at a place (false for NULL), and where the next one begins. A damaged row may
--- end before: then it is NULL.
+-- The cell that begins at a place (false for NULL), and where the next one begins. It is NULL if a
+-- damaged row ends before.
 local function cell(row, place)
   local size = row:byte(place) or 0
   place = place + 1

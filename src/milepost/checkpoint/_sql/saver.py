@@ -46,7 +46,7 @@ from milepost.checkpoint._sql.read.listing import Listing
 from milepost.checkpoint._sql.read.reader import CheckpointReader
 from milepost.checkpoint._sql.rows import Prepared
 from milepost.checkpoint._sql.statements import Statements
-from milepost.checkpoint._sql.threads import leases
+from milepost.checkpoint._sql.threads import lock
 from milepost.checkpoint._sql.threads.registry import Registry
 from milepost.checkpoint._sql.write.prepare import Preparer
 from milepost.checkpoint._sql.write.store import Storer
@@ -192,14 +192,14 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
 
     def _hold(self, thread_id: str, fence: Fence) -> Work[str]:
         name = check_name("thread_id", thread_id)
-        return partial(leases.hold, self._queries, self._registry, name, fence)
+        return partial(lock.hold, self._queries, self._registry, name, fence)
 
     def release(self, thread_id: str, fence: Fence, status: str) -> None:
-        work = partial(leases.release, self._queries, thread_id, fence, status)
+        work = partial(lock.release, self._queries, thread_id, fence, status)
         self.engine.run(work, write=True)
 
     async def arelease(self, thread_id: str, fence: Fence, status: str) -> None:
-        work = partial(leases.release, self._queries, thread_id, fence, status)
+        work = partial(lock.release, self._queries, thread_id, fence, status)
         await self.engine.arun(work, write=True)
 
     def head(self, thread_id: str) -> str | None:

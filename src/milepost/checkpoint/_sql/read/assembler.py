@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from milepost._internal.lazy_tuple import LazyTuple
-from milepost.checkpoint._contract.older_sends import SENDS_ARE_A_CHANNEL, with_sends
 from milepost.checkpoint._contract.records import (
+    SENDS_ARE_A_CHANNEL,
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
     PendingWrite,
+    with_sends,
 )
 from milepost.checkpoint._delta.diff import Buffer, unpack
 from milepost.checkpoint._sql.inline_writes import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from milepost.checkpoint._contract.older_sends import SENDS_ARE_A_CHANNEL
+from milepost.checkpoint._contract.records import SENDS_ARE_A_CHANNEL
 from milepost.checkpoint._sql import manifest as manifests
 from milepost.checkpoint._sql import metadata as metadata_cells
 from milepost.checkpoint._sql.cache import CachedManifest

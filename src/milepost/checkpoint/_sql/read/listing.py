@@ -8,9 +8,13 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from milepost._db.operations import Operation, Query, Work
-from milepost.checkpoint._contract.metadata_filter import metadata_matches
 from milepost.checkpoint._contract.names import check_name, check_place
-from milepost.checkpoint._contract.records import CheckpointTuple, get_checkpoint_id, place_of
+from milepost.checkpoint._contract.records import (
+    CheckpointTuple,
+    get_checkpoint_id,
+    metadata_matches,
+    place_of,
+)
 from milepost.checkpoint._contract.threads import may_be_stored
 from milepost.checkpoint._sql.read.fetched import CheckpointRecord, metadata_of
 from milepost.checkpoint._sql.read.reader import CheckpointReader

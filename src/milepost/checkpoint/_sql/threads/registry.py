@@ -19,7 +19,7 @@ from milepost.checkpoint._contract.threads import (
     no_such_thread,
     tags_asked_for,
 )
-from milepost.checkpoint._sql.threads.lock import lock
+from milepost.checkpoint._sql.threads.lock import LEASE, is_alive, lock
 from milepost.errors import DamagedRowError, SerdeError
 
 if TYPE_CHECKING:
@@ -29,16 +29,8 @@ if TYPE_CHECKING:
     from milepost.checkpoint._contract.thread_metadata import StoredMetadata, ThreadMetadata
     from milepost.checkpoint._sql.statements import Statements
 
-LEASE: Final = 60.0
-"""Seconds without a commit or renewal after which a run counts as dead."""
-
 _PAGE: Final = 1000
 """Entries with sealed metadata that one query reads."""
-
-
-def is_alive(status: str, updated_at: float) -> bool:
-    """Whether a run works on a thread, according to its registry entry."""
-    return status == "running" and time.time() - updated_at <= LEASE
 
 
 class Search(NamedTuple):
