@@ -13,8 +13,7 @@ def switch_without_waiting() -> None:
     """A reindex ended beside puts that knew the old table: they were never found by meaning."""
     from milepost.store._sql.dialects import PG
 
-    object.__setattr__(PG, "take", None)
-    object.__setattr__(PG, "share", None)
+    object.__setattr__(PG, "own", PG.own._replace(take=None, share=None))
 
 
 def reindexes_mixed() -> None:
@@ -90,8 +89,7 @@ def versions_without_lock() -> None:
 
     unlocked = PG.own.versions.removesuffix(" FOR UPDATE")
     assert unlocked != PG.own.versions
-    object.__setattr__(PG, "own", PG.own._replace(versions=unlocked))
-    object.__setattr__(PG, "locks", None)
+    object.__setattr__(PG, "own", PG.own._replace(versions=unlocked, locks=None))
 
 
 def versions_forgotten() -> None:
