@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import pytest
 from typing_extensions import TypedDict
 
-from graphs import Log, appends, line, thread
+from graphs import Log, appends, counter, line, thread
 from milepost.channels import DeltaChannel
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
@@ -156,6 +156,22 @@ def test_a_column_that_was_changed_is_refused_or_makes_no_difference(saver, tabl
                 changed += 1
             database.change(table, row, column, row[column])
         assert changed, f"no row has another {column}"
+    assert content(saver, places) == sound
+
+
+def test_writes_in_a_row_with_a_changed_parent_are_refused_at_the_checkpoint_they_belong_to(saver):
+    counter(saver, 3).invoke({"n": 0}, thread("t"), durability="sync")
+    places = [record.config for record in saver.list(thread("t"))]
+    sound = content(saver, places)
+    database = Database(saver)
+    rows = database.rows("checkpoints")
+    for at, row in enumerate(rows[1:]):
+        for value in (None, rows[at - 1]["checkpoint_id"], row["checkpoint_id"]):
+            database.change("checkpoints", row, "parent_checkpoint_id", value)
+            found = content(saver, places)
+            wrong = [pair for pair in zip(sound, found, strict=True) if pair[1] != "refused"]
+            assert [now for _, now in wrong] == [was for was, _ in wrong], (at, value)
+        database.change("checkpoints", row, "parent_checkpoint_id", row["parent_checkpoint_id"])
     assert content(saver, places) == sound
 
 

@@ -71,14 +71,15 @@ class ReadStatements:
     def _next(
         self, view: ThreadView, ns: str, ids: Sequence[str]
     ) -> RedisEffects[dict[str, tuple[str, Checkpoint]]]:
-        """By checkpoint: the one after it in its graph, if that is its child."""
+        """By checkpoint: the one after it in its graph, if that is its child or holds writes."""
         fields = yield from view.ranges([after_one(ns, id) for id in ids])
         rows = yield from view.rows(field for some in fields for field in some)
         found = {}
         for id, some in zip(ids, fields, strict=True):
             for field in some:
-                if field in rows and rows[field].parent == id:
-                    found[id] = (parts(field)[1], rows[field])
+                row = rows.get(field)
+                if row is not None and (row.parent == id or row.led is not None):
+                    found[id] = (parts(field)[1], row)
         return found
 
     def found(
@@ -130,7 +131,7 @@ class ReadStatements:
             if one in following:
                 child, row = following[one]
                 frame = row.frame if at == 0 else None
-                inline = (row.complete, INLINE_WRITES, row.led, frame, "", "", None)
+                inline = (row.complete, INLINE_WRITES, row.led, frame, row.parent, "", None)
                 answer.append((_WRITES, one, child, *inline))
         return answer
 
@@ -153,11 +154,12 @@ class ReadStatements:
         for one, child in ids:
             if child is not None:
                 row = rows.get(field_of(CHECKPOINT, ns, child))
-                if row is not None and row.parent == one:
+                if row is not None:
                     after[one] = (child, row)
             if one in after and after[one][1].led is not None:
-                led = after[one][1].led
-                done.append((_WRITES, one, after[one][0], "", None, 0, "", INLINE_WRITES, led))
+                child, row = after[one]
+                inline = (child, row.parent, None, 0, "", INLINE_WRITES, row.led)
+                done.append((_WRITES, one, *inline))
         found = yield from view.follow(wanted)
         for field, row in found.items():
             _, channel, version, base_channel, base, level, kind, blob = columns_of(field, row)
@@ -276,7 +278,7 @@ class ReadStatements:
         for field, row in (yield from self.view(id).all(CHECKPOINT)).items():
             if row.led is not None:
                 ns, cp = parts(field)
-                found.append((ns, row.parent, cp, 0, "", "", None, INLINE_WRITES, row.led))
+                found.append((ns, row.parent, cp, 0, row.parent, "", None, INLINE_WRITES, row.led))
         return found
 
     def _dumped(self, id: str, kind: bytes) -> RedisEffects[Rows]:

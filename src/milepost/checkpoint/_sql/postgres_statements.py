@@ -121,12 +121,13 @@ STATEMENTS: Final = Statements(
             WHERE depth < 2
         UNION ALL
         SELECT 1, id, checkpoint_id, complete, '#', led,
-            CASE depth WHEN 0 THEN frame END, '', '', NULL
+            CASE depth WHEN 0 THEN frame END, parent_checkpoint_id, '', NULL
         FROM line JOIN LATERAL (SELECT * FROM checkpoints n
             WHERE thread_id = ? AND checkpoint_ns = ?
                 AND checkpoint_id = (SELECT MIN(m.checkpoint_id) FROM checkpoints m
                     WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > id)
-                AND parent_checkpoint_id = id OFFSET 0) n ON TRUE WHERE depth < 2
+                AND (parent_checkpoint_id = id OR led IS NOT NULL) OFFSET 0) n ON TRUE
+            WHERE depth < 2
         UNION ALL
         SELECT 2, head, newer, epoch, NULL, NULL, NULL, NULL, NULL, NULL FROM entry""",
     ancestry="""
@@ -207,12 +208,12 @@ STATEMENTS: Final = Statements(
             FROM wanted JOIN LATERAL (SELECT * FROM checkpoint_writes w
                 WHERE checkpoint_id = a AND thread_id = ? AND checkpoint_ns = ? OFFSET 0) w ON TRUE
             UNION ALL
-            SELECT a, checkpoint_id, '', NULL, 0, '', '#', led
+            SELECT a, checkpoint_id, parent_checkpoint_id, NULL, 0, '', '#', led
             FROM wanted JOIN LATERAL (SELECT * FROM checkpoints n
                 WHERE thread_id = ? AND checkpoint_ns = ? AND led IS NOT NULL
                 AND checkpoint_id = COALESCE(b, (SELECT MIN(m.checkpoint_id) FROM checkpoints m
                     WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > a))
-                AND parent_checkpoint_id = a OFFSET 0) n ON TRUE),
+                OFFSET 0) n ON TRUE),
         chain (channel, version) AS (
             SELECT a, b FROM (SELECT (value->>0) COLLATE "C" AS a, (value->>1) COLLATE "C" AS b
                 FROM json_array_elements(?::json) LIMIT (SELECT 1000000)) AS pairs

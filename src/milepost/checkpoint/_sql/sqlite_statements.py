@@ -64,11 +64,11 @@ STATEMENTS: Final = Statements(
             AND checkpoint_id = id WHERE depth < 2
         UNION ALL
         SELECT 1, id, checkpoint_id, complete, '#', led,
-            CASE depth WHEN 0 THEN frame END, '', '', NULL
+            CASE depth WHEN 0 THEN frame END, parent_checkpoint_id, '', NULL
         FROM line CROSS JOIN checkpoints n ON thread_id = ? AND checkpoint_ns = ?
                 AND checkpoint_id = (SELECT MIN(m.checkpoint_id) FROM checkpoints m
                     WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > id)
-                AND parent_checkpoint_id = id WHERE depth < 2
+                AND (parent_checkpoint_id = id OR led IS NOT NULL) WHERE depth < 2
         UNION ALL
         SELECT 2, head, newer, epoch, NULL, NULL, NULL, NULL, NULL, NULL FROM entry""",
     ancestry="""
@@ -95,12 +95,11 @@ STATEMENTS: Final = Statements(
             FROM wanted CROSS JOIN checkpoint_writes w ON checkpoint_id = a AND thread_id = ?
                 AND checkpoint_ns = ?
             UNION ALL
-            SELECT a, checkpoint_id, '', NULL, 0, '', '#', led
+            SELECT a, checkpoint_id, parent_checkpoint_id, NULL, 0, '', '#', led
             FROM wanted CROSS JOIN checkpoints n ON thread_id = ? AND checkpoint_ns = ?
                 AND led IS NOT NULL
                 AND checkpoint_id = COALESCE(b, (SELECT MIN(m.checkpoint_id) FROM checkpoints m
-                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > a))
-                AND parent_checkpoint_id = a),
+                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > a))),
         chain (channel, version) AS (
             SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)
             UNION

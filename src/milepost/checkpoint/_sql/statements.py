@@ -292,8 +292,8 @@ class Statements(_Texts):
         SELECT checkpoint_ns, checkpoint_id, task_id, idx, channel, task_path, base, type, blob
         FROM checkpoint_writes WHERE thread_id = ?
         UNION ALL
-        SELECT checkpoint_ns, parent_checkpoint_id, checkpoint_id, 0, '', '', NULL,
-            '#', led FROM checkpoints WHERE thread_id = ? AND led IS NOT NULL"""
+        SELECT checkpoint_ns, parent_checkpoint_id, checkpoint_id, 0, parent_checkpoint_id, '',
+            NULL, '#', led FROM checkpoints WHERE thread_id = ? AND led IS NOT NULL"""
     unlisted: str = """
         SELECT thread_id FROM checkpoints UNION SELECT thread_id FROM checkpoint_blobs
         UNION SELECT thread_id FROM checkpoint_writes

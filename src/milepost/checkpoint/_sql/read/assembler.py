@@ -242,7 +242,7 @@ class CheckpointAssembler:
 
     def writes_in(self, row: WriteRecord) -> list[WriteRecord]:
         """The writes in a row, each as a record of its own."""
-        id, task_id, _, _, path, _, kind, _, _ = row
+        id, task_id, _, parent_id, path, _, kind, _, _ = row
         if kind not in (SEVERAL_WRITES, INLINE_WRITES):
             return [row]
         try:
@@ -254,6 +254,8 @@ class CheckpointAssembler:
             )
         except SerdeError as error:
             raise error.at(thread=self._place[0]) from None
+        if kind == INLINE_WRITES and parent_id != id:
+            return []
         return [
             WriteRecord(id, task_id, position, channel, path, base, stored, data, kind)
             for task_id, path, writes in tasks
@@ -278,7 +280,7 @@ class CheckpointAssembler:
             return write.data
         if write.kind == INLINE_WRITES:
             place = ("led", *self._place, write.task_id)
-            return self._codec.unseal(write.data, place, (write.checkpoint_id,))
+            return self._codec.unseal(write.data, place, (write.channel,))
         return self._codec.unseal(write.data, self._place_of(write), write.columns)
 
     def _place_of(self, write: WriteRecord) -> tuple[str, ...]:

@@ -40,7 +40,9 @@ class CheckpointRecord(NamedTuple):
 class WriteRecord(NamedTuple):
     """A row of `checkpoint_writes` without the thread and namespace.
 
-    For INLINE_WRITES, `task_id` is the id of the checkpoint in whose row they are.
+    For INLINE_WRITES, `task_id` is the id of the checkpoint in whose row they are, and `channel`
+    is what that row says is its parent. A reader of the parent looks at the next row whatever it
+    says: only the seal tells whether writes of another checkpoint are in there, or damage is.
     """
 
     checkpoint_id: str

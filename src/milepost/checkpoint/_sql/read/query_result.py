@@ -119,7 +119,7 @@ def latest_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint 
         return place._replace(checkpoint_id=first.id)
     led = inline[first.id]
     if led is not None:
-        given = (parent_id, first.id, 0, "", "", None, INLINE_WRITES, led, "")
+        given = (parent_id, first.id, 0, parent_id, "", None, INLINE_WRITES, led, "")
         writes.append(_record(WriteRecord, given))
     return FoundCheckpoint(first, rows[parent_id], rows, writes, epoch, values)
 
@@ -142,7 +142,7 @@ def found_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint |
                 writes.append(WriteRecord(id, other, 0, channel, path, base, kind, data))
             if metadata is not None:
                 # The child's manifest tells how many writes there must be.
-                rows[other] = CheckpointRecord(other, id, number, metadata, None, b"")
+                rows[other] = CheckpointRecord(other, channel, number, metadata, None, b"")
         elif tag == _WRITE:
             writes.append(WriteRecord(id, other, number, channel, path, base, kind, data))
         else:
