@@ -302,6 +302,19 @@ def test_a_database_that_can_only_be_read_is_read_by_async_savers_and_stores(rea
     asyncio.run(main())
 
 
+def test_a_replica_of_postgres_is_read_and_says_that_it_takes_no_writes(postgres, uri):
+    runs(postgres, "t")
+    replica = f"{uri}&options=-c%20default_transaction_read_only%3Don"
+    with PostgresSaver.from_conn_string(replica) as saver:
+        saver.setup()
+        graph = two_nodes().compile(checkpointer=saver)
+        assert graph.get_state(thread("t")).values == DONE
+        assert saver.verify() == []
+        for call in (lambda: runs(saver, "u"), lambda: saver.delete_thread("t")):
+            with pytest.raises(ReadOnlyError, match="connect to the primary"):
+                call()
+
+
 def test_a_new_file_that_cannot_be_written_to_says_so(path):
     sqlite3.connect(path).close()
     with (

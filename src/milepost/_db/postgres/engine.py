@@ -26,6 +26,7 @@ from milepost.errors import (
     DatabaseBusyError,
     InvalidIdError,
     NotSetUpError,
+    ReadOnlyError,
     SaverError,
     StorageError,
     StorageFullError,
@@ -276,6 +277,12 @@ def explain(error: psycopg.Error, schema: str | None) -> CheckpointError:
         return DatabaseBusyError(
             f"PostgreSQL: {text}. Another transaction has held a table or a row for "
             "longer than lock_timeout; end it, or repeat the call later."
+        )
+    if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+        return ReadOnlyError(
+            f"PostgreSQL: {text}. The server is a replica, or default_transaction_read_only is on. "
+            "Reading works; to store something, or to renew the ttl of what is read from a store, "
+            "connect to the primary (target_session_attrs=read-write)."
         )
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return SaverError(f"PostgreSQL: {text}. Grant the role the rights on the saver's tables.")
