@@ -8,10 +8,12 @@ import pytest
 
 from graphs import counter, thread
 from milepost.checkpoint._sql.threads.retention import Remover
+from milepost.checkpoint.base import empty_checkpoint
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.errors import DamagedRowError, ThreadConflict
+from milepost.graph import END, START, StateGraph
 
 
 def written(saver: Any, config: Any) -> list[list[tuple[str, Any]]]:
@@ -71,6 +73,28 @@ def test_a_checkpoint_that_comes_between_two_parts_them_but_loses_nothing(saver,
         assert list(other.verify()) == []
     assert after[:2] + after[3:] == expected()[:2] + expected()[2:]
     assert after[2] == []
+
+
+def test_a_checkpoint_that_is_put_beside_a_run_parts_the_runs_own_but_loses_nothing(saver, reopen):
+    def run(saver: Any, other: Any) -> list[list[tuple[str, Any]]]:
+        def count(state: Any) -> dict[str, int]:
+            found = other.get_tuple(thread("t"))
+            if state["n"] == 2:
+                checkpoint = {**found.checkpoint, "id": empty_checkpoint()["id"]}
+                other.put(found.config, checkpoint, {"source": "fork", "step": 9}, {})
+            return {"n": state["n"] + 1}
+
+        builder = StateGraph(dict[str, int]).add_node("count", count).add_edge(START, "count")
+        builder.add_conditional_edges("count", lambda s: "count" if s["n"] < 5 else END)
+        builder.compile(checkpointer=saver).invoke({"n": 0}, thread("t"), durability="sync")
+        return written(other, thread("t"))
+
+    with reopen() as other:
+        found = run(saver, other)
+        shown = [other.get_tuple(found.config) for found in other.list(thread("t"))]
+        assert other.verify() == []
+    assert found == [[write[1:] for write in record.pending_writes] for record in shown]
+    assert found == run(memory := InMemorySaver(), memory)
 
 
 def test_a_checkpoint_that_is_put_again_leaves_its_parent_what_was_written(saver, reopen):

@@ -85,6 +85,8 @@ class Fence:
     """The last checkpoint of the root graph that the run has stored."""
     made: dict[str, str] = field(default_factory=dict)
     """Namespace → the last checkpoint that the run has made there; entries may be dropped."""
+    alone: bool = True
+    """False once others may have put checkpoints between those of the run."""
     loaded: dict[tuple[str, str], LoadedWrites] = field(default_factory=dict)
     """Namespace and checkpoint → the writes that the run found there when it loaded them."""
     first_checkpoint: tuple[str, str | LateId] | None = None

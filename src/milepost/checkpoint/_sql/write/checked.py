@@ -20,6 +20,7 @@ from milepost.checkpoint._sql.rows import CheckpointRow, Prepared
 from milepost.checkpoint._sql.threads.lock import lock_all
 from milepost.checkpoint._sql.write.counts import stored_writes
 from milepost.checkpoint._sql.write.tables import TransactionRows
+from milepost.checkpoint._sql.write.writes import part_inline
 from milepost.errors import ThreadConflict
 
 if TYPE_CHECKING:
@@ -150,10 +151,18 @@ class CheckedSteps:
         if fence is not None:
             if fence.taken and fence.epoch != row.epoch:
                 yield from self._check_reached(step, fence, tables)
+                fence.alone = fence.epoch is None and row.head == fence.head
+            if not fence.alone:
+                part_inline(self._codec, step)
             if row.token != fence.token:
                 fence.overtakes = row.stored == "running" and not row.new
             row.token, fence.epoch, fence.touched = fence.token, row.epoch, time.time()
             row.metadata = {**row.metadata, **fence.thread_metadata}
+        elif row.token is not None and row.stored == "running":
+            # Makes the run that owns the thread look at it again: its next checkpoint may not come
+            # right after its last one any more, and the status has to be stored again.
+            row.epoch = new_epoch()
+            yield Execute(self._q.new_epoch, (row.head, row.epoch, step.place.thread_id))
         row.status = yield from self._status(step, row)
         if checkpoint is None and step.writes and not tables.counts.knows(step):
             yield from tables.send()

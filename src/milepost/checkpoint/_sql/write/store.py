@@ -23,6 +23,7 @@ from milepost.checkpoint._sql.rows import CheckpointRow, Prepared
 from milepost.checkpoint._sql.write.checked import CheckedSteps
 from milepost.checkpoint._sql.write.counts import known_writes, note_stored
 from milepost.checkpoint._sql.write.tables import TransactionRows, checkpoint_row
+from milepost.checkpoint._sql.write.writes import part_inline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,6 +68,9 @@ class Storer:
 
     def steps(self, steps: Sequence[Prepared]) -> Operation[Outcome]:
         """Store steps; for each, None or the conflict because of which it was not stored."""
+        for step in steps:
+            if step.fence is not None and not step.fence.alone:
+                part_inline(self._codec, step)
         guarded = (
             self._single_insert(steps[0]) if len(steps) == 1 else None
         ) or self._guarded_batch(steps)

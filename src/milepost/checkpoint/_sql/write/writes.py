@@ -13,7 +13,7 @@ from milepost.checkpoint._delta.diff import pack
 from milepost.checkpoint._delta.encode import Encoded, Value, in_parts, size_of
 from milepost.checkpoint._delta.split import place_in
 from milepost.checkpoint._sql.cache import EarlyWrite, ThreadCache
-from milepost.checkpoint._sql.inline_writes import Entry, pack_several
+from milepost.checkpoint._sql.inline_writes import Entry, as_own_rows, pack_several
 from milepost.checkpoint._sql.rows import (
     MSGPACK,
     BlobRow,
@@ -63,7 +63,7 @@ def place_inline(
     if len(made) >= _MAX_GRAPHS:
         made.clear()
     made[ns] = row.checkpoint_id
-    if not (follows and step.writes):
+    if not (follows and fence.alone and step.writes):
         return False
     channels = {row.channel for row in blobs} if blobs else ()
     tasks: list[Entry] = []
@@ -85,6 +85,19 @@ def place_inline(
     place = ("led", step.thread_id, ns, row.checkpoint_id)
     row.inline_writes = codec.seal(packb(tasks), place, (step.checkpoint_id,))
     return True
+
+
+def part_inline(codec: Codec, step: Prepared) -> None:
+    """Give the inline writes of a step rows of their own, since checkpoints of others may come
+    between its checkpoint and the parent."""
+    row = step.checkpoint
+    if row is None or row.inline_writes is None:
+        return
+    thread_id, ns, id = step.place
+    for own in as_own_rows(codec, (thread_id, ns, str(id)), row.checkpoint_id, row.inline_writes):
+        _, _, _, task_id, position, channel, path, *cells = own
+        step.writes.append(TaskRows(task_id, path, [WriteRow(position, channel, *cells)]))
+    row.inline_writes = None
 
 
 def task_rows(task: TaskWrites, values: Sequence[Value], blobs: Sequence[BlobRow]) -> TaskRows:
