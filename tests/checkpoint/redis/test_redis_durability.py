@@ -210,6 +210,7 @@ def test_a_full_memory_stops_a_run_with_a_typed_error_and_loses_nothing(new_serv
             graph.invoke({"messages": []}, thread("t"), durability="sync")
         assert graph.get_state(thread("t")).next == ("n2",)
         assert saver.verify() == []
+        assert saver.prune(["t"]).checkpoints > 0  # which makes room
         client.config_set("maxmemory", "0")
         fill_no_more = counting(saver, 4, [])
         assert len(fill_no_more.invoke(None, thread("t"))["messages"]) == 4

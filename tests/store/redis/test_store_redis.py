@@ -181,6 +181,29 @@ def test_dropped_connections_are_replaced(redis_server, redis_url):
     asyncio.run(play())
 
 
+@pytest.mark.parametrize("kind", ["valkey", "redis"])
+def test_a_full_memory_still_lets_items_be_read_renewed_deleted_and_swept(kind):
+    server = RedisServer(kind, maxmemory_policy="noeviction").start()
+    now = [1000.0]
+    try:
+        with RedisStore.from_conn_string(server.url, clock=lambda: now[0]) as store:
+            for key in ("read", "deleted"):
+                store.put(NS, key, {"key": key}, ttl=10)
+            store.put(NS, "swept", {}, ttl=1)
+            with server.client() as client:
+                client.config_set("maxmemory", "1")
+            with pytest.raises(StorageFullError, match="maxmemory"):
+                store.put(NS, "new", {})
+            now[0] += 9 * 60
+            assert store.get(NS, "read").value == {"key": "read"}
+            store.delete(NS, "deleted")
+            assert store.sweep_ttl() == 1
+            now[0] += 9 * 60
+            assert keys(store.search(NS)) == ["read"]
+    finally:
+        server.close()
+
+
 def test_a_full_memory_stores_nothing_of_a_batch_and_what_is_there_stays():
     server = RedisServer(maxmemory_policy="noeviction").start()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Final
 
@@ -23,6 +24,8 @@ _BASE_NAMES: Final = (
     "RedisClusterException",
     "ValkeyClusterException",
 )
+_IN_SCRIPT: Final = re.compile(r"^Error running script .*@user_script: ?\d+: -?", re.DOTALL)
+"""Before what went wrong in a script, on Redis 6."""
 
 
 def named(*names: str) -> tuple[type[BaseException], ...]:
@@ -73,7 +76,7 @@ def bars_scripts(error: BaseException) -> bool:
 
 def translated(error: BaseException, owner: str) -> SaverError:
     """Our error for a client's error."""
-    text = str(error)
+    text = _IN_SCRIPT.sub("", str(error))
     if isinstance(error, named("OutOfMemoryError")) or text.startswith("OOM"):
         return StorageFullError(
             f"{owner}: the server has reached its maxmemory, and wrote nothing of this call. Give "

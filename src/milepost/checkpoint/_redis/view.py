@@ -297,12 +297,14 @@ class ThreadView:
             found = [Condition.EQUALS, REV, self._rev]
         if self.entry is None:
             return [*found, Change.DELETE_THREAD]
-        found += entry_changes(self._before, self.entry)
         assert not self.is_wiped, "a thread without rows is removed as a whole"
+        # Rows are removed first: after that, a server whose memory is full takes the rest too.
         for field, row in self.changed.items():
             if row is None:
                 found += [Change.DELETE_ROW, field]
-            else:
+        found += entry_changes(self._before, self.entry)
+        for field, row in self.changed.items():
+            if row is not None:
                 found += [Change.PUT_ROW, field, pack(row)]
         return found
 

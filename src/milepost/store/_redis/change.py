@@ -189,4 +189,9 @@ class Change:
     def script(self) -> RunScript:
         """The script. Either all of its commands run or none."""
         keys = list(dict.fromkeys(self.keys))
-        return guarded(keys, self.guards, self.commands, self._counters, once=True)
+        commands, counters = self.commands, self._counters
+        if not self.heads:
+            # Deletes come first: after that, a server whose memory is full takes the rest too.
+            commands = [*commands, *[command("HINCRBY", *counter, 1) for counter in counters]]
+            counters = []
+        return guarded(keys, self.guards, commands, counters, once=True)

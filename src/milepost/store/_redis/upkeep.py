@@ -67,12 +67,15 @@ def delete_expired(core: RedisCore) -> StoreRequests[int]:
     """Delete expired items, and remove empty roots. Returns the number of deleted items."""
     now = core.stamps.now()
     total = 0
-    for root in (yield Transact(core.reader.roots, write=False)):
+    roots: list[str] = yield Transact(core.reader.roots, write=False)
+    for root in roots:
         while True:
             swept: int = yield Transact(partial(_swept, core, root, now), write=True)
             total += swept
             if swept < SWEPT_AT_ONCE:
                 break
+    # Last, since this needs memory, which the server may not have before all are swept.
+    for root in roots:
         yield Transact(partial(_dropped, core, root), write=True)
     return total
 

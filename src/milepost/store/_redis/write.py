@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from milepost._db.calls import Pause
-from milepost._db.redis.commands import RedisEffects, RunScript, Waited, command
+from milepost._db.redis.commands import Command, RedisEffects, RunScript, Waited, command
 from milepost._db.redis.guarded import Guard, guarded, is_done, reading
 from milepost._internal import log
 from milepost.errors import (
@@ -251,7 +251,8 @@ class ItemWriter:
                     yield self._renewing([one], now)
 
     def _renewing(self, items: Sequence[tuple[Place, Head]], now: int) -> RunScript:
-        keys, guards, commands = [], [], []
+        keys, guards = [], []
+        commands: list[Command] = []
         for (namespace, key), head in items:
             if head.is_expired(now) or head.ttl is None:
                 continue
@@ -260,8 +261,12 @@ class ItemWriter:
             heads, expiry = self._keys.space(namespace).heads, self._keys.root(namespace[0]).expiry
             keys += [heads, expiry]
             guards.append(Guard(("HGET", heads, key), head.stored))
+            name = member(namespace, key)
+            if not commands:
+                # After this, a server whose memory is full takes the rest too.
+                commands.append(command("ZREM", expiry, name))
             commands.append(command("HSET", heads, key, new.dump()))
-            commands.append(command("ZADD", expiry, expires, member(namespace, key)))
+            commands.append(command("ZADD", expiry, expires, name))
         return guarded(keys or [self._keys.meta], guards, commands)
 
 
