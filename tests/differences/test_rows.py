@@ -21,6 +21,8 @@ PROGRAMS = [
 ELSEWHERE = {
     "a stored data type that is neither": "checkpoint/serde/test_serde_unregistered.py "
     "test_stored_bytes_do_not_make_a_type_known",
+    "the SQLite file is removed": "checkpoint/sqlite/test_sqlite_files.py "
+    "test_nothing_is_stored_in_a_file_that_was_removed_or_replaced",
     "values in `InMemorySaver.storage`": "checkpoint/memory/test_memory_saver.py "
     "test_iterating_the_storage_gives_the_thread_ids",
     "a subclass of a saver overrides": "checkpoint/contract/test_overridden_savers.py "

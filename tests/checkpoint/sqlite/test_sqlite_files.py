@@ -12,6 +12,7 @@ import pytest
 from graphs import counter, thread
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
+from milepost.errors import ConnectionUnusableError
 from milepost.store.sqlite import SqliteStore
 
 _opened: list[str] | None = None
@@ -59,6 +60,26 @@ def test_what_is_opened_by_python_is_noted(path, opened):
     Path(f"{path}-wal").write_bytes(b"")
     os.close(os.open(f"{path}-wal", os.O_RDONLY))
     assert files_of(path, opened) == [f"{path}-wal"] * 2
+
+
+def test_nothing_is_stored_in_a_file_that_was_removed_or_replaced(path, tmp_path):
+    with SqliteSaver.from_conn_string(path) as saver, SqliteStore.from_conn_string(path) as store:
+        store.put(("a",), "k", {"n": 1})
+        graph = counter(saver, 3)
+        graph.invoke({"n": 0}, thread("t"))
+        os.rename(path, tmp_path / "aside")
+        for replaced in (False, True):
+            if replaced:
+                shutil.copy(tmp_path / "aside", path)
+            with pytest.raises(ConnectionUnusableError, match="removed, replaced or renamed"):
+                graph.invoke({"n": 0}, thread("u"), durability="sync")
+            with pytest.raises(ConnectionUnusableError, match="removed, replaced or renamed"):
+                store.put(("a",), "k", {"n": 2})
+            assert graph.get_state(thread("t")).values == {"n": 3}
+        os.replace(tmp_path / "aside", path)
+        graph.invoke({"n": 0}, thread("u"))
+    with SqliteSaver.from_conn_string(path) as saver:
+        assert counter(saver, 3).get_state(thread("u")).values == {"n": 3}
 
 
 def test_nothing_but_sqlite_opens_the_files_of_a_database(path, opened):

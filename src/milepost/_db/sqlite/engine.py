@@ -70,6 +70,8 @@ class SqliteEngine:
         """Why a forked child cannot use the connection, unless it can be opened again."""
         self._path: str | None = None
         """The file of the connection, once the connection was used."""
+        self._file: Any = None
+        """The number of that file and of its device, whatever its name; None if it has none."""
         self._synchronous = synchronous
         self._first = first
         """The tables that are set up once, before the first operation."""
@@ -164,6 +166,13 @@ class SqliteEngine:
         with self.lock:
             if not self._ready:
                 self._prepare()
+            if write and self._path:
+                try:  # written out, since every step passes it
+                    file: Any = os.stat(self._path)[1:3]
+                except OSError:
+                    file = None
+                if file != self._file:
+                    raise ConnectionUnusableError(_LOST_ITS_NAME.format(path=self._path))
             return (self._session or self._open_session()).run(work, WRITE if write else READ)
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
@@ -281,6 +290,7 @@ class SqliteEngine:
                 )
             cursor = self._cursor()
             self._path = _path_of(cursor)
+            self._file = os.stat(self._path)[1:3] if os.path.exists(self._path) else None
             inherited.refuse_known(self._path)
             with suppress_read_only():
                 # Only on a new file. Compactions leave free pages; `close` gives them back.
@@ -339,6 +349,11 @@ _WAL_TIMEOUT: Final = 10.0
 """Seconds that another process may take to create a file and its tables."""
 
 
+_LOST_ITS_NAME: Final = (
+    "The file '{path}' was removed, replaced or renamed while it was open. What is stored through "
+    "this connection would be lost when it is closed, so nothing is. Put the file back, or open "
+    "the saver or store again."
+)
 IN_CHILD: Final = (
     "This process was forked after the saver or store was made, and its SQLite connection is the "
     "parent's: used by two processes, it can damage the database. Make the connection and the "
