@@ -49,6 +49,14 @@ def test_a_usual_run_has_one_row_a_step_and_all_its_writes(saver, reopen):
             assert other.get_tuple(found.config).pending_writes == found.pending_writes
 
 
+def test_a_run_that_claims_its_thread_first_has_one_row_a_step_too(sqlite):
+    for run in (1, 2):
+        config = thread("t")
+        counter(sqlite, 5).invoke({"n": 0}, config, durability="sync", on_conflict="reject")
+        inline = "SELECT COUNT(*) FROM checkpoints WHERE led IS NOT NULL"
+        assert select(sqlite, inline)[0][0] == 6 * run
+
+
 def test_a_listing_with_gaps_has_the_writes_of_what_it_shows(saver):
     made(saver)
     assert written(saver, thread("t")) == expected()

@@ -142,7 +142,7 @@ class CheckedSteps:
     def _step(
         self, step: Prepared, row: _RegistryEntry, tables: TransactionRows
     ) -> Operation[None]:
-        checkpoint, fence = step.checkpoint, step.fence
+        checkpoint, fence, head = step.checkpoint, step.fence, row.head
         if checkpoint is not None:
             yield from self._ready_checkpoint(step, checkpoint, row, tables)
         elif fence is not None and step.place.checkpoint_id != row.head:
@@ -151,7 +151,7 @@ class CheckedSteps:
         if fence is not None:
             if fence.taken and fence.epoch != row.epoch:
                 yield from self._check_reached(step, fence, tables)
-                fence.alone = fence.epoch is None and row.head == fence.head
+                fence.alone = fence.epoch is None and head == fence.head
             if not fence.alone:
                 part_inline(self._codec, step)
             if row.token != fence.token:
