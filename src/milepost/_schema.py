@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, NotRequired, Required, get_args, get_origin
 
@@ -34,12 +34,17 @@ class Schema:
     @property
     def is_root(self) -> bool:
         """Whether the state is one value without keys."""
-        return ROOT in self.channels
+        return is_one_value(self.channels)
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The keys in the order of their definition, without managed values."""
         return tuple(self.channels)
+
+
+def is_one_value(keys: Collection[str]) -> bool:
+    """Whether a state with these keys has none: beside others, ROOT is a key as they are."""
+    return len(keys) == 1 and ROOT in keys
 
 
 def schema_of(schema: Any) -> Schema:

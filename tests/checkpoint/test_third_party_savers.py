@@ -12,7 +12,7 @@ from graphs import Log, appends, elsewhere, line, steps, two_nodes
 from milepost.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, CheckpointTuple
 from milepost.errors import MilepostError
 from milepost.graph import START, StateGraph
-from milepost.types import Command, interrupt
+from milepost.types import Command, Send, interrupt
 
 
 class FiveMethods(BaseCheckpointSaver[int]):
@@ -222,3 +222,16 @@ def test_a_foreign_saver_counts_versions_in_integers(run, foreign, config):
     assert run.get_state(graph, config).values == {"total": 12}
     versions = run.saver(foreign, "get", config)["channel_versions"]
     assert all(isinstance(version, int) for version in versions.values())
+
+
+def test_sends_that_a_foreign_saver_returns_beside_the_channels_are_run(run, foreign, config):
+    """As savers did before format 4, in which Sends are a channel."""
+    builder = StateGraph(Log).add_node("n", lambda state: {"log": [state["log"]]})
+    made: Any = {"v": 3, "id": "1", "ts": "2025-04-02T15:20:01+00:00", "versions_seen": {}}
+    made |= {"channel_values": {"log": []}, "channel_versions": {"log": 1}}
+    made["pending_sends"] = [Send("n", {"log": one}) for one in "ab"]
+    metadata: Any = {"source": "loop", "step": 0, "parents": {}}
+    run.saver(foreign, "put", {**config}, made, metadata, {"log": 1})
+    graph = builder.add_edge(START, "n").compile(checkpointer=foreign)
+    assert run.get_state(graph, config).next == ("n", "n")
+    assert run.invoke(graph, None, config)["log"] == ["a", "b"]

@@ -128,3 +128,40 @@ def test_an_input_that_is_written_to_a_delta_channel_directly_is_kept(
     assert run.get_state(graph, config).values == {"log": ["in"]}
     run.invoke(graph, ["more"], config, durability=durability)
     assert run.get_state(graph, config).values == {"log": ["in", "more"]}
+
+
+def test_a_key_that_is_no_delta_channel_any_more_keeps_its_value(
+    run: Any, saver: Any, config: Any, durability: str
+) -> None:
+    def saying(schema: Any, said: dict[str, Any]) -> Any:
+        builder = StateGraph(schema).add_node("say", lambda state: said)
+        return builder.add_edge(START, "say").compile(checkpointer=saver)
+
+    before, silent = saying(Delta, {"log": ["a"]}), saying(Plain, {"number": 2})
+    run.invoke(before, {"log": ["in"]}, config, durability=durability)
+    assert run.invoke(silent, {"number": 1}, config, durability=durability)["log"] == ["in", "a"]
+    run.update_state(silent, config, None, as_node="__copy__")
+    run.invoke(silent, {"number": 1}, config, durability=durability)
+    run.saver(saver, "prune", ["t"], strategy="keep_latest")
+    assert [state.values["log"] for state in run.history(silent, config)] == [["in", "a"]]
+    now = saying(Plain, {"log": ["b"]})
+    run.invoke(now, {}, config, durability=durability)
+    assert run.get_state(now, config).values["log"] == ["in", "a", "b"]
+    assert "counters_since_delta_snapshot" not in run.get_state(now, config).metadata
+    assert run.invoke(before, {}, config)["log"] == ["in", "a", "b", "a"]
+
+
+@pytest.mark.parametrize("stored_whole_after", [1, 100])
+def test_a_former_delta_channel_that_is_renamed_keeps_its_value(
+    run: Any, saver: Any, config: Any, stored_whole_after: int
+) -> None:
+    class Former(TypedDict):
+        lines: Annotated[list[Any], DeltaChannel(joined, snapshot_frequency=stored_whole_after)]
+
+    def saying(schema: Any, key: str, **compiled: Any) -> Any:
+        builder = StateGraph(schema).add_node("say", lambda state: {key: ["said"]})
+        return builder.add_edge(START, "say").compile(checkpointer=saver, **compiled)
+
+    run.invoke(saying(Former, "lines"), {"lines": ["in"]}, config)
+    now = saying(Plain, "log", renamed_keys={"lines": "log"})
+    assert run.invoke(now, {"log": ["on"]}, config)["log"] == ["in", "said", "on", "said"]

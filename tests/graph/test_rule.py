@@ -356,6 +356,7 @@ SILENT: dict[str, Callable[[Any], Any]] = {
     "max_concurrency 0": lambda lib: asyncio.run(
         one(lib, said).ainvoke({}, {"max_concurrency": 0})
     ),
+    "state of one value that gets keys": lambda lib: with_more_keys(lib),
     "recursion_limit as a float": lambda lib: one(lib, said).invoke({}, {"recursion_limit": 5.0}),
 }
 
@@ -363,6 +364,11 @@ SILENT: dict[str, Callable[[Any], Any]] = {
 class Inner(TypedDict):
     a: int
     extra: int
+
+
+class Grown(TypedDict):
+    __root__: Annotated[list[Any], operator.add]
+    note: str
 
 
 class Owner:
@@ -401,6 +407,19 @@ def copies(lib: Any) -> Any:
     twin.invoke({"log": ["there"]}, T)
     graph.invoke({"log": ["here"]}, T)
     return [list(graph.get_state(T).values["log"]), list(twin.get_state(T).values["log"])]
+
+
+def with_more_keys(lib: Any) -> Any:
+    """A thread of a state without keys, and then of one in which that value is one of two."""
+    saver = lib.InMemorySaver()
+    builder = lib.StateGraph(Annotated[list[Any], operator.add]).add_node("n", lambda s: [len(s)])
+    builder.add_edge(lib.START, "n").compile(checkpointer=saver).invoke([5], T)
+    builder = lib.StateGraph(Grown).add_node("n", lambda s: {"__root__": [len(s)], "note": "x"})
+    keys = builder.add_edge(lib.START, "n").compile(checkpointer=saver)
+    before = keys.get_state(T).values
+    streamed = list(keys.stream({"__root__": [7]}, T, stream_mode=["values", "updates"]))
+    keys.update_state(T, {"note": "y"})
+    return before, streamed, keys.get_state(T).values
 
 
 def metadata(lib: Any, *, whole: bool = False) -> Any:

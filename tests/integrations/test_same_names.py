@@ -178,6 +178,43 @@ def test_an_invalid_answer_inside_a_subgraph_can_be_given_again(lib):
     }
 
 
+def test_an_invalid_answer_inside_a_task_is_an_error_and_can_be_given_again(lib):
+    ask, command = lib("types.interrupt"), lib("types.Command")
+    asks = lib("func.task")(lambda: ask("?", response_schema=Decision).approve, name="asks")
+
+    @lib("func.entrypoint")(checkpointer=lib("checkpoint.memory.InMemorySaver")())
+    def flow(_: Any) -> Any:
+        return asks().result()
+
+    flow.invoke(1, THREAD)
+    with pytest.raises(ValueError, match="approve") as caught:
+        flow.invoke(command(resume={"approve": "perhaps"}), THREAD)
+    assert lib("errors.is_invalid_resume")(caught.value)
+    assert flow.invoke(command(resume={"approve": True}), THREAD) is True
+
+
+def test_the_question_of_a_task_can_be_answered_after_another_task_has_failed(lib):
+    ask, command = lib("types.interrupt"), lib("types.Command")
+    failures = [ValueError("once")]
+
+    @lib("func.task")
+    def fails() -> str:
+        if failures:
+            raise failures.pop()
+        return "done"
+
+    asks = lib("func.task")(lambda: ask("?"), name="asks")
+
+    @lib("func.entrypoint")(checkpointer=lib("checkpoint.memory.InMemorySaver")())
+    def flow(_: Any) -> Any:
+        asked, failed = asks(), fails()
+        return [failed.result(), asked.result()]
+
+    with pytest.raises(ValueError, match="once"):
+        flow.invoke(1, THREAD)
+    assert flow.invoke(command(resume="yes"), THREAD) == ["done", "yes"]
+
+
 def test_after_an_invalid_answer_the_question_is_asked_again():
     """LangGraph gives the node the invalid answer once more."""
     lib = Library("milepost")

@@ -361,11 +361,11 @@ class CheckpointWriter:
         position = self.position
         metadata: dict[str, Any] = {**self._given, "source": source, "step": position.step}
         metadata["parents"] = position.parents
-        if self.program.delta:
+        if self.program.delta or "counters_since_delta_snapshot" in self.metadata:
             counters = self.metadata.get("counters_since_delta_snapshot") or {}
-            metadata["counters_since_delta_snapshot"] = self.deltas.count(
-                self.channels, counters, source, made_by
-            )
+            counted = self.deltas.count(self.channels, counters, source, made_by)
+            if counted or self.program.delta:
+                metadata["counters_since_delta_snapshot"] = counted
         self.metadata, self._source = metadata, None  # type: ignore[assignment]
 
     def _prepare(
@@ -431,6 +431,9 @@ class CheckpointWriter:
         changed |= copied.checkpoint["channel_values"]
         changed |= whole
         if (counters := self.metadata.get("counters_since_delta_snapshot")) is not None:
+            live = self.channels.live
+            former = [name for name in counters if name in live and name not in whole]
+            changed |= {name: live[name].checkpoint() for name in former}
             self.metadata["counters_since_delta_snapshot"] = dict.fromkeys(counters, (0, 0))
         return replace(new, changed={**changed, **new.changed}, seen=None, again=True)
 

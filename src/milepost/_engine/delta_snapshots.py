@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from milepost._engine.drivers.effects import EffectGenerator, LoadDeltaHistory
 from milepost._engine.superstep.apply import writes_per_channel
 from milepost._engine.superstep.renames import as_renamed
+from milepost.channels.binop import BinaryOperatorAggregate
 from milepost.checkpoint.base import SOURCES_WITHOUT_WRITES
 from milepost.types import MISSING, _DeltaSnapshot
 
@@ -42,7 +43,12 @@ class DeltaSnapshots:
         if source in SOURCES_WITHOUT_WRITES:
             self.not_in_writes.update(channels.dirty)
         written = writes_per_channel(writers)
-        counted = {}
+        # Of former delta channels the writes are needed until a whole value is stored.
+        counted = {
+            name: counters[name]
+            for name in counters
+            if name not in self.names and name not in channels.dirty
+        }
         for name in self.names:
             if name not in channels.versions:
                 continue
@@ -78,12 +84,23 @@ def rebuild_deltas(
     channels: ChannelState,
     saved: CheckpointTuple,
 ) -> EffectGenerator[None]:
-    """Replay the stored writes of delta channels that the checkpoint holds no value of."""
+    """Replay the stored writes of delta channels that the checkpoint holds no value of.
+
+    Also of keys that have a reducer of two arguments now.
+    """
+    counters = saved.metadata.get("counters_since_delta_snapshot") or ()
+    if not (program.delta or counters):
+        return
     renamed = as_renamed(saved)
     former = {} if renamed is None else renamed.former_names
+    reduced = [
+        name
+        for name, spec in channels.specs.items()
+        if former.get(name, name) in counters and isinstance(spec, BinaryOperatorAggregate)
+    ]
     wanted = {
         name: former.get(name, name)
-        for name in program.delta
+        for name in (*program.delta, *reduced)
         if name in channels.versions and name not in saved.checkpoint["channel_values"]
     }
     if not wanted:

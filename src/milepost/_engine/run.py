@@ -340,7 +340,7 @@ class GraphRun:
                     left -= 1
                     if limit is not None:
                         reported.append(task)
-                    if task.paused and subtasks.called:
+                    if subtasks.called and not task.finished and is_worth_storing(task):
                         # Tasks that this task called may still run, and raise interrupts too.
                         waiting.append(task)
                         continue

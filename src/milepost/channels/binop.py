@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, get_origin
 
 from milepost.channels.base import Value, ValueChannel
 from milepost.errors import InvalidUpdateError
-from milepost.types import MISSING, Overwrite
+from milepost.types import MISSING, Overwrite, _DeltaSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -111,8 +111,19 @@ class BinaryOperatorAggregate(ValueChannel[Value, Value, Value], Generic[Value])
         new.typ = self.typ
         new.key = self.key
         new.operator = self.operator
+        if type(checkpoint) is _DeltaSnapshot:  # the key had a DeltaChannel when this was stored
+            checkpoint = checkpoint.value
         new.value = neutral_element(self.typ) if checkpoint is MISSING else checkpoint
         return new
+
+    def replay_writes(self, writes: Sequence[Any]) -> None:
+        """Apply writes that are stored of a time when the key had a DeltaChannel, oldest first.
+
+        Args:
+            writes: What is stored, as `(task_id, channel, value)`.
+        """
+        for _, _, value in writes:
+            self.update([value])
 
     def update(self, values: Sequence[Value]) -> bool:
         if not values:

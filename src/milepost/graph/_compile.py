@@ -10,7 +10,7 @@ from milepost._engine.context.node_callable import Callee, callee_of, function_o
 from milepost._engine.superstep.program import Branch, ExecutableGraph, Node, StateReader, Write
 from milepost._engine.superstep.renames import Renames, checked_renames
 from milepost._internal.noted_types import note_types
-from milepost._schema import schema_of
+from milepost._schema import is_one_value, schema_of
 from milepost.channels import (
     BaseChannel,
     DeltaChannel,
@@ -92,7 +92,7 @@ def compile_program(
         channels=channels,
         keys=keys,
         output_keys=ROOT if output.is_root else output.keys,
-        stream_keys=ROOT if ROOT in builder.channels else keys,
+        stream_keys=ROOT if is_one_value(builder.channels) else keys,
         triggers=nodes_by_trigger(nodes),
         finish_channels=tuple(
             name for name, channel in channels.items() if channel.waits_for_finish

@@ -15,7 +15,7 @@ from milepost._engine.context.task_context import find_context
 from milepost._engine.superstep.task import ReturnedRunnable
 from milepost._internal.dataclass_tools import record
 from milepost._internal.warn import Strictness
-from milepost._schema import annotated_keys, is_pydantic
+from milepost._schema import annotated_keys, is_one_value, is_pydantic
 from milepost.constants import BRANCH_TO, END, INPUT, JOIN, ROOT, START, TASKS
 from milepost.errors import InvalidUpdateError, ParentCommand
 from milepost.types import Command, Send
@@ -152,7 +152,7 @@ def update_writer(
     graph that is its node exchange the keys that both have. The same holds for an input that comes
     from inside a node. `culprit` is the node's function.
     """
-    is_root = ROOT in keys
+    is_root = is_one_value(keys)
     inputs = {INPUT: "The command that is the input", START: "The input"}
     who = inputs.get(node, f"Node '{node}'")
 

@@ -17,7 +17,7 @@ from milepost._internal.older_names import older_names
 from milepost._internal.warn import Strictness
 from milepost._schema import schema_of
 from milepost.channels import BaseChannel, LastValue
-from milepost.constants import END, NS_END, NS_SEP, RESERVED, START
+from milepost.constants import END, NS_END, NS_SEP, RESERVED, ROOT, START
 from milepost.errors import GraphBuildError
 from milepost.graph._spec import (
     BranchSpec,
@@ -153,7 +153,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             return  # most nodes have that of the state
         read = schema_of(schema)
         for key in (*read.channels, *read.managed):
-            if key in RESERVED and not read.is_root:
+            if key in RESERVED and key != ROOT:
                 raise GraphBuildError(f"'{key}' is a reserved name: call the state key otherwise.")
         for key, channel in read.channels.items():
             known = self.channels.get(key)

@@ -96,7 +96,7 @@ def read_history(
     given = 0
     while saved is not None and given != limit:
         following = renamed((yield upcoming))
-        if view.program.delta:
+        if view.program.delta or "counters_since_delta_snapshot" in saved.metadata:
             showing = _show(view, saved, following, latest=False, subgraphs=False, goes_on=False)
             emit((yield from showing))
         else:
@@ -116,8 +116,7 @@ def _show(
 ) -> EffectGenerator[StateSnapshot]:
     program = view.program
     channels = program.open_channels(saved.checkpoint)
-    if program.delta:
-        yield from rebuild_deltas(view.saver, program, channels, saved)
+    yield from rebuild_deltas(view.saver, program, channels, saved)
     with_null_writes(channels, saved, channels.specs)
     place = place_of(saved.config)
     tasks = tasks_after(program, channels, saved, saved.checkpoint["id"], place.checkpoint_ns)

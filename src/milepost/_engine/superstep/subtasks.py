@@ -152,10 +152,10 @@ def _settle(events: RunEvents, task: Task, future: TaskFuture[Any]) -> None:
     finally:
         if task.finished:
             future.settle(next(value for name, value in task.writes if name == RETURN), None)
+        elif isinstance(task.error, BaseException):  # also if it left interrupts open
+            future.settle(None, task.error)
         elif task.interrupts:
             future.settle(None, GraphInterrupt(task.interrupts))
-        elif isinstance(task.error, BaseException):
-            future.settle(None, task.error)
         else:
             future.drop()
 

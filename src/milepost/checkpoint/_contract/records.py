@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, NamedTuple, NotRequired, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, NotRequired, TypeAlias, cast
 
 from typing_extensions import TypedDict
 
@@ -251,7 +251,7 @@ def copy_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
 SENDS_ARE_A_CHANNEL: Final = 4
 """The first format in which a checkpoint has its Sends as a channel. Before, the Sends that start a
 step's tasks were among the writes of the parent checkpoint. LangGraph's savers return older
-checkpoints in the newer form, and so do ours."""
+checkpoints in the newer form, and so do ours; other savers return them as `pending_sends`."""
 _FIRST: Final = f"{counter_text(1)}.0"
 """The version of the Sends in a checkpoint without any other channel."""
 
@@ -259,6 +259,7 @@ _FIRST: Final = f"{counter_text(1)}.0"
 def with_sends(checkpoint: Checkpoint, parent_writes: Sequence[PendingWrite]) -> Checkpoint:
     """A checkpoint from before format 4, with the Sends from its parent's writes as a channel."""
     sends = [value for _, channel, value in parent_writes if channel == TASKS]
+    sends = sends or list(cast(Any, checkpoint).get("pending_sends") or ())
     versions: dict[str, Any] = checkpoint["channel_versions"]
     if not sends or TASKS in versions:
         return checkpoint
