@@ -97,6 +97,7 @@ class TestStatuses:
             ["threads", "--limit", "-1"],
             ["threads", "--since", "yesterday"],
             ["threads", "-m", "novalue"],
+            ["copy", "done", ""],
             ["delete"],
             ["delete", "done", "--status", "idle", "--yes"],
             ["delete", "--older-than", "5 years", "--yes"],
@@ -128,13 +129,28 @@ class TestStatuses:
 
     @pytest.mark.parametrize(
         "address",
-        ["none.db", "sqlite:///none.db", ".", "mysql://x", "postgresql://me:pw@127.0.0.1:1/x"],
+        [
+            "none.db",
+            "sqlite:///none.db",
+            ".",
+            "mysql://x",
+            "host=127.0.0.1 password=pw",
+            "postgresql://me:pw@127.0.0.1:1/x",
+            "postgresql://me:%pw@127.0.0.1:1/x",
+            "redis://:pw@127.0.0.1:no-port",
+            "redis://:pw@[::1",
+            "redis://:pw/x@127.0.0.1",
+            "redis://:pw@127.0.0.1/0?db=x",
+            "redis://:pw@127.0.0.1:1/0?no_such_parameter=1",
+        ],
     )
     def test_a_database_that_cannot_be_opened(self, milepost, address):
         for place in (["--db", address, "threads"], ["threads", "--db", address]):
             status, out, err = milepost(*place)
             assert (status, out) == (4, ""), err
             assert "pw" not in err
+            assert len(err.splitlines()) == 1
+            assert "\\n" not in err
 
     def test_no_database_at_all(self, milepost, monkeypatch):
         monkeypatch.delenv("MILEPOST_DB")

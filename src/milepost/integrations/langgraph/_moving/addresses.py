@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any, Final
 
-from milepost._db.addresses import is_postgres, is_redis, sqlite_file
+from milepost._db.addresses import is_postgres, is_redis, sqlite_file, without_password
 from milepost._db.redis.client import make_client, without_parameters
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
@@ -67,8 +67,8 @@ def check_exists(address: str) -> None:
 def bad_address(address: str) -> BadAddressError:
     """What to say about an address of another kind."""
     return BadAddressError(
-        f"'{address}' names no database that this can use: write sqlite:///file.db or "
-        "postgresql://user@host/name; an import can also read and write redis://host:6379/0."
+        f"'{without_password(address)}' names no database that this can use: write "
+        "sqlite:///file.db or postgresql://user@host/name; an import can also read and write redis://host:6379/0."
     )
 
 
