@@ -301,6 +301,16 @@ def test_a_reader_that_closes_its_end_ends_the_command(file):
     assert done.stdout.startswith("* ")
 
 
+def test_what_the_locale_has_no_signs_for_is_shown_as_escapes(file):
+    with SqliteSaver.from_conn_string(str(file)) as saver:
+        saver.create_thread("日本")
+    command = [sys.executable, "-m", "milepost.cli", "threads", "--db", str(file)]
+    env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"\u65e5\u672c" in done.stdout
+
+
 def test_a_shell_completes_threads_and_checkpoints(file):
     def complete(words):
         env = {

@@ -42,8 +42,8 @@ def make_client(url: str, *, is_async: bool, cluster: bool | None = None, **opti
         )
     except ValueError as error:
         raise ConnectionUnusableError(
-            "The address of Redis cannot be read: write redis://user:password@host:6379/0, with %2F "
-            "and %40 for / and @ in the password."
+            "The address of Redis cannot be read: write redis://user:password@host:6379/0, with "
+            "%2F and %40 for / and @ in the password."
         ) from error
 
 
