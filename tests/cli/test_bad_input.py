@@ -157,6 +157,19 @@ class TestStatuses:
         status, _, err = milepost("threads")
         assert (status, "MILEPOST_DB" in err) == (4, True)
 
+    def test_a_key_that_does_not_open_the_database(self, milepost, file, monkeypatch):
+        pytest.importorskip("Crypto")
+        monkeypatch.setenv("MILEPOST_AES_KEY", "k" * 16)
+        assert milepost("reencrypt", "--yes")[0] == 0
+        monkeypatch.setenv("MILEPOST_AES_KEY", "short")
+        status, _, err = milepost("show", "done")
+        assert (status, "16, 24 or 32 bytes" in err) == (4, True)
+        monkeypatch.delenv("MILEPOST_AES_KEY")
+        status, _, err = milepost("show", "done")
+        assert (status, "MILEPOST_AES_KEY" in err, "salvage" in err) == (6, True, False)
+        status, out, err = milepost("salvage", "done")
+        assert (status, out, "Nothing of it can be read" in err) == (1, "", True)
+
     def test_a_file_that_is_no_database(self, milepost, tmp_path):
         text = tmp_path / "text"
         text.write_text("hello " * 1000)
