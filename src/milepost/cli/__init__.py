@@ -83,7 +83,8 @@ def _run_app(given: list[str]) -> int:
         if isinstance(end.__cause__, KeyboardInterrupt):
             return INTERRUPTED
         print("Nothing was done.", file=sys.stderr)
-        return FAILED
+        # Click raises it in place of a Ctrl-C at a question.
+        return INTERRUPTED if isinstance(end.__context__, KeyboardInterrupt) else FAILED
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
