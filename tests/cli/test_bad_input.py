@@ -97,6 +97,7 @@ class TestStatuses:
             ["threads", "--limit", "-1"],
             ["threads", "--since", "yesterday"],
             ["threads", "-m", "novalue"],
+            ["copy", "done", ""],
             ["delete"],
             ["delete", "done", "--status", "idle", "--yes"],
             ["delete", "--older-than", "5 years", "--yes"],
@@ -128,18 +129,46 @@ class TestStatuses:
 
     @pytest.mark.parametrize(
         "address",
-        ["none.db", "sqlite:///none.db", ".", "mysql://x", "postgresql://me:pw@127.0.0.1:1/x"],
+        [
+            "none.db",
+            "sqlite:///none.db",
+            ".",
+            "mysql://x",
+            "host=127.0.0.1 password=pw",
+            "postgresql://me:pw@127.0.0.1:1/x",
+            "postgresql://me:%pw@127.0.0.1:1/x",
+            "redis://:pw@127.0.0.1:no-port",
+            "redis://:pw@[::1",
+            "redis://:pw/x@127.0.0.1",
+            "redis://:pw@127.0.0.1/0?db=x",
+            "redis://:pw@127.0.0.1:1/0?no_such_parameter=1",
+        ],
     )
     def test_a_database_that_cannot_be_opened(self, milepost, address):
         for place in (["--db", address, "threads"], ["threads", "--db", address]):
             status, out, err = milepost(*place)
             assert (status, out) == (4, ""), err
             assert "pw" not in err
+            assert len(err.splitlines()) == 1
+            assert "\\n" not in err
 
     def test_no_database_at_all(self, milepost, monkeypatch):
         monkeypatch.delenv("MILEPOST_DB")
         status, _, err = milepost("threads")
         assert (status, "MILEPOST_DB" in err) == (4, True)
+
+    def test_a_key_that_does_not_open_the_database(self, milepost, file, monkeypatch):
+        pytest.importorskip("Crypto")
+        monkeypatch.setenv("MILEPOST_AES_KEY", "k" * 16)
+        assert milepost("reencrypt", "--yes")[0] == 0
+        monkeypatch.setenv("MILEPOST_AES_KEY", "short")
+        status, _, err = milepost("show", "done")
+        assert (status, "16, 24 or 32 bytes" in err) == (4, True)
+        monkeypatch.delenv("MILEPOST_AES_KEY")
+        status, _, err = milepost("show", "done")
+        assert (status, "MILEPOST_AES_KEY" in err, "salvage" in err) == (6, True, False)
+        status, out, err = milepost("salvage", "done")
+        assert (status, out, "Nothing of it can be read" in err) == (1, "", True)
 
     def test_a_file_that_is_no_database(self, milepost, tmp_path):
         text = tmp_path / "text"
@@ -283,6 +312,16 @@ def test_a_reader_that_closes_its_end_ends_the_command(file):
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
     assert done.stderr == ""
     assert done.stdout.startswith("* ")
+
+
+def test_what_the_locale_has_no_signs_for_is_shown_as_escapes(file):
+    with SqliteSaver.from_conn_string(str(file)) as saver:
+        saver.create_thread("日本")
+    command = [sys.executable, "-m", "milepost.cli", "threads", "--db", str(file)]
+    env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"\u65e5\u672c" in done.stdout
 
 
 def test_a_shell_completes_threads_and_checkpoints(file):

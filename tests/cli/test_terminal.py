@@ -51,7 +51,9 @@ def test_a_terminal_gets_colours_unless_it_wants_none(file):
     assert (status, "\x1b[33m" in shown) == (0, False)
 
 
-@pytest.mark.parametrize(("typed", "left", "status"), [("n\n", 5, 1), ("y\n", 1, 0)])
+@pytest.mark.parametrize(
+    ("typed", "left", "status"), [("n\n", 5, 1), ("\x03", 5, 130), ("y\n", 1, 0)]
+)
 def test_prune_asks_before_it_removes(file, typed, left, status):
     done, shown = on_a_terminal(["prune", "done"], typed, MILEPOST_DB=str(file))
     assert (done, "Remove 4 checkpoints" in shown) == (status, True)

@@ -1,5 +1,6 @@
 """`on_conflict="reject"`: a run that finds another at work on its thread is refused at once."""
 
+import asyncio
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -53,6 +54,29 @@ def test_a_run_is_refused_while_another_is_at_work(run, saver, config, durabilit
     # Under `async` the holder's own steps may arrive meanwhile.
     assert holder.unchanged or durability == "async"
     assert run.invoke(rival, {}, config)["log"] == ["a", "b", "x"]
+
+
+def test_a_run_that_is_cancelled_while_its_claim_is_stored_takes_the_claim_back(tmp_path):
+    async def scenario(saver: Any) -> Any:
+        stored, seen, hold = asyncio.Event(), asyncio.Event(), saver.ahold
+
+        async def ahold(thread_id: str, fence: Fence) -> None:
+            await hold(thread_id, fence)
+            stored.set()
+            await seen.wait()
+
+        saver.ahold = ahold
+        graph = line("x").compile(checkpointer=saver, on_conflict="reject")
+        cancelled = asyncio.ensure_future(graph.ainvoke({}, thread("t")))
+        await asyncio.wait_for(stored.wait(), PATIENCE)
+        cancelled.cancel()
+        seen.set()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        return await graph.ainvoke({}, thread("t"))
+
+    with SqliteSaver.from_conn_string(str(tmp_path / "t.db")) as saver:
+        assert asyncio.run(scenario(saver)) == {"log": ["x"]}
 
 
 def test_an_update_is_refused_while_a_run_is_at_work(run, saver, config, durability):

@@ -23,6 +23,7 @@ from milepost.inspect import (
     StateNotFoundError,
     StoredObject,
     as_data,
+    compare,
     part_of,
     show,
 )
@@ -161,3 +162,12 @@ def test_arrays_and_messages_of_other_libraries_are_shown_without_them():
     shown, array = show(Database.of(saver), Ref("t")).values["messages"]
     assert (shown["type"], shown["content"], shown["id"]) == ("human", "hi", "1")
     assert array["$type"] == "numpy.ndarray"
+
+
+def test_not_a_number_is_no_change_of_itself():
+    assert (
+        compare({"a": float("nan"), "b": [float("nan")]}, {"a": float("nan"), "b": [float("nan")]})
+        == []
+    )
+    [change] = compare({"a": float("nan")}, {"a": 1.0})
+    assert change.path == ("a",)

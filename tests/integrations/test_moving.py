@@ -458,3 +458,13 @@ def test_types_of_a_script_are_moved_and_read_by_the_script(tmp_path, monkeypatc
     back = "sqlite:///back.db"
     script(*milepost, "export", "--from", ours, "--to-langgraph", back, "--types", "__main__=trip")
     assert script("trip.py", "back.db", "again") == expected
+
+
+def test_an_export_does_not_touch_a_database_of_milepost(tmp_path, capsys):
+    address = f"sqlite:///{tmp_path / 'ours.db'}"
+    with our_saver(address) as saver:
+        saver.create_thread("t")
+    before = (tmp_path / "ours.db").read_bytes()
+    assert move_out(address, address) == 1
+    assert "Export to another database" in capsys.readouterr().err
+    assert (tmp_path / "ours.db").read_bytes() == before

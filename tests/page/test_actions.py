@@ -102,6 +102,23 @@ def test_an_edit_is_saved_as_a_fork(writing, own, visit, beside):
     page.get_by_text("3 branches start here").wait_for()
 
 
+def test_what_json_cannot_say_is_not_saved_as_an_object(writing, own, visit, beside):
+    def write() -> None:
+        with demo.opened(own) as (made, _, _):
+            made.update_state(demo.config("lamp-refund"), {"draft": b"\x00"})
+
+    beside(write)
+    page = visit(writing, "#/thread/lamp-refund")
+    row = page.locator('.tree-row[data-path="[\\"draft\\"]"]')
+    row.hover()
+    row.get_by_role("button", name="Edit draft and fork").click()
+    window = page.get_by_role("dialog")
+    until(lambda: "$bytes" in window.get_by_label("Update as JSON").input_value())
+    window.get_by_role("button", name="Save the fork").click()
+    window.get_by_role("alert").get_by_text("draft is 1 B of bytes: JSON cannot say it").wait_for()
+    assert beside(values, own, "lamp-refund")["draft"] == b"\x00"
+
+
 def test_a_fork_runs_on_from_its_checkpoint(writing, own, visit, beside):
     page = visit(writing, "#/thread/lamp-refund")
     page.locator(".checkpoint").nth(8).click()

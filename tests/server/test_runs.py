@@ -321,6 +321,9 @@ def test_more_streams_than_the_limit_are_refused(file: str) -> None:
             until(one, "thread")
             until(two, "thread")
             assert client.get(path).status_code == 429
+            body = {"graph_id": "asking", "input": {}}
+            assert client.post("/milepost/threads/new/run", json=body).status_code == 429
+            assert client.get("/threads/new").status_code == 404, "it has begun all the same"
         with running.client() as other:
             eventually(lambda: is_open(other, path))
 

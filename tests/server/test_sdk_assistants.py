@@ -54,6 +54,8 @@ def test_an_id_that_exists_is_a_conflict_and_a_graph_must_be_there(sdk: Any) -> 
     with pytest.raises(ConflictError):
         sdk.assistants.create("asking", assistant_id=id)
     assert sdk.assistants.create("asking", assistant_id=id, if_exists="do_nothing") == made
+    with pytest.raises(ConflictError):  # the name of a graph means its own assistant
+        sdk.assistants.create("asking", assistant_id="asking")
     with pytest.raises(NotFoundError):
         sdk.assistants.create("nothing")
     with pytest.raises(UnprocessableEntityError):

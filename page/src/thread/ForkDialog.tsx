@@ -8,6 +8,7 @@ import { index, ranAt } from "../graph/derive";
 import { message } from "../model/load";
 import { Dialog } from "../ui/dialog";
 import { Button } from "../ui/parts";
+import { special } from "../ui/Value";
 import type { Session } from "./session";
 
 interface Props {
@@ -31,7 +32,7 @@ export function ForkDialog({ session, entry, keys }: Props) {
       const update = parse(text.peek());
       for (const name of names) update[name] = (await api.state(at, [name], 20_000_000)).values;
       text.value = JSON.stringify(update, null, 2);
-      error.value = null;
+      error.value = standIn(update);
     } catch (problem) {
       error.value = message(problem);
     }
@@ -55,6 +56,8 @@ export function ForkDialog({ session, entry, keys }: Props) {
     let values: Json;
     try {
       values = parse(text.value);
+      const problem = standIn(values);
+      if (problem) throw new Error(problem);
     } catch (problem) {
       error.value = message(problem);
       return;
@@ -152,4 +155,19 @@ function parse(text: string): { [key: string]: Json } {
   }
   if (!isObject(value)) throw new Error('The update is an object of keys, as {"key": value}.');
   return value;
+}
+
+/** What would be stored as an object, since it only stands for a value that JSON does not have. */
+function standIn(value: Json, path = ""): string | null {
+  if (!isObject(value) && !Array.isArray(value)) return null;
+  const shown = isObject(value) ? special(value) : null;
+  if (shown) {
+    const what = shown.text || "too large to be shown";
+    return `${path} is ${what}: JSON cannot say it. Leave it out here, and change it in Python.`;
+  }
+  for (const [key, member] of Object.entries(value)) {
+    const found = standIn(member as Json, path ? `${path}.${key}` : key);
+    if (found) return found;
+  }
+  return null;
 }

@@ -229,7 +229,7 @@ interface Special {
 }
 
 /** Stand-ins for what JSON cannot say: too large, bytes, unreadable, and values of other types. */
-function special(value: JsonObject): Special | null {
+export function special(value: JsonObject): Special | null {
   const more = value["$more"];
   if (typeof more === "number") return { kind: "more", text: "", size: more, inside: null };
   const size = value["$bytes"];

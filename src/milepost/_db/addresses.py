@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 _REDIS: Final = ("redis", "rediss", "valkey", "valkeys", "unix")
@@ -23,3 +24,9 @@ def is_postgres(address: str) -> bool:
 def is_redis(address: str) -> bool:
     scheme, separator, _ = address.partition("://")
     return bool(separator) and scheme.removesuffix("+cluster") in _REDIS
+
+
+def without_password(address: str) -> str:
+    """An address as it may be shown."""
+    address = re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", address)
+    return re.sub(r"(?i)(password=)[^&\s]*", r"\1***", address)

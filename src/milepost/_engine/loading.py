@@ -16,6 +16,7 @@ from milepost._engine.drivers.effects import (
     LoadCheckpoint,
     LoadHead,
     NextCheckpoint,
+    ReleaseThread,
 )
 from milepost._engine.missing_nodes import missing_nodes
 from milepost._engine.position import LINEAGE, Position, remembered, without_ids
@@ -206,6 +207,13 @@ def _hold(saver: StepSaver[Any], thread_id: str, fence: Fence) -> EffectGenerato
         yield HoldThread(saver, thread_id, fence)
     except ThreadConflict:
         log.info(log.THREADS, "Thread '%s': a run was refused; another has it.", thread_id)
+        raise
+    except GeneratorExit:
+        raise  # the generator was dropped: no driver is left to carry out effects
+    except BaseException:
+        if fence.before is not None:  # cancelled, and the claim is stored
+            fence.ended = True
+            yield ReleaseThread(saver, thread_id, fence, fence.before)
         raise
     if fence.overtakes:
         taken = "Thread '%s': a run has taken it over from one whose lease is over."

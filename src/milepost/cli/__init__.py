@@ -32,6 +32,9 @@ _EXTRA = ("click", "rich")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name that the locale has no signs for is shown as escapes, as on stderr.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = _run(given)
         sys.stdout.flush()
@@ -80,7 +83,8 @@ def _run_app(given: list[str]) -> int:
         if isinstance(end.__cause__, KeyboardInterrupt):
             return INTERRUPTED
         print("Nothing was done.", file=sys.stderr)
-        return FAILED
+        # Click raises it in place of a Ctrl-C at a question.
+        return INTERRUPTED if isinstance(end.__context__, KeyboardInterrupt) else FAILED
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)

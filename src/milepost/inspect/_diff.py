@@ -127,6 +127,8 @@ def same(before: Any, after: Any) -> bool:
         equal = bool(before == after)
     except Exception:  # raised by a class of the program
         return before is after
+    if type(before) is float and before != before:
+        return bool(after != after)  # NaN, which is equal to nothing, has not changed
     return equal and (type(before) in _PLAIN or as_data(before) == as_data(after))
 
 

@@ -13,7 +13,6 @@ InspectError
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -73,12 +72,6 @@ class MergeConflictError(InspectError):
     """Two branches changed the same keys in ways that no reducer brings together."""
 
     keys: Sequence[str] = ()
-
-
-def without_password(url: str) -> str:
-    """An address without its password."""
-    url = re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", url)
-    return re.sub(r"(?i)(password=)[^&\s]*", r"\1***", url)
 
 
 _UNREACHABLE: Final = (

@@ -10,11 +10,11 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from milepost._db.addresses import is_postgres, is_redis, sqlite_file
+from milepost._db.addresses import is_postgres, is_redis, sqlite_file, without_password
 from milepost._db.operations import rows_of
 from milepost.errors import MissingDependencyError
 from milepost.inspect._database import Database, langgraph_database
-from milepost.inspect._errors import CannotOpenError, told_plainly, without_password
+from milepost.inspect._errors import CannotOpenError, told_plainly
 from milepost.inspect._stored import serde_for
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _open_sqlite(url: str, write: bool, create: bool, serde: SerializerProtocol 
     shown = url if "://" in url else f"sqlite:///{path}"
     if not os.path.exists(path):
         if not (write and create):
-            raise CannotOpenError(f"There is no file '{path}'.")
+            raise CannotOpenError(f"There is no file '{without_password(path)}'.")
     elif not os.path.isfile(path):
         raise CannotOpenError(f"'{path}' is not a file.")
     try:
@@ -102,7 +102,7 @@ def _open_sqlite(url: str, write: bool, create: bool, serde: SerializerProtocol 
     except sqlite3.DatabaseError as error:
         raise CannotOpenError(
             f"{shown} cannot be read as a SQLite database ({error}). If it is one, it is damaged: "
-            "restore it from a backup, or try `milepost salvage`."
+            "restore it from a backup, or try `.recover` of SQLite's own shell."
         ) from error
     if langgraph is not None:
         return langgraph
@@ -239,7 +239,12 @@ def _open_redis(url: str, write: bool, serde: SerializerProtocol | None) -> Data
         stack.callback(client.close)
         if not write:
             warnings.simplefilter("ignore", RuntimeWarning)
-        saver.setup()
+        try:
+            saver.setup()
+        except TypeError as error:  # of the client, which takes every parameter for its own
+            raise CannotOpenError(
+                f"{without_password(url)}: a parameter of the address is unknown: {error}."
+            ) from error
         stack.pop_all()  # no error: the client stays open
 
     def open_store(create: bool) -> Any:

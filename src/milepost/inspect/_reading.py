@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, outline, place_of
 from milepost.constants import BRANCH_TO, END, JOIN, ROOT
-from milepost.errors import BrokenChainError, MilepostError, SerdeError
+from milepost.errors import BrokenChainError, DecryptionError, MilepostError, SerdeError
 from milepost.inspect._data import Unreadable
 from milepost.inspect._errors import DamagedError, told_plainly
 from milepost.inspect._stored import StoredObject
@@ -172,9 +172,10 @@ def _one_by_one(saved: CheckpointTuple, only: Callable[[str], bool]) -> dict[str
 def damaged(saved: CheckpointTuple, error: MilepostError) -> DamagedError:
     """The error for a checkpoint that cannot be read."""
     place = place_of(saved.config)
+    hint = " `milepost verify` names every damaged row, `milepost salvage` reads what is sound."
     return DamagedError(
-        f"Checkpoint '{place.checkpoint_id}' of thread '{place.thread_id}' cannot be read: {error} "
-        "`milepost verify` names every damaged row, `milepost salvage` reads what is sound."
+        f"Checkpoint '{place.checkpoint_id}' of thread '{place.thread_id}' cannot be read: {error}"
+        f"{'' if isinstance(error, DecryptionError) else hint}"
     )
 
 

@@ -17,6 +17,7 @@ from milepost.checkpoint.serde._types import exceptions, families, listed, recor
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
+from milepost.inspect._errors import CannotOpenError
 
 if TYPE_CHECKING:
     from milepost.checkpoint.base import BaseCheckpointSaver
@@ -137,4 +138,7 @@ def serde_for(serde: SerializerProtocol | None) -> SerializerProtocol | None:
     """
     if serde is not None or not os.environ.get("MILEPOST_AES_KEY"):
         return serde
-    return EncryptedSerializer.from_pycryptodome_aes(allow_plaintext=True)
+    try:
+        return EncryptedSerializer.from_pycryptodome_aes(allow_plaintext=True)
+    except ValueError as error:
+        raise CannotOpenError(str(error)) from error

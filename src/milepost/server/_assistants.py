@@ -86,7 +86,7 @@ class Assistants:
     ) -> Assistant:
         self._check_graph(graph_id)
         with self._lock:
-            if assistant_id is not None and (found := self._find(assistant_id)) is not None:
+            if assistant_id is not None and (found := self._named(assistant_id)) is not None:
                 if if_exists == "do_nothing":
                     return found.present
                 raise HttpError(409, f"Assistant '{assistant_id}' exists already.")
@@ -128,11 +128,15 @@ class Assistants:
             return self._put(Versions(version, known.versions))
 
     def _get(self, name: str) -> Versions:
+        found = self._named(name)
+        if found is None:
+            raise not_found(f"There is no assistant and no graph '{name}'.")
+        return found
+
+    def _named(self, name: str) -> Versions | None:
         found = self._find(name)
         if found is None and name in self._graph_ids:
             found = self._find(default_id(name))
-        if found is None:
-            raise not_found(f"There is no assistant and no graph '{name}'.")
         return found
 
     def _find(self, assistant_id: str) -> Versions | None:

@@ -52,6 +52,7 @@ HEADERS: Final[Mapping[str, str]] = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 _TOKEN: Final = re.compile(r"[!-~]+")
+ALLOWED: Final = "authorization, content-type, last-event-id, prefer, x-api-key, x-auth-scheme"
 EXPOSED: Final = "Content-Location, Location, X-Pagination-Total, X-Pagination-Next, x-request-id"
 
 
@@ -79,7 +80,8 @@ class Guard:
     def __init__(self, app: ASGIApp, rules: Rules) -> None:
         self._app = app
         self._rules = rules
-        self._hosts = {host.lower() for host in rules.hosts}
+        self._hosts = {_host_name(host) or host.lower() for host in rules.hosts}
+        self._origins = {origin.rstrip("/").lower() for origin in rules.origins}
         self._token = None if rules.token is None else rules.token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,20 +129,23 @@ class Guard:
         return name is not None and (name == "localhost" or name in self._hosts or is_address(name))
 
     def _may_call(self, origin: str, host: str) -> bool:
-        if origin in self._rules.origins or "*" in self._rules.origins:
+        if self._is_allowed(origin):
             return True
         parts = urlsplit(origin)
         return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()
 
+    def _is_allowed(self, origin: str) -> bool:
+        """Whether another origin was allowed."""
+        return "*" in self._origins or origin.lower() in self._origins
+
     def _cors(self, origin: str | None) -> dict[str, str]:
         """What lets pages of other origins read answers, if that was asked for."""
-        origins = self._rules.origins
-        if origin is None or not ("*" in origins or origin in origins):
+        if origin is None or not self._is_allowed(origin):
             return {}
         return {
             "Access-Control-Allow-Origin": origin,
             "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
-            "Access-Control-Allow-Headers": "authorization, content-type, prefer, x-api-key",
+            "Access-Control-Allow-Headers": ALLOWED,
             "Access-Control-Expose-Headers": EXPOSED,
             "Cross-Origin-Resource-Policy": "cross-origin",
             "Vary": "Origin",

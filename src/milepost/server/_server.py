@@ -122,7 +122,11 @@ class Server:
         """
         self.runs.claim(row.thread_id)
         if row.status == "running" and not is_langgraph(graph):
-            raise HttpError(409, f"A run is going on in thread '{row.thread_id}'.")
+            raise HttpError(
+                409,
+                f"A run is going on in thread '{row.thread_id}'. If its process was killed, the "
+                "thread is free again after a minute.",
+            )
 
     def needed_graph(self, thread_id: str, metadata: Mapping[str, Any]) -> Any:
         """The graph that a thread belongs to; raises a 400 if there is none."""

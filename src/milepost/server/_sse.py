@@ -45,10 +45,14 @@ class Streams:
         self._most = most
         self._open: set[EventStream] = set()
 
-    def response(self, events: AsyncGenerator[Event]) -> EventStream:
-        """A stream; raises a 429 if there are too many."""
+    def check(self) -> None:
+        """Raise a 429 if there are too many for another one."""
         if len(self._open) >= self._most:
             raise HttpError(429, f"{len(self._open)} streams are open: close one.")
+
+    def response(self, events: AsyncGenerator[Event]) -> EventStream:
+        """A stream; raises a 429 if there are too many."""
+        self.check()
         stream = EventStream(events, self._open.discard)
         self._open.add(stream)
         return stream

@@ -182,7 +182,9 @@ def connecting() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        text = str(error).strip() or type(error).__name__
+        text = " ".join(str(error).split()) or type(error).__name__
+        # What libpq quotes here is a part of the address, such as the password.
+        text = re.sub(r"(percent-encoded token):.*", r"\1 in the address (% is written %25)", text)
         raise ConnectionUnusableError(
             f"No connection to PostgreSQL could be made: {text}. See that the server runs and "
             "takes connections at this address, and that the database, the role and the password "

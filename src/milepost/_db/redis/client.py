@@ -23,7 +23,6 @@ def make_client(url: str, *, is_async: bool, cluster: bool | None = None, **opti
     The client is that of a cluster with `cluster`, `redis+cluster://` or `?cluster=true`. It never
     repeats a command: only `RedisEngine` knows what may be repeated.
     """
-    address, in_url = _split(url)
     package = "redis.asyncio" if is_async else "redis"
     try:
         module = import_module(package)
@@ -31,15 +30,21 @@ def make_client(url: str, *, is_async: bool, cluster: bool | None = None, **opti
         raise MissingDependencyError(
             "Redis and Valkey need redis-py: pip install 'milepost[redis]'"
         ) from error
-    is_cluster = in_url if cluster is None else cluster
-    if is_cluster:
-        return module.RedisCluster.from_url(address, **options)
-    from redis.backoff import NoBackoff
+    try:
+        address, in_url = _split(url)
+        if in_url if cluster is None else cluster:
+            return module.RedisCluster.from_url(address, **options)
+        from redis.backoff import NoBackoff
 
-    retry = import_module(f"{package}.retry").Retry(NoBackoff(), 0)
-    return module.Redis.from_url(
-        address, **{"retry": retry, "health_check_interval": _HEALTH_CHECK_SECONDS, **options}
-    )
+        retry = import_module(f"{package}.retry").Retry(NoBackoff(), 0)
+        return module.Redis.from_url(
+            address, **{"retry": retry, "health_check_interval": _HEALTH_CHECK_SECONDS, **options}
+        )
+    except ValueError as error:
+        raise ConnectionUnusableError(
+            "The address of Redis cannot be read: write redis://user:password@host:6379/0, with "
+            "%2F and %40 for / and @ in the password."
+        ) from error
 
 
 def without_parameters(url: str, names: Collection[str]) -> tuple[str, dict[str, str]]:

@@ -103,6 +103,11 @@ def translated(error: BaseException, owner: str) -> SaverError:
             f"{owner}: all connections of the client's pool are in use. Give it a larger "
             f"max_connections, or a BlockingConnectionPool. ({text})"
         )
+    if "DB index" in text:
+        return ConnectionUnusableError(
+            f"{owner}: the server has no database of this number. Write a smaller one at the end "
+            f"of the address, as in redis://host:6379/0. ({text})"
+        )
     if text.startswith("WRONGTYPE"):
         return ForeignDatabaseError(
             f"{owner}: a key that it uses holds something else. Another program uses the same key "

@@ -289,7 +289,11 @@ class DeleteThread(MethodCall[None]):
 
 @record
 class HoldThread(MethodCall[None]):
-    """Claim a thread for a run; raises ThreadConflict if another run has it."""
+    """Claim a thread for a run; raises ThreadConflict if another run has it.
+
+    A claim that is being stored is waited for, so that a run which is cancelled meanwhile can take
+    it back.
+    """
 
     target: StepSaver[Any]
     thread_id: str
@@ -299,7 +303,9 @@ class HoldThread(MethodCall[None]):
         self.target.hold(self.thread_id, self.fence)
 
     def acall(self) -> Awaitable[None]:
-        return self.target.ahold(self.thread_id, self.fence)
+        from milepost._internal.asyncio_tools import see_through
+
+        return see_through(self.target.ahold(self.thread_id, self.fence))
 
 
 @record

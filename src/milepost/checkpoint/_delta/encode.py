@@ -234,7 +234,8 @@ class Codec:
         if is_sealed(data):
             raise DecryptionError(
                 f"{_row(place)} is encrypted, and this saver has no key: pass "
-                "serde=EncryptedSerializer(...) with the one that it was written with."
+                "serde=EncryptedSerializer(...) with the one that it was written with; the "
+                "command line takes it from MILEPOST_AES_KEY."
             )
         raise DamagedRowError(f"{_row(place)} is damaged: it is not what was written. {RESTORE}")
 

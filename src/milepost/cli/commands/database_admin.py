@@ -104,6 +104,9 @@ def salvage(thread: str, limit: int | None, full: bool, as_json: bool) -> None:
     if as_json:
         output.show_json_lines(found)
         return
+    if not found:
+        output.say("Nothing of it can be read. `milepost verify` says why.")
+        raise SystemExit(FAILED)
     for one in found:
         title = f"{one.checkpoint_id}  step {one.step}  {one.namespace}".rstrip()
         output.show_lines([Text(plain(title), style="yellow")])

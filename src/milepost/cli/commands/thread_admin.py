@@ -60,6 +60,8 @@ def _listed(ids: list[str]) -> str:
 @options.database_option
 def copy(source: str, target: str) -> None:
     """Copy a thread with its whole history to a new id."""
+    if not target:
+        raise click.UsageError("The copy needs an id.")
     inspect.copy_thread(options.opened(write=True), source, target)
 
 

@@ -56,6 +56,7 @@ async def run(call: Call[RunCreate, Empty]) -> EventStream:
         raise refused("Send an input or an answer, not both.")
     graph = server.graph(body.graph_id)
     server.runs.claim(thread_id)
+    server.streams.check()
     config = await run_in_threadpool(_prepare, call, graph)
     options = refusing(graph)
     if body.context is not None:
@@ -63,6 +64,7 @@ async def run(call: Call[RunCreate, Empty]) -> EventStream:
     given = body.input if body.resume is msgspec.UNSET else answer(graph, body.resume)
     events = run_events(server.database, graph, given, config, server.limits.value, options)
     cancel = body.on_disconnect == "cancel"
+    server.streams.check()  # before the run begins, which a refusal would not end
     return server.streams.response(server.runs.start(thread_id, events, cancel=cancel))
 
 

@@ -160,7 +160,8 @@ def load_thread(q: Statements, thread_id: str, rows: Rows) -> Operation[None]:
     if not entry.new:
         raise CheckpointError(
             f"Thread '{thread_id}' exists already. Delete it first, or load the stream's under "
-            f"another id: load(lines, rename={{'{thread_id}': ...}})."
+            f"another id: load(lines, rename={{'{thread_id}': ...}}), or `milepost load --rename "
+            f"{thread_id}=NEW`."
         )
     yield Execute(q.delete_thread, (thread_id,))  # the stream has the entry
     loads = zip(_TABLES, q.loads, strict=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any, Final
 
-from milepost._db.addresses import is_postgres, is_redis, sqlite_file
+from milepost._db.addresses import is_postgres, is_redis, sqlite_file, without_password
 from milepost._db.redis.client import make_client, without_parameters
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
@@ -39,6 +39,10 @@ from milepost.integrations.langgraph._moving.sources import (
 from milepost.integrations.langgraph._requirement import needed
 
 _DRIVERS: Final = ("psycopg", "redis")
+_SQLITE_COLUMNS: Final = "SELECT name FROM pragma_table_info('checkpoints')"
+_POSTGRES_COLUMNS: Final = (
+    "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass('{}') AND attnum > 0"
+)
 _PREFIXES: Final = {
     "checkpoint_prefix": "checkpoint",
     "checkpoint_write_prefix": "checkpoint_write",
@@ -67,8 +71,8 @@ def check_exists(address: str) -> None:
 def bad_address(address: str) -> BadAddressError:
     """What to say about an address of another kind."""
     return BadAddressError(
-        f"'{address}' names no database that this can use: write sqlite:///file.db or "
-        "postgresql://user@host/name; an import can also read and write redis://host:6379/0."
+        f"'{without_password(address)}' names no database that this can use: write "
+        "sqlite:///file.db or postgresql://user@host/name; an import can also read and write redis://host:6379/0."
     )
 
 
@@ -86,7 +90,7 @@ def open_theirs(
         module = needed("langgraph.checkpoint.sqlite", "langgraph-checkpoint-sqlite")
         with _copied(file) as connection:
             execute = _on_sqlite(connection)
-            _check_tables(execute, "SELECT name FROM pragma_table_info('checkpoints')")
+            _check_tables(execute, _SQLITE_COLUMNS)
             saver = module.SqliteSaver(connection, serde=serde)
             saver.setup()
             yield TheirDatabase(saver, execute, "writes")
@@ -95,11 +99,8 @@ def open_theirs(
         with module.PostgresSaver.from_conn_string(address) as saver:
             saver.serde = serde
             execute = _on_postgres(saver.conn)
-            columns = (
-                "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass('{}') AND attnum > 0"
-            )
-            _check_tables(execute, columns.format("checkpoints"))
-            if ("task_path",) not in execute(columns.format("checkpoint_writes"), ()):
+            _check_tables(execute, _POSTGRES_COLUMNS.format("checkpoints"))
+            if ("task_path",) not in execute(_POSTGRES_COLUMNS.format("checkpoint_writes"), ()):
                 # The saver asks for a column that older tables lack. It sees this view instead,
                 # which only this connection has: the source is not changed.
                 execute(
@@ -187,13 +188,20 @@ def their_saver(address: str, *, encrypted: bool = False) -> Iterator[Any]:
     serde = their_sealing() if encrypted else None
     if (file := sqlite_file(address)) is not None:
         module = needed("langgraph.checkpoint.sqlite", "langgraph-checkpoint-sqlite")
-        opened = module.SqliteSaver.from_conn_string(file)
+        opened, on, columns = module.SqliteSaver.from_conn_string(file), _on_sqlite, _SQLITE_COLUMNS
     elif is_postgres(address):
         module = needed("langgraph.checkpoint.postgres", "langgraph-checkpoint-postgres")
         opened = module.PostgresSaver.from_conn_string(address)
+        on, columns = _on_postgres, _POSTGRES_COLUMNS.format("checkpoints")
     else:
         raise bad_address(address)
     with opened as saver:
+        # Before its tables are made: LangGraph's have the same names.
+        if ("frame",) in on(saver.conn)(columns, ()):
+            raise BadAddressError(
+                "The target holds threads of milepost, and LangGraph's tables have the same names. "
+                "Nothing in it was touched. Export to another database."
+            )
         saver.serde = serde or saver.serde
         saver.setup()
         yield saver
