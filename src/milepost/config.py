@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from milepost._engine.context.task_context import current_context
+from milepost._engine.context.langchain_bridge import config_around
+from milepost._engine.context.task_context import current_context, given_runtime
 from milepost.errors import OutsideRunError
 
 if TYPE_CHECKING:
@@ -15,10 +16,10 @@ __all__ = ["get_config", "get_store", "get_stream_writer"]
 
 
 def get_config() -> RunnableConfig:
-    """The config of the running node.
+    """The config of the running node, or of the LangChain runnable that this is called in.
 
     Raises:
-        OutsideRunError: It is called outside of a node.
+        OutsideRunError: It is called outside of a node and of a LangChain runnable.
 
     Examples:
         >>> from milepost.config import get_config
@@ -28,7 +29,8 @@ def get_config() -> RunnableConfig:
         >>> graph.invoke({}, {"configurable": {"user": "Ada"}})
         {'by': 'Ada'}
     """
-    return current_context("get_config").config
+    around = config_around()
+    return current_context("get_config").config if around is None else around
 
 
 def get_store() -> BaseStore:
@@ -51,6 +53,8 @@ def get_store() -> BaseStore:
         >>> store.get(("facts",), "home").value
         {'city': 'Paris'}
     """
+    if (given := given_runtime()) is not None:
+        return given.store  # type: ignore[return-value] # as below
     run = current_context("get_store").run
     store = run.resources.store
     if store is None:
@@ -80,4 +84,4 @@ def get_stream_writer() -> StreamWriter:
         >>> list(graph.stream({}, stream_mode="custom"))
         ['half done']
     """
-    return current_context("get_stream_writer").stream_writer
+    return (given_runtime() or current_context("get_stream_writer")).stream_writer

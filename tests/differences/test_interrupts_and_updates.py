@@ -279,6 +279,40 @@ def replay_inside(lib: Any) -> Any:
     return ran
 
 
+@ROWS.differ("`Command(resume={})`", langgraph=["?"], milepost=[])
+def empty_answer(lib: Any) -> Any:
+    graph = saved(lib, line(lib, n=asks(lib)))
+    graph.invoke({}, T)
+    return asked(graph.invoke(lib.Command(resume={}), T))
+
+
+@ROWS.differ(
+    "a new input of an entrypoint that waits for its second answer",
+    langgraph=["2?"],
+    milepost=["1?"],
+)
+def answer_of_another_run(lib: Any) -> Any:
+    @lib.entrypoint(checkpointer=lib.InMemorySaver())
+    def program(_: Any) -> Any:
+        return [lib.interrupt(question) for question in ("1?", "2?")]
+
+    program.invoke(1, T)
+    program.invoke(lib.Command(resume="yes"), T)
+    return asked(program.invoke(2, T))
+
+
+@ROWS.differ(
+    "`Command(goto=…)` on a thread that has ended, to a node that asks",
+    langgraph=0,
+    milepost=1,
+)
+def question_after_goto(lib: Any) -> Any:
+    graph = saved(lib, line(lib, first=says("x")).add_node("n", asks(lib)))
+    graph.invoke({"a": 1}, T)
+    graph.invoke(lib.Command(goto="n"), T)
+    return len(graph.get_state(T).interrupts)
+
+
 @pytest.mark.parametrize("row", ROWS, ids=[row.program.__name__ for row in ROWS])
 @pytest.mark.filterwarnings("ignore")
 def test_each_library_ends_as_the_row_says(row: Row, lib: Any) -> None:

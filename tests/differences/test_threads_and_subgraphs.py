@@ -187,6 +187,17 @@ def own_saver(lib: Any) -> Any:
     return len(list(saver.list(None)))
 
 
+@ROWS.differ("a cached node in a subgraph that has no cache", langgraph=2, milepost=1)
+def cache_around(lib: Any) -> Any:
+    ran: list[Any] = []
+    inner = lib.StateGraph(State).add_edge(lib.START, "i")
+    inner.add_node("i", ran.append, cache_policy=lib.CachePolicy())
+    graph = line(lib, n=inner.compile()).compile(cache=lib.InMemoryCache())
+    for _ in range(2):
+        graph.invoke({"a": 1})
+    return len(ran)
+
+
 @ROWS.differ("`checkpointer=False` with durability `sync`", langgraph=False, milepost=True)
 def unsaved(lib: Any) -> Any:
     inner = line(lib, i=says("x")).compile(checkpointer=False)

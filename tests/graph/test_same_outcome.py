@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
+from langchain_core.messages import AIMessage
 from typing_extensions import TypedDict
 
 from both import names_of
@@ -31,7 +32,7 @@ def fails(_: Any) -> Any:
     raise ValueError("boom")
 
 
-def says(text: str) -> Callable[[Any], Any]:
+def says(text: Any) -> Callable[[Any], Any]:
     return lambda _: {"log": [text]}
 
 
@@ -103,7 +104,20 @@ def a_put_writes_without_a_path_is_called_without_one(lib: Any) -> Any:
     return graph.invoke({"log": []}, T)
 
 
+def the_messages_of_a_hand_over_are_not_streamed(lib: Any) -> Any:
+    def leave(_: Any) -> Any:
+        update = {"log": [AIMessage("over to you")]}
+        return lib.Command(graph=lib.Command.PARENT, goto="next", update=update)
+
+    inner = lib.StateGraph(State).add_node("leave", leave).add_edge(lib.START, "leave").compile()
+    outer = lib.StateGraph(State).add_node("inner", inner)
+    outer.add_node("next", says(AIMessage("here I am"))).add_edge(lib.START, "inner")
+    streamed = outer.compile().stream({"log": []}, stream_mode="messages", subgraphs=True)
+    return [(message.content, metadata["langgraph_node"]) for _, (message, metadata) in streamed]
+
+
 PROGRAMS = [
+    the_messages_of_a_hand_over_are_not_streamed,
     the_error_of_a_task_is_text,
     the_event_of_a_failed_task_has_the_exception,
     what_had_finished_is_streamed_again_on_a_resume,

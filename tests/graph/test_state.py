@@ -438,7 +438,11 @@ def test_two_writes_to_a_plain_key_in_different_steps_are_fine(run):
     assert result == {"total": 2, "parts": []}
 
 
-@pytest.mark.parametrize("written", [Overwrite([9]), {"__overwrite__": [9]}], ids=repr)
+@pytest.mark.parametrize(
+    "written",
+    [Overwrite([9]), {"__overwrite__": [9]}, dataclasses.asdict(Overwrite([9]))],
+    ids=repr,
+)
 def test_overwrite_replaces_the_value_of_a_reducer_key(run, written):
     graph = single(Spy({"parts": written}), Numbers).compile()
     assert run.invoke(graph, {"total": 0, "parts": [1]}) == {"total": 0, "parts": [9]}

@@ -236,6 +236,17 @@ def a_branch_from_the_start(lib: Any, run: Any, recorder: Any) -> None:
 
 
 @story
+def a_branch_that_is_a_runnable(lib: Any, run: Any, recorder: Any) -> None:
+    def choose(state: Any) -> Any:
+        return "b"
+
+    builder = lib.StateGraph(State)
+    builder.add_node("a", says("a")).add_node("b", says("b")).add_edge(lib.START, "a")
+    builder.add_conditional_edges("a", RunnableLambda(choose).with_config(tags=["mine"]), ["b"])
+    run.invoke(builder.compile(), {"log": []}, config(recorder, None))
+
+
+@story
 def a_command(lib: Any, run: Any, recorder: Any) -> None:
     builder = lib.StateGraph(State)
     builder.add_node("a", lambda s: lib.Command(update={"log": ["a"]}, goto="b"))

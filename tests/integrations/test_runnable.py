@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import warnings
@@ -14,7 +15,11 @@ from langchain_core.runnables import Runnable, RunnableLambda, RunnableSequence
 from libraries import LANGGRAPH, MILEPOST
 from typing_extensions import TypedDict
 
-from milepost.errors import GraphBuildError
+from milepost._engine.context.task_context import GIVEN_RUNTIME
+from milepost.config import get_store
+from milepost.errors import GraphBuildError, OutsideRunError
+from milepost.runtime import Runtime, get_runtime
+from milepost.store.memory import InMemoryStore
 
 
 class Number(TypedDict):
@@ -282,3 +287,36 @@ def test_nodes_edges_and_branches_are_attached_to_the_compiled_graph_alone(run: 
     assert set(builder.nodes) == {"a"}
     with pytest.raises(GraphBuildError, match="'nowhere' is not a node"):
         graph.attach_edge("nowhere", "a")
+
+
+def _user(root: str) -> Any:
+    return importlib.import_module(f"{root}.config").get_config()["configurable"].get("user")
+
+
+@pytest.mark.parametrize("root", ["langgraph", "milepost"])
+def test_a_runnable_with_a_config_of_its_own_finds_that_config(root: str) -> None:
+    """In a node, in a graph that it calls there, and outside of graphs."""
+    library = LANGGRAPH if root == "langgraph" else MILEPOST
+    inner = library.StateGraph(Number).add_node("inner", lambda _: {"x": _user(root)})
+    inner = inner.add_edge(library.START, "inner").compile()
+    look = RunnableLambda(lambda _: _user(root))
+    call = RunnableLambda(lambda state: inner.invoke(state)["x"])
+    bob: Any = {"configurable": {"user": "bob"}}
+
+    def node(state: Any) -> Any:
+        return {"x": [_user(root), look.invoke(1, bob), call.invoke(state, bob), look.invoke(1)]}
+
+    graph = library.StateGraph(Number).add_node("node", node).add_edge(library.START, "node")
+    found = graph.compile().invoke({"x": 0}, {"configurable": {"user": "top"}})
+    assert found["x"] == ["top", "bob", "bob", "top"]
+    assert look.invoke(1, bob) == "bob"
+
+
+def test_code_outside_of_a_run_may_give_a_runtime_in_the_config_of_a_runnable() -> None:
+    """langmem does, to store memories in the background."""
+    store = InMemoryStore()
+    look = RunnableLambda(lambda _: (get_store(), get_runtime().store))
+    given: Any = {"configurable": {GIVEN_RUNTIME: Runtime(store=store)}}
+    assert look.invoke(1, given) == (store, store)
+    with pytest.raises(OutsideRunError):
+        look.invoke(1)

@@ -108,6 +108,9 @@ def test_without_a_program_there_is_a_usage_line():
         "from langgraph.channels.ephemeral_value import EphemeralValue",
         "from langgraph.errors import GraphInterrupt, GraphRecursionError, InvalidUpdateError",
         "from langgraph.constants import START, TAG_NOSTREAM",
+        "from langgraph.utils.config import ensure_config, get_config, get_store",
+        "from langgraph.utils.runnable import RunnableCallable",
+        "from langgraph._internal._constants import CONFIG_KEY_RUNTIME",
         "import langgraph.graph as g; assert g.StateGraph.__module__.startswith('milepost')",
         "from langgraph.graph import *; StateGraph, END",
     ],
@@ -144,8 +147,7 @@ def test_a_name_that_is_not_there_fails_at_its_import_with_a_list():
 
 LACKING = {
     "from langgraph.graph.graph import CompiledGraph": "what it compiles to in langgraph.graph.s",
-    "from langgraph.utils.config import get_config": "not public in LangGraph, either",
-    "from langgraph.checkpoint.mongodb import MongoDBSaver": "from_langgraph",
+    "from langgraph.checkpoint.mongodb import MongoDBSaver": "a package of its own",
     "import langgraph.cli": "langgraph.cli",
     "from langgraph import testing": "langgraph.testing",
     "from langgraph._internal._scratchpad import PregelScratchpad": "langgraph._internal._scratchpad",
@@ -159,6 +161,26 @@ def test_a_module_that_is_not_there_fails_at_its_import_with_advice_and_a_list(l
     assert last.startswith("ModuleNotFoundError: milepost has nothing in place of langgraph.")
     assert LACKING[line] in last
     assert "langgraph.checkpoint.memory" in last
+
+
+def test_a_package_that_others_have_put_below_langgraph_is_loaded_from_where_it_is(tmp_path):
+    folder = tmp_path / "langgraph" / "checkpoint" / "elsewhere"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(
+        "from langgraph.checkpoint.memory import InMemorySaver\n"
+        "from langgraph.checkpoint.elsewhere.names import NAME\n"
+        "class ElsewhereSaver(InMemorySaver): name = NAME\n"
+    )
+    (folder / "names.py").write_text("NAME = 'elsewhere'")
+    done = in_process(
+        f"import sys; sys.path.append({str(tmp_path)!r})\n"
+        "from langgraph.checkpoint import elsewhere\n"
+        "from langgraph.checkpoint.elsewhere import ElsewhereSaver\n"
+        "from milepost.checkpoint.base import BaseCheckpointSaver\n"
+        "assert issubclass(ElsewhereSaver, BaseCheckpointSaver)\n"
+        "print(elsewhere.ElsewhereSaver.name)"
+    )
+    assert done.stdout == "elsewhere\n", done.stderr
 
 
 def test_a_program_may_do_without_what_is_not_there():

@@ -27,7 +27,7 @@ _CONCRETE: dict[Any, type] = {
 
 
 def overwrite_of(write: Any) -> Any:
-    """The value of an Overwrite, also in its JSON form; MISSING for any other write.
+    """The value of an Overwrite, also in its JSON forms; MISSING for any other write.
 
     Args:
         write: What a node wrote.
@@ -40,8 +40,11 @@ def overwrite_of(write: Any) -> Any:
     """
     if type(write) is Overwrite:
         return write.value
-    if type(write) is dict and len(write) == 1 and "__overwrite__" in write:
-        return write["__overwrite__"]
+    if type(write) is dict:
+        if len(write) == 1 and "__overwrite__" in write:
+            return write["__overwrite__"]
+        if write.get("type") == "__overwrite__" and "value" in write:  # its fields
+            return write["value"]
     return MISSING
 
 

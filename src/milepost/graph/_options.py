@@ -211,9 +211,9 @@ def _context(schema: Any, context: Any) -> Any:
 
 
 def _inherited(parent: TaskContext | None) -> RunnableConfig | None:
-    """What a graph takes over from the run, or from the LangChain runnable, that calls it."""
+    """What a graph takes over from the run, and from the LangChain runnable, that calls it."""
+    around: Mapping[str, Any] | None = config_around()
     if parent is None:
-        around = config_around()
         return None if around is None else {k: around[k] for k in _FROM_LANGCHAIN if around.get(k)}  # type: ignore[return-value]
     outer: Mapping[str, Any] = parent.run.resources.config
     config = {key: outer[key] for key in _FROM_RUN if key in outer}
@@ -224,7 +224,22 @@ def _inherited(parent: TaskContext | None) -> RunnableConfig | None:
     }
     if (callbacks := callbacks_around(parent)) is not None:
         config["callbacks"] = callbacks
-    return {**config, "configurable": configurable}  # type: ignore[return-value]
+    inherited: RunnableConfig = {**config, "configurable": configurable}  # type: ignore[typeddict-item]
+    return inherited if around is None else merge_configs(inherited, _changed(around, parent))
+
+
+def _changed(around: Mapping[str, Any], parent: TaskContext) -> RunnableConfig:
+    """What the config of a LangChain runnable has beyond that of the node which it runs in."""
+    node: Mapping[str, Any] = parent.config
+    changed: dict[str, Any] = {"tags": around.get("tags")}
+    for key in ("configurable", "metadata"):
+        known = node.get(key) or {}
+        changed[key] = {
+            name: value
+            for name, value in (around.get(key) or {}).items()
+            if name not in known or known[name] is not value
+        }
+    return changed  # type: ignore[return-value]
 
 
 # -- the forms in which events and results reach a caller: `version="v1"` and `version="v2"`

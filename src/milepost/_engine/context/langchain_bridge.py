@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import Context, ContextVar
 from importlib import import_module
 from threading import Lock
@@ -119,7 +119,7 @@ def share_config(variables: Context, context: TaskContext) -> None:
         variables.run(variable.set, _ConfigOnDemand(context))
 
 
-def config_around() -> Mapping[str, Any] | None:
+def config_around() -> RunnableConfig | None:
     """The config of the innermost LangChain runnable that this code runs in.
 
     None if a node of ours is further inside: its TaskContext says more.

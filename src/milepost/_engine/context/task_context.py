@@ -12,7 +12,12 @@ from sys import modules
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.context.config import node_config
-from milepost._engine.context.langchain_bridge import LANGCHAIN, share_config, with_callbacks
+from milepost._engine.context.langchain_bridge import (
+    LANGCHAIN,
+    config_around,
+    share_config,
+    with_callbacks,
+)
 from milepost._engine.context.runtime import ExecutionInfo, Runtime, no_heartbeat, server_info
 from milepost._internal.ids import interrupt_id
 from milepost.constants import NS_SEP
@@ -33,6 +38,9 @@ if TYPE_CHECKING:
     from milepost._engine.superstep.plan import Task
 
 _current: ContextVar[TaskContext | None] = ContextVar("milepost_task_context", default=None)
+
+GIVEN_RUNTIME = "__pregel_runtime"
+"""The key of `configurable` under which code outside a run can give a Runtime, as in LangGraph."""
 
 for_configs: list[Callable[[TaskContext], dict[str, Any]]] = []
 """What integrations put into `config["configurable"]` of a node, each time a config is made."""
@@ -71,7 +79,13 @@ def get_runtime(context_schema: type[object] | None = None) -> Runtime:  # noqa:
         >>> builder.compile().invoke({}, context={"user": "Ada"})
         {'by': 'Ada'}
     """
-    return current_context("get_runtime").runtime
+    return given_runtime() or current_context("get_runtime").runtime
+
+
+def given_runtime() -> Runtime | None:
+    """The runtime that code outside a run has put into the config of a LangChain runnable."""
+    around = config_around() if _current.get() is None else None
+    return None if around is None else (around.get("configurable") or {}).get(GIVEN_RUNTIME)
 
 
 class ResponseSchema:

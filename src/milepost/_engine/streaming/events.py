@@ -274,8 +274,11 @@ class RunEvents:
         """Stream the begin, a content block or the end of a message."""
         self.push("messages", (event, dict(metadata)))
 
-    def returned_messages(self, task: Task) -> None:
-        """Stream the messages that an ended task has written."""
+    def returned_messages(self, task: Task, shown: bool = True) -> None:
+        """Stream the messages that an ended task has written.
+
+        Those that a command from a graph inside has brought (a hand-over) are not shown.
+        """
         if not payloads.visible(task):
             return  # the caller knows what the input was
         metadata: dict[str, Any] | None = None
@@ -285,6 +288,9 @@ class RunEvents:
                     continue
                 if message.id is None:
                     message.id = random_uuid()  # the state gets it with the same id
+                if not shown:
+                    self.stream.know_messages([message.id])
+                    continue
                 if metadata is None:
                     config = node_config(self.config, self.position, task)
                     metadata = {"ls_integration": "langgraph", **(config.get("metadata") or {})}

@@ -100,7 +100,7 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
     if not (run.events.quiet or node.silent) and run.events.stream.wants("messages"):
         # Streamed here, not when the run collects the task: tasks that are started with this
         # result must not stream their messages first.
-        run.events.returned_messages(task)
+        run.events.returned_messages(task, shown=context.came_up is None)
     if cache is not None:
         yield from keep_cached(cache, [task])
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.callbacks.manager import AsyncCallbackManager, CallbackManager
 
 from milepost._engine.context.config import node_config
-from milepost._engine.context.langchain_bridge import callbacks_around
+from milepost._engine.context.langchain_bridge import callbacks_around, is_langchain_runnable
 from milepost._engine.drivers.effects import Abandoned, EffectGenerator, Tell
 from milepost._engine.observers import RunObserver
 from milepost._internal import log
@@ -231,16 +231,21 @@ class CallbackObserver(RunObserver):
     def branch_begins(
         self, context: TaskContext, branch: Branch, state: Any
     ) -> EffectGenerator[None]:
-        """Begin the chain of a branch."""
+        """Begin the chain of a branch; a runnable begins its own, or none."""
         node = context.task.node
         chain = self._chains[context]
         # After the node, the writing of its update, and its edges.
         steps = 0 if node.name == START else steps_in(node.callee.target)
         at = steps + 1 + len(node.edges) + node.branches.index(branch) + 1
         manager = chain.get_child(f"seq:step:{at}")
-        inner = yield from _begin(manager, branch.name, state)
-        self._branches[context] = (inner, context.callbacks)
-        context.report_to(inner.get_child())
+        inner = None
+        outer = context.callbacks
+        if is_langchain_runnable(branch.callee.target):
+            context.report_to(manager)
+        else:
+            inner = yield from _begin(manager, branch.name, state)
+            context.report_to(inner.get_child())
+        self._branches[context] = (inner, outer)
 
     def branch_ends(
         self, context: TaskContext, answer: Any, error: BaseException | None
@@ -248,7 +253,8 @@ class CallbackObserver(RunObserver):
         """End the chain of a branch."""
         chain, outer = self._branches.pop(context)
         context.report_to(outer)
-        yield from _end(chain, answer, error)
+        if chain is not None:
+            yield from _end(chain, answer, error)
 
     def enter(self, variables: Context, context: TaskContext) -> None:
         """Let LangSmith's `traceable` functions find the node's run."""

@@ -2,7 +2,9 @@
 
 Every module of LangGraph that milepost has a counterpart for is answered by an alias: a module
 that looks its names up in the counterpart. The others, and names that we lack, fail when they are
-imported, with a list of what there is. LangGraph itself need not be installed.
+imported, with a list of what there is. Packages that others have put below `langgraph`, such as
+savers for other databases, are loaded from where they are installed, and what they import is
+milepost's. LangGraph itself need not be installed.
 """
 
 from __future__ import annotations
@@ -31,11 +33,12 @@ _SHIMS: Final = "milepost.integrations.langgraph._shims"
 _OURS_ALONE: Final = {"as_langgraph", "cli", "integrations", "messages", "native", "testing"}
 """Modules of milepost that have no counterpart in LangGraph."""
 
+_SHARED: Final = {_ROOT, f"{_ROOT}.cache", f"{_ROOT}.checkpoint", f"{_ROOT}.store"}
+"""Packages in which others than LangGraph put theirs: `langgraph.checkpoint.mongodb`."""
+
 _ADVICE: Final = {
     "graph": "StateGraph is in langgraph.graph, and what it compiles to in langgraph.graph.state.",
-    "utils": "It is not public in LangGraph, either.",
-    "checkpoint": "A saver for another database needs LangGraph itself: pass it to milepost's"
-    " graphs with milepost.integrations.langgraph.from_langgraph.",
+    "checkpoint": "A saver for another database comes from a package of its own: install that.",
 }
 """What to do without a module that milepost has no counterpart for, by the first part of its
 name."""
@@ -85,19 +88,31 @@ def _counterpart(module: str) -> str | None:
     """The module that answers for one of LangGraph's; None if there is none.
 
     A public module is answered by the one of the same name. What others reach for in LangGraph's
-    private modules is in a folder of its own.
+    private modules, and in its `utils`, is in a folder of its own.
     """
     _, _, name = module.partition(".")
     if not name:
         return "milepost"
     if name.split(".")[0] in _OURS_ALONE:
         return None
-    is_private = any(part.startswith("_") for part in name.split("."))
+    is_private = any(part.startswith("_") or part == "utils" for part in name.split("."))
     ours = f"{_SHIMS}.{name}" if is_private else f"milepost.{name}"
     try:
         return ours if find_spec(ours) is not None else None
     except ImportError:  # a parent is no package, or needs something that is not installed
         return None
+
+
+def _is_shared(module: str) -> bool:
+    """Whether a module is at a place where others than LangGraph put theirs."""
+    parent, _, name = module.rpartition(".")
+    return parent in _SHARED and not name.startswith("_")
+
+
+def _installed(module: str) -> ModuleSpec | None:
+    """The package of this name that is installed; its parents are aliases."""
+    parents = module.split(".")[:-1]
+    return PathFinder.find_spec(module, [os.path.join(entry, *parents) for entry in sys.path])
 
 
 def _lacking(module: str) -> ModuleNotFoundError:
@@ -125,16 +140,17 @@ class _Finder(MetaPathFinder, Loader):
     ) -> ModuleSpec | None:
         if fullname != _ROOT and not fullname.startswith(f"{_ROOT}."):
             return None
-        if fullname in self._original:
-            parents = fullname.split(".")[:-1]
-            path = [os.path.join(entry, *parents) for entry in sys.path]
-            return PathFinder.find_spec(fullname, path, target)
         if any(fullname.startswith(f"{name}.") for name in self._original):
             return PathFinder.find_spec(fullname, path, target)
-        ours = _counterpart(fullname)
-        if ours is None:
+        if fullname not in self._original:
+            if (ours := _counterpart(fullname)) is not None:
+                return ModuleSpec(fullname, self, loader_state=ours, is_package=True)
+            if not _is_shared(fullname):
+                raise _lacking(fullname)
+        if (found := _installed(fullname)) is None:
             raise _lacking(fullname)
-        return ModuleSpec(fullname, self, loader_state=ours, is_package=True)
+        self._original.append(fullname)
+        return found
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _Alias(spec.name, import_module(spec.loader_state))
@@ -156,10 +172,13 @@ class _Alias(ModuleType):
         try:
             return getattr(ours, name)
         except AttributeError:
-            if name.startswith("_") or _counterpart(f"{self.__name__}.{name}"):
+            module = f"{self.__name__}.{name}"
+            if name.startswith("_") or _counterpart(module):
                 raise  # the import system looks for a submodule next
+            if _is_shared(module) and _installed(module):
+                raise
         if self.__name__ == _ROOT:  # which holds nothing but modules
-            raise _lacking(f"{_ROOT}.{name}")
+            raise _lacking(module)
         # ImportError, since `from x import y` would replace an AttributeError by its own words.
         raise ImportError(
             f"milepost has no {self.__name__}.{name}. Of {self.__name__} it has: "

@@ -28,7 +28,7 @@ from pydantic import ValidationError
 from milepost._engine.context.langchain_bridge import let_tools_return_commands
 from milepost._engine.context.node_callable import Callee
 from milepost._engine.context.runtime import Runtime
-from milepost._engine.context.task_context import TaskContext, find_context
+from milepost._engine.context.task_context import GIVEN_RUNTIME, TaskContext, find_context
 from milepost._engine.drivers.futures import TaskFuture, new_future
 from milepost._engine.superstep.program import Node, StateReader
 from milepost._engine.superstep.subtasks import TaskStarter
@@ -60,9 +60,6 @@ from milepost.prebuilt._tools.request import (
 )
 
 let_tools_return_commands()
-
-GIVEN_RUNTIME = "__pregel_runtime"
-"""The key of `configurable` under which code outside a run can give a Runtime, as in LangGraph."""
 
 
 @record

@@ -1,0 +1,1 @@
+"""For `langgraph.utils`, which passes on names of LangGraph's `_internal`."""
