@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import multiprocessing
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -377,6 +378,7 @@ def test_a_cluster_holds_it(redis_cluster, kind):
             store.batch(ops)
             check_cluster(store.search, store.batch, store.list_namespaces)
             store.put(("user-1", "notes"), "k0", {"text": "c"}, ttl=0.00001)
+            time.sleep(0.01)  # longer than it lives
             assert store.sweep_ttl() == 1
             assert store.reindex() == 23
     else:

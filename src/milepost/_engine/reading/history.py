@@ -96,7 +96,7 @@ def read_history(
     given = 0
     while saved is not None and given != limit:
         following = renamed((yield upcoming))
-        if view.program.delta or "counters_since_delta_snapshot" in saved.metadata:
+        if view.program.delta or _had_delta_channels(saved):
             showing = _show(view, saved, following, latest=False, subgraphs=False, goes_on=False)
             emit((yield from showing))
         else:
@@ -104,6 +104,14 @@ def read_history(
             emit(snapshot_later(view.program, saved, parent))
         given += 1
         saved = following
+
+
+def _had_delta_channels(saved: CheckpointTuple) -> bool:
+    """Whether values of keys that once were delta channels may have to be rebuilt."""
+    try:
+        return "counters_since_delta_snapshot" in saved.metadata
+    except SerdeError:
+        return False  # reading the metadata of this snapshot raises the error
 
 
 def _show(
