@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from milepost.errors import InvalidUpdateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from milepost._engine.superstep.channel_state import ChannelState
     from milepost._engine.superstep.program import ExecutableGraph, Writer
@@ -29,32 +29,15 @@ def apply_writes(
     `is_step` says that a step has ended: channels that live for one step are cleared, and if
     nothing is left to run, channels that wait for that are notified.
     """
-    versions = channels.versions
     version = next_version(channels.top, None)
     changed: set[str] = set()
-
-    # Mark the triggers of each writer as seen.
-    live = channels.live
-    for writer in writers:
-        seen = {}
-        for name in writer.triggers:
-            if name in versions:
-                seen[name] = versions[name]
-        if seen:
-            before = channels.seen.get(writer.name)
-            channels.seen[writer.name] = {**before, **seen} if before else seen
-            channels.unsaved_seen.add(writer.name)
+    _mark_seen(channels, writers)
     if program.consumed:
-        for writer in writers:
-            for name in writer.triggers:
-                channel = live.get(name)
-                if channel is not None and channel.consume():
-                    versions[name] = version
-                    changed.add(name)
+        _consume(channels, writers, version, changed)
 
     # Each channel gets all of its writes in one call.
     by_channel: dict[str, list[Any]] = {}
-    specs = program.channels
+    specs, live, versions = program.channels, channels.live, channels.versions
     for writer in writers:
         for name, value in writer.writes:
             if name in by_channel:
@@ -78,29 +61,69 @@ def apply_writes(
 
     if is_step:
         if channels.volatile:
-            for name in tuple(channels.volatile):
-                if name in by_channel:
-                    continue
-                channel = live[name]
-                if not channel.is_available():
-                    channels.volatile.discard(name)
-                elif channel.update(()):
-                    versions[name] = version
-                    changed.add(name)
-        if program.finish_channels and not any(
-            name in program.triggers and channels.live[name].is_available() for name in changed
-        ):
-            for name in program.finish_channels:
-                waiting = channels.live.get(name)
-                if waiting is not None and waiting.finish():
-                    versions[name] = version
-                    changed.add(name)
-
+            _clear_volatile(channels, by_channel, version, changed)
+        if program.finish_channels:
+            _finish(program, channels, version, changed)
     if changed:
         channels.top = version
         channels.dirty |= changed
         channels.refresh(changed)
     return changed
+
+
+def _mark_seen(channels: ChannelState, writers: Sequence[Writer]) -> None:
+    """Mark the triggers of each writer as seen."""
+    versions = channels.versions
+    for writer in writers:
+        seen = {}
+        for name in writer.triggers:
+            if name in versions:
+                seen[name] = versions[name]
+        if seen:
+            before = channels.seen.get(writer.name)
+            channels.seen[writer.name] = {**before, **seen} if before else seen
+            channels.unsaved_seen.add(writer.name)
+
+
+def _consume(
+    channels: ChannelState, writers: Sequence[Writer], version: Any, changed: set[str]
+) -> None:
+    """Tell the triggers of each writer that the writer has run."""
+    for writer in writers:
+        for name in writer.triggers:
+            channel = channels.live.get(name)
+            if channel is not None and channel.consume():
+                channels.versions[name] = version
+                changed.add(name)
+
+
+def _clear_volatile(
+    channels: ChannelState, written: Container[str], version: Any, changed: set[str]
+) -> None:
+    """Clear the channels whose value lasts for one step, unless the step has written them."""
+    for name in tuple(channels.volatile):
+        if name in written:
+            continue
+        channel = channels.live[name]
+        if not channel.is_available():
+            channels.volatile.discard(name)
+        elif channel.update(()):
+            channels.versions[name] = version
+            changed.add(name)
+
+
+def _finish(
+    program: ExecutableGraph, channels: ChannelState, version: Any, changed: set[str]
+) -> None:
+    """Tell channels that wait for the end of the run, if no change starts another node."""
+    live = channels.live
+    if any(name in program.triggers and live[name].is_available() for name in changed):
+        return
+    for name in program.finish_channels:
+        waiting = live.get(name)
+        if waiting is not None and waiting.finish():
+            channels.versions[name] = version
+            changed.add(name)
 
 
 def cannot_fail(
