@@ -195,6 +195,10 @@ class CheckedSteps:
             yield from self._fill_in_inherited(step, checkpoint, base, unsure=unsure)
         elif unsure:
             yield from self._check_parent(step, checkpoint.checkpoint_id)
+        if step.place.checkpoint_id == checkpoint.checkpoint_id:
+            # Put again with the config that it was read with: it keeps its parent.
+            rows = yield Query(self._q.checkpoint, step.place)
+            step.place = step.place._replace(checkpoint_id=rows[0][1] if rows else None)
         # If a node called `update_state` on its own thread, the run's next id may be older.
         is_newer = row.head is None or checkpoint.checkpoint_id > row.head
         if step.place.checkpoint_ns == "" and is_newer:
