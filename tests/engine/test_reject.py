@@ -79,6 +79,24 @@ def test_a_run_that_is_cancelled_while_its_claim_is_stored_takes_the_claim_back(
         assert asyncio.run(scenario(saver)) == {"log": ["x"]}
 
 
+def test_a_run_that_updates_its_own_thread_still_holds_it(run, saver, config, durability):
+    def attempt() -> None:
+        outcome.append(list(saver.list(config)))
+        with pytest.raises(ThreadConflict):
+            rival.invoke({}, config)
+
+    def node(state: Log) -> None:
+        graph.update_state(config, {"log": ["edit"]}, as_node="end")
+        elsewhere(attempt)
+
+    outcome: list[Any] = []
+    rival = line("x").compile(checkpointer=saver, on_conflict="reject")
+    builder = line("a").add_node("b", node).add_edge("a", "b").add_node("end", appends("end"))
+    graph = builder.add_edge("b", "end").compile(checkpointer=saver, on_conflict="reject")
+    run.invoke(graph, {}, config, durability=durability)
+    assert outcome[0]
+
+
 def test_an_update_is_refused_while_a_run_is_at_work(run, saver, config, durability):
     editor = line("a").compile(checkpointer=saver)
     holder = Holder(

@@ -374,7 +374,8 @@ class CheckpointWriter:
         """Encode a step."""
         position = self.position
         status = thread.fence.pending_status
-        if new is not None and not position.ns and (not thread.instant or status != "running"):
+        at_end = not thread.instant or status != "running"
+        if new is not None and not position.ns and at_end and self.enclosing_writer is None:
             waiting = is_waiting(self.program, self.channels)
             status = status if waiting else "idle"
         step = StepCommit(

@@ -1,12 +1,14 @@
 """A usual step is one row, and the registry's is left alone: nobody can tell from outside."""
 
 import threading
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
 from graphs import counter, thread
+from milepost.checkpoint._contract.step_saver import TaskWrites
 from milepost.checkpoint._sql.threads.retention import Remover
 from milepost.checkpoint.base import empty_checkpoint
 from milepost.checkpoint.memory import InMemorySaver
@@ -14,6 +16,7 @@ from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.errors import DamagedRowError, ThreadConflict
 from milepost.graph import END, START, StateGraph
+from savers import first_step
 
 
 def written(saver: Any, config: Any) -> list[list[tuple[str, Any]]]:
@@ -103,6 +106,38 @@ def test_a_checkpoint_that_is_put_beside_a_run_parts_the_runs_own_but_loses_noth
         assert other.verify() == []
     assert found == [[write[1:] for write in record.pending_writes] for record in shown]
     assert found == run(memory := InMemorySaver(), memory)
+
+
+def test_a_foreign_runtime_that_goes_on_where_a_run_was_begins_one_epoch(saver):
+    made(saver)
+    epochs = []
+    for _ in range(4):
+        found = saver.get_tuple(thread("t"))
+        version = saver.get_next_version(found.checkpoint["channel_versions"]["n"], None)
+        checkpoint = {**found.checkpoint, "id": empty_checkpoint()["id"]}
+        checkpoint["channel_values"] = {"n": 1, "branch:to:x": None}
+        new_versions = {"n": version, "branch:to:x": version}  # a task waits
+        saver.put(found.config, checkpoint, {"source": "loop", "step": 9}, new_versions)
+        epochs += select(saver, "SELECT epoch FROM threads")[0]
+    assert epochs[0] != epochs[1] == epochs[2] == epochs[3]
+    made(saver)
+    assert saver.verify() == []
+
+
+def test_a_put_in_the_transaction_in_which_a_run_takes_the_thread_parts_its_rows_too(sqlite):
+    made(sqlite)
+    head = sqlite.head("t")
+    begun = replace(first_step(sqlite, "t", head), checkpoint_id=head)
+    id = begun.new.checkpoint["id"]
+    beside = {**empty_checkpoint(), "channel_versions": {"key": 1}}
+    put = sqlite._put(thread("t"), beside, {"source": "fork", "step": 0}, {"key": 1})
+    assert sqlite.commit([sqlite.prepare(begun), put]) == [None, None]
+    later = first_step(sqlite, "t", fence=begun.fence)
+    task = TaskWrites("task", "", "node", [("key", 1)])
+    later = replace(later, checkpoint_id=id, writes=[task])
+    assert sqlite.commit([sqlite.prepare(later)]) == [None]
+    at = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": id}}
+    assert sqlite.get_tuple(at).pending_writes == [("task", "key", 1)]
 
 
 def test_a_checkpoint_that_is_put_again_leaves_its_parent_what_was_written(saver, reopen):

@@ -12,7 +12,10 @@ from typing_extensions import TypedDict
 from graphs import thread
 from milepost._db.dialect import POSTGRES, SQLITE, Bounds
 from milepost._db.operations import LinkedRows, Queries
+from milepost.channels import DeltaChannel
+from milepost.checkpoint._contract.records import Place
 from milepost.checkpoint._delta.encode import Codec
+from milepost.checkpoint._sql.read.query_result import found_at
 from milepost.checkpoint._sql.write.chains import blob_row
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
@@ -261,6 +264,44 @@ def test_a_checkpoint_that_is_put_again_leaves_its_children_as_they_are(saver, c
     again = list(saver.list(config))
     assert again[:-1] == found[:-1]
     assert again[-1].checkpoint["channel_values"] == {"note": 99, "messages": ["changed"]}
+
+
+def test_a_checkpoint_that_is_put_again_as_it_was_read_keeps_its_parent_and_its_writes(opened):
+    class State(TypedDict):
+        log: Annotated[list[str], operator.add]
+        rebuilt: Annotated[list[str], DeltaChannel(lambda value, writes: sum(writes, value))]
+
+    def b(state: State) -> dict[str, Any]:
+        if not failed:
+            failed.append(True)
+            raise ValueError
+        return {"log": ["b"]}
+
+    failed: list[bool] = []
+    builder = StateGraph(State).add_node("a", lambda _: {"log": ["a"], "rebuilt": ["a"]})
+    builder.add_node("b", b).add_edge(START, "a").add_edge(START, "b")
+    with opened() as saver:
+        graph = builder.compile(checkpointer=saver)
+        with pytest.raises(ValueError):
+            graph.invoke({"log": [], "rebuilt": ["in"]}, thread("t"))
+        found = saver.get_tuple(thread("t"))
+        saver.put(found.config, found.checkpoint, found.metadata, {})
+        assert repr(saver.get_tuple(thread("t"))) == repr(found)
+        after = {"log": ["a", "b"], "rebuilt": ["in", "a"]}
+        assert graph.invoke(None, thread("t")) == after
+        first = saver.put(
+            {"configurable": {"thread_id": "new", "checkpoint_ns": "", "checkpoint_id": "1"}},
+            {**found.checkpoint, "id": "1"},
+            {},
+            {},
+        )
+        assert saver.get_tuple(first).parent_config is None
+
+
+def test_a_checkpoint_that_an_older_version_stored_as_its_own_parent_has_its_writes_once():
+    row = (1, "1", "task", 0, None, b"", None, "log", "", None)
+    answer = [(at, "1", "1", 1, None, b"", b"", None, None, None) for at in (0, -1)]
+    assert len(found_at(Place("t", "", "1"), [*answer, row, row]).writes) == 1
 
 
 def oracle_steps(seed: int) -> list[Any]:

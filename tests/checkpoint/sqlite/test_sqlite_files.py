@@ -82,6 +82,18 @@ def test_nothing_is_stored_in_a_file_that_was_removed_or_replaced(path, tmp_path
         assert counter(saver, 3).get_state(thread("u")).values == {"n": 3}
 
 
+def test_a_process_that_has_dropped_its_privileges_goes_on(path, monkeypatch):
+    def denied(path: str) -> None:
+        raise PermissionError
+
+    with SqliteSaver.from_conn_string(path) as saver:
+        graph = counter(saver, 3)
+        graph.invoke({"n": 0}, thread("t"))
+        with monkeypatch.context() as patched:
+            patched.setattr("os.stat", denied)
+            assert graph.invoke({"n": 0}, thread("u"), durability="sync") == {"n": 3}
+
+
 def test_nothing_but_sqlite_opens_the_files_of_a_database(path, opened):
     with SqliteSaver.from_conn_string(path) as saver, SqliteStore.from_conn_string(path) as store:
         store.setup()

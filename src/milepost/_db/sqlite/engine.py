@@ -169,6 +169,8 @@ class SqliteEngine:
             if write and self._path:
                 try:  # written out, since every step passes it
                     file: Any = os.stat(self._path)[1:3]
+                except PermissionError:  # the process has dropped privileges since
+                    file = self._file
                 except OSError:
                     file = None
                 if file != self._file:

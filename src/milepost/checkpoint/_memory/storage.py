@@ -351,6 +351,10 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
                 by_ns = self.storage[thread_id] = {}
             if graph is None:
                 graph = by_ns[ns] = {}
+            if stored.parent_id == stored.id:
+                # Put again with the config that it was read with: it keeps its parent.
+                former = graph.get(stored.id)
+                stored = stored._replace(parent_id=None if former is None else former.parent_id)
             graph[stored.id] = stored
             # If a node called `update_state` on its own thread, the run's next id may be older.
             if ns == "" and (thread.head is None or stored.id > thread.head):

@@ -152,6 +152,8 @@ def found_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint |
         raise entry_behind(place.thread_id, head, newer)
     if first is not None:
         parent = None if first.parent_id is None else rows.get(first.parent_id)
+        if first.parent_id == first.id:  # put again by an older version: found twice
+            writes = list(dict.fromkeys(writes))
         return FoundCheckpoint(first, parent, rows, writes, epoch)
     if head is not None and latest:
         raise head_gone(place.thread_id, head)

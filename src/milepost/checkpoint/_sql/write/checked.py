@@ -149,6 +149,8 @@ class CheckedSteps:
             yield from tables.send()
             yield from self._check_parent(step, None)
         if fence is not None:
+            if row.epoch < 0:
+                yield from self._begin_epoch(step, row, new_epoch())
             if fence.taken and fence.epoch != row.epoch:
                 yield from self._check_reached(step, fence, tables)
                 fence.alone = fence.epoch is None and head == fence.head
@@ -158,11 +160,11 @@ class CheckedSteps:
                 fence.overtakes = row.stored == "running" and not row.new
             row.token, fence.epoch, fence.touched = fence.token, row.epoch, time.time()
             row.metadata = {**row.metadata, **fence.thread_metadata}
-        elif row.token is not None and row.stored == "running":
+        elif row.token is not None and (row.status or row.stored) == "running" and row.epoch >= 0:
             # Makes the run that owns the thread look at it again: its next checkpoint may not come
-            # right after its last one any more, and the status has to be stored again.
-            row.epoch = new_epoch()
-            yield Execute(self._q.new_epoch, (row.head, row.epoch, step.place.thread_id))
+            # right after its last one any more, and the status has to be stored again. Below 0, it
+            # has not looked since: a foreign runtime that goes on here pays for this once.
+            yield from self._begin_epoch(step, row, -new_epoch())
         row.status = yield from self._status(step, row)
         if checkpoint is None and step.writes and not tables.counts.knows(step):
             yield from tables.send()
@@ -195,6 +197,10 @@ class CheckedSteps:
             yield from self._fill_in_inherited(step, checkpoint, base, unsure=unsure)
         elif unsure:
             yield from self._check_parent(step, checkpoint.checkpoint_id)
+        if step.place.checkpoint_id == checkpoint.checkpoint_id:
+            # Put again with the config that it was read with: it keeps its parent.
+            rows = yield Query(self._q.checkpoint, step.place)
+            step.place = step.place._replace(checkpoint_id=rows[0][1] if rows else None)
         # If a node called `update_state` on its own thread, the run's next id may be older.
         is_newer = row.head is None or checkpoint.checkpoint_id > row.head
         if step.place.checkpoint_ns == "" and is_newer:
@@ -265,8 +271,11 @@ class CheckedSteps:
             sealed = self._codec.seal(data, bound, (child.parent_id, 1))
             yield Execute(self._q.complete_checkpoint, (sealed, thread_id, ns, child.id))
         # Other processes may have the old checkpoint cached: a new epoch makes that entry unusable.
-        thread.epoch = new_epoch()
-        yield Execute(self._q.new_epoch, (thread.head, thread.epoch, thread_id))
+        yield from self._begin_epoch(step, thread, new_epoch())
+
+    def _begin_epoch(self, step: Prepared, row: _RegistryEntry, epoch: int) -> Operation[None]:
+        row.epoch = epoch
+        yield Execute(self._q.new_epoch, (row.head, epoch, step.place.thread_id))
 
     def _give_own_rows(self, thread_id: str, ns: str, id: str) -> Operation[None]:
         """Give inline writes own rows, if their row is replaced or no longer follows its parent."""

@@ -199,7 +199,7 @@ class Storer:
         if id is None:
             return None
         base = row.base if row is not None else self._cache.manifest(thread_id, ns, id, None)
-        if base is None or base.owner is not None:
+        if base is None or base.owner is not None or (base.epoch or 0) < 0:
             return None
         if row is None:
             loaded = fence.loaded.get((ns, id))
