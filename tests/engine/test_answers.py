@@ -111,6 +111,21 @@ def test_what_was_answered_is_not_listed_when_a_graph_inside_has_failed_since(
     assert "yes" in run.invoke(graph, None, config, durability=durability)["inner"]
 
 
+def test_what_was_answered_is_not_listed_inside_a_graph_that_has_ended_since(
+    run, saver, config, durability
+):
+    inner = StateGraph(Inner).add_node("ask", lambda _: {"inner": [interrupt("inner?")]})
+    builder = StateGraph(Inner).add_node("inner", inner.add_edge(START, "ask").compile())
+    builder.add_node("beside", lambda _: {"inner": [interrupt("beside?")]})
+    graph = builder.add_edge(START, "inner").add_edge(START, "beside").compile(saver)
+    run.invoke(graph, {"inner": []}, config, durability=durability)
+    asked = {i.value: i for i in run.get_state(graph, config).interrupts}["inner?"]
+    run.invoke(graph, Command(resume={asked.id: "yes"}), config, durability=durability)
+    state = run.get_state(graph, config, subgraphs=True)
+    task = {task.name: task for task in state.tasks}["inner"]
+    assert (task.result, task.state.interrupts, task.state.next) == ({"inner": ["yes"]}, (), ())
+
+
 def test_a_question_stays_open_if_its_node_fails_before_it_is_answered(
     run, saver, config, durability
 ):

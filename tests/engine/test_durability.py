@@ -150,12 +150,15 @@ def test_a_node_under_exit_is_told_the_task_id_that_is_stored(run, saver, config
     assert [task.id for task in run.get_state(graph, config).tasks] == told
 
 
-def test_exit_saves_the_steps_before_one_that_writes_a_plain_key_twice(run, saver, config):
+@pytest.mark.parametrize("is_new", [True, False])
+def test_exit_saves_the_steps_before_one_that_writes_a_plain_key_twice(run, saver, config, is_new):
     builder = StateGraph(Doc).add_node("a", lambda _state: {"foo": "a", "bar": []})
     builder.add_edge(START, "a").add_edge("a", "b")
     twice = Command(update=[("bar", ["x"]), ("foo", "1"), ("foo", "2")])
     builder.add_node("b", lambda _state: twice)
     graph = builder.compile(checkpointer=saver)
+    if not is_new:
+        run.update_state(graph, config, {"foo": ""}, as_node=START)
     with pytest.raises(InvalidUpdateError, match="foo"):
         run.invoke(graph, {"foo": ""}, config, durability="exit")
     state = run.get_state(graph, config)

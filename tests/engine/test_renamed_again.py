@@ -278,3 +278,38 @@ def test_an_update_may_name_a_node_by_its_old_name(run, deploy, config):
     new = asking("approve", deploy(), renamed_nodes={"ask": "approve"})
     run.update_state(new, config, {"log": ["by hand"]}, as_node="ask")
     assert run.get_state(new, config).next == ("more",)
+
+
+def two_asking(first: str, second: str, saver: Any, **compiled: Any) -> Any:
+    """A node that asks, and another one that asks and that only a Command leads to."""
+    builder = StateGraph(State).add_node(first, asks("1?")).add_node(second, asks("2?"))
+    return builder.add_edge(START, first).compile(checkpointer=saver, **compiled)
+
+
+BOTH_RENAMED = {"ask": "ask now", "other": "other now"}
+
+
+def test_a_node_that_a_command_has_led_to_keeps_its_question(run, deploy, config):
+    old = two_asking("ask", "other", deploy())
+    run.invoke(old, {"log": []}, config)
+    run.invoke(old, Command(goto="other"), config)
+    asked = run.get_state(old, config).interrupts
+    new = two_asking("ask now", "other now", deploy(), renamed_nodes=BOTH_RENAMED)
+    assert run.get_state(new, config).interrupts == asked
+    answers = {question.id: question.value.replace("?", "!") for question in asked}
+    assert run.invoke(new, Command(resume=answers), config)["log"] == ["1!", "2!"]
+
+
+@pytest.mark.parametrize("again", ["copy", "replay"])
+def test_all_nodes_wait_after_a_command_and_a_copy_or_a_replay(run, deploy, config, again):
+    old = two_asking("ask", "other", deploy())
+    run.invoke(old, {"log": []}, config)
+    run.invoke(old, Command(goto="other"), config)
+    if again == "copy":
+        run.update_state(old, config, None, as_node="__copy__")
+    else:
+        run.invoke(old, None, run.get_state(old, config).config)
+    with pytest.raises(MissingNodeError, match="'ask'"):
+        run.get_state(two_asking("ask now", "other", saver := deploy()), config)
+    new = two_asking("ask now", "other now", saver, renamed_nodes=BOTH_RENAMED)
+    assert run.get_state(new, config).next == ("ask now", "other now")

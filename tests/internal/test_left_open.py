@@ -62,6 +62,8 @@ if how == "fork":
         os.waitpid(pid, 0)
 elif how == "worker":  # a thread of the saver's own is there
     asyncio.run(graph.ainvoke({"x": 1}, CONFIG))
+history = graph.get_state_history(CONFIG)
+next(history)
 """
 
 ASYNC = """

@@ -27,6 +27,6 @@ def is_redis(address: str) -> bool:
 
 
 def without_password(address: str) -> str:
-    """An address as it may be shown."""
-    address = re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", address)
+    """An address, or a text that quotes one, as it may be shown."""
+    address = re.sub(r"(//[^:/@\s]*):[^@\s]*@", r"\1:***@", address)
     return re.sub(r"(?i)(password=)[^&\s]*", r"\1***", address)

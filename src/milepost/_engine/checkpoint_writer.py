@@ -287,7 +287,8 @@ class CheckpointWriter:
         for task, ended in list(
             subtasks.ended_graphs.values()
         ):  # a copy: other threads may add some
-            if not task.finished:
+            # That of a finished task too, if an earlier run has stored it with what was open then.
+            if not task.finished or not (succeeded or ended.position.stored_id is None):
                 with suppress(SerdeError):  # the inner graph runs again
                     yield from ended._store_at_exit()
         yield from self._store_at_exit()

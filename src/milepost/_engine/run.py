@@ -271,7 +271,7 @@ class GraphRun:
         unsaved: list[Task] = []
         """Ended tasks that are not stored yet."""
         if cache is not None:
-            yield from recall_cached(cache, todo)
+            yield from recall_cached(cache, todo, self.program)
             # Cached results are stored too: at a resume the cache may have lost them.
             unsaved = [task for task in todo if task.finished]
             todo = [task for task in todo if not task.finished]

@@ -39,7 +39,7 @@ from milepost.checkpoint._contract.records import (
     with_sends,
 )
 from milepost.checkpoint._contract.step_saver import TaskWrites
-from milepost.constants import ANSWERS, INPUT, START, TRACED
+from milepost.constants import ANSWERS, BRANCH_TO, INPUT, JOIN, START, TRACED
 from milepost.errors import (
     EmptyInputError,
     OutsideRunError,
@@ -214,6 +214,7 @@ def _is_fresh_fork(run: GraphRun) -> bool:
 def _fork(run: GraphRun) -> EffectGenerator[None]:
     """Start a new line of history at the loaded checkpoint, without its pending writes."""
     position, channels = run.position, run.channels
+    unite_waiting_edges(run)
     run.checkpoints.pending = ()
     if position.loaded_ns is not None and position.loaded_ns != position.ns:
         # Namespaces share no stored values: every channel is stored again in this one.
@@ -224,6 +225,20 @@ def _fork(run: GraphRun) -> EffectGenerator[None]:
     channels.changed = None
     start_lineage(position, channels, run.resources.config)
     yield from run.checkpoints.save_checkpoint("fork")
+
+
+def unite_waiting_edges(run: GraphRun) -> None:
+    """Give all edges that wait one version, for a checkpoint that is made without a step.
+
+    Edges that a Command to the paused thread has made are newer than the others. A later graph with
+    other names would take an older edge for what is left of an earlier graph.
+    """
+    channels = run.channels
+    for name in chain.from_iterable(task.triggers for task in waiting_tasks(run)):
+        is_edge = name.startswith((BRANCH_TO, JOIN)) and channels.available(name)
+        if is_edge and channels.versions[name] != channels.top:
+            channels.versions[name] = channels.top
+            channels.dirty.add(name)
 
 
 def _recall_step(run: GraphRun) -> list[Task]:

@@ -21,6 +21,7 @@ from milepost._engine.start import (
     open_channels,
     refuse_missing_nodes,
     take_input,
+    unite_waiting_edges,
     waiting_tasks,
 )
 from milepost._engine.superstep.apply import apply_writes
@@ -276,6 +277,7 @@ def _copy(run: GraphRun, saved: CheckpointTuple | None, values: Any) -> EffectGe
         saved = yield from _last_made(run)
     parent = (saved.parent_config or {}).get("configurable", {})
     run.position.stored_id = parent.get("checkpoint_id")
+    unite_waiting_edges(run)
     run.position.step += 1
     run.channels.changed = None
     yield from run.checkpoints.save_checkpoint("fork", copied=saved)

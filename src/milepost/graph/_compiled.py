@@ -615,7 +615,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             [{'n': 2}, {'n': 1}]
         """
         stream, program = _thread_state.history(self, config, filter, before, limit)
-        yield from SyncDriver(stream).stream(program, attrgetter("payload"))
+        yield from end_at_exit(SyncDriver(stream).stream(program, attrgetter("payload")))
 
     def aget_state_history(
         self,

@@ -54,6 +54,12 @@ def test_a_filter_finds_the_same_threads_on_every_saver(saver, call, wanted, fou
     assert ids(call(saver, "list_threads", metadata=wanted)) == found
 
 
+@pytest.mark.parametrize("text", ["\0", "\ud800", "\0both"])
+@pytest.mark.parametrize("condition", ["prefix", "after"])
+def test_text_that_no_id_has_finds_no_thread(saver, call, condition, text):
+    assert call(saver, "list_threads", **{condition: text}) == []
+
+
 @pytest.mark.parametrize("given", [{}, {"owner": "u1"}])
 @pytest.mark.parametrize("tags", [[], (), set(), {}])
 def test_erase_refuses_an_empty_list_of_tags_and_removes_nothing(saver, call, tags, given):

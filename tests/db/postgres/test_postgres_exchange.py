@@ -13,7 +13,7 @@ import pytest
 
 from milepost._db.operations import Batch, Execute, Queries, Query
 from milepost._db.postgres.aio import AsyncPostgresEngine
-from milepost._db.postgres.engine import Settings
+from milepost._db.postgres.engine import Settings, connecting
 from milepost._db.postgres.sync import PostgresEngine
 from milepost.errors import ConnectionUnusableError, SaverError
 
@@ -299,3 +299,11 @@ def test_the_error_of_a_lost_connection_says_that_it_is_unusable(uri):
         with pytest.raises(ConnectionUnusableError):
             engine.run(work(ended), write=False)
         assert lost.closed
+
+
+@pytest.mark.parametrize("address", ["postgresql://me:pw@[::1/x", "postgres//me:pw@host/x"])
+def test_an_address_that_cannot_be_read_is_quoted_without_its_password(address):
+    with pytest.raises(ConnectionUnusableError) as refused, connecting():
+        psycopg.connect(address)
+    assert "me:***@" in str(refused.value)
+    assert "pw" not in str(refused.value)

@@ -253,3 +253,8 @@ class TestGuardedCommands:
             b"2",
             None,
         ]
+
+
+def test_a_cluster_that_does_not_answer_is_an_error_of_ours():
+    with pytest.raises(ConnectionUnusableError, match=r"127\.0\.0\.1:1"):
+        make_client("redis+cluster://127.0.0.1:1", is_async=False)

@@ -306,6 +306,46 @@ def test_what_a_reducer_does_to_a_result_is_not_cached(run):
         assert run.invoke(graph, {"words": []})["words"] == ["seen", "word", "seen"]
 
 
+@pytest.mark.parametrize("how", ["edge", "join", "send"])
+def test_a_cached_result_leads_to_nodes_that_the_graph_has(run, how):
+    calls: list[str] = []
+    cache = InMemoryCache()
+
+    def first(_state: Any) -> dict[str, Any]:
+        calls.append("first")
+        return {"log": ["first"]}
+
+    def build(second: str, **renamed: Any) -> Any:
+        builder = StateGraph(Log).add_node(first, cache_policy=CachePolicy())
+        builder.add_node(second, lambda _: {"log": [second]}).add_edge(START, "first")
+        if how == "send":
+            builder.add_conditional_edges("first", lambda _: Send(second, {}), [second])
+        else:
+            builder.add_edge("first" if how == "edge" else ["first"], second)
+        return builder.compile(cache=cache, **renamed)
+
+    run.invoke(build("a"), {})
+    assert run.invoke(build("b", renamed_nodes={"a": "b"}), {})["log"] == ["first", "b"]
+    assert calls == ["first"]
+    assert run.invoke(build("b"), {})["log"] == ["first", "b"]
+    assert calls == ["first", "first"]
+
+
+def test_a_cached_result_has_a_renamed_key(run):
+    cache = InMemoryCache()
+
+    def build(key: str, **renamed: Any) -> Any:
+        schema = TypedDict("schema", {"number": int, key: int})  # type: ignore[misc]
+        builder = StateGraph(schema).add_node(
+            "square", lambda _: {key: len(key)}, cache_policy=CachePolicy()
+        )
+        return builder.add_edge(START, "square").compile(cache=cache, **renamed)
+
+    run.invoke(build("square"), {"number": 2})
+    found = run.invoke(build("area", renamed_keys={"square": "area"}), {"number": 2})
+    assert found == {"number": 2, "area": 6}
+
+
 def test_a_message_and_the_send_that_carries_it_have_one_id_from_the_cache_too(run):
     builder = StateGraph(MessagesState)
     builder.add_node(

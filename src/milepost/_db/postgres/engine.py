@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from milepost._db.addresses import without_password
 from milepost._db.connections import OpenConnections
 from milepost._db.operations import Execute, Operation, Query, Work
 from milepost._db.postgres.wire import forget_prepared
@@ -185,6 +186,7 @@ def connecting() -> Iterator[None]:
         text = " ".join(str(error).split()) or type(error).__name__
         # What libpq quotes here is a part of the address, such as the password.
         text = re.sub(r"(percent-encoded token):.*", r"\1 in the address (% is written %25)", text)
+        text = without_password(text)
         raise ConnectionUnusableError(
             f"No connection to PostgreSQL could be made: {text}. See that the server runs and "
             "takes connections at this address, and that the database, the role and the password "

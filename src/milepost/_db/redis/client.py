@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from milepost._db.redis.commands import Everywhere, RedisEffects, command
+from milepost._db.redis.errors import client_errors
 from milepost.errors import ConnectionUnusableError, MissingDependencyError
 
 _CLUSTER_SCHEMES: Final = ("redis+cluster", "rediss+cluster", "valkey+cluster", "valkeys+cluster")
@@ -44,6 +45,11 @@ def make_client(url: str, *, is_async: bool, cluster: bool | None = None, **opti
         raise ConnectionUnusableError(
             "The address of Redis cannot be read: write redis://user:password@host:6379/0, with "
             "%2F and %40 for / and @ in the password."
+        ) from error
+    except client_errors() as error:  # a sync client of a cluster connects when it is made
+        raise ConnectionUnusableError(
+            f"No connection to a cluster could be made: {error}. See that its nodes run and take "
+            "connections at this address."
         ) from error
 
 

@@ -151,12 +151,14 @@ class ChannelState:
         known = {name: versions.get(name) for name in channels}
         known_seen = {node: seen.get(node) for node in nodes}
         top, volatile, dirty = self.top, self.volatile.copy(), self.dirty.copy()
+        unsaved_seen = self.unsaved_seen.copy()
 
         def roll_back() -> None:
             _put_back(live, channels)
             _put_back(versions, known)
             _put_back(seen, known_seen)
             self.top, self.volatile, self.dirty = top, volatile, dirty
+            self.unsaved_seen = unsaved_seen
             self._read_all()
 
         return roll_back

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._engine.drivers.effects import EffectGenerator, GetCached, SetCached
 from milepost._internal.dataclass_tools import record
+from milepost.constants import BRANCH_TO, JOIN, TASKS
 from milepost.errors import SerdeError, SerializationError
 
 if TYPE_CHECKING:
     from milepost._engine.superstep.plan import Task
-    from milepost._engine.superstep.program import Node, Write
+    from milepost._engine.superstep.program import ExecutableGraph, Node, Write
     from milepost.cache.base import BaseCache, FullKey
     from milepost.types import CachePolicy
 
@@ -33,7 +34,9 @@ class CacheEntry:
         self.writes = serde.loads_typed(serde.dumps_typed(list(writes)))
 
 
-def recall_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerator[None]:
+def recall_cached(
+    cache: BaseCache[Any], tasks: Iterable[Task], program: ExecutableGraph
+) -> EffectGenerator[None]:
     """Give tasks the results that the cache has, and mark these tasks as finished."""
     by_key: dict[FullKey, list[Task]] = {}
     for task in tasks:
@@ -45,10 +48,26 @@ def recall_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerat
     found = yield from GetCached(cache, list(by_key))
     for full_key, equal_tasks in by_key.items():
         writes = found.get(full_key)
-        if writes is not None:
+        if writes is not None and (usable := _under_present_names(writes, program)) is not None:
             for task in equal_tasks:
-                task.writes = [(name, value) for name, value in writes]
+                task.writes = usable.copy()
                 task.finished = True
+
+
+def _under_present_names(writes: Sequence[Write], program: ExecutableGraph) -> list[Write] | None:
+    """A cached result; None if it leads to a node that the graph does not have.
+
+    Another graph has stored such a result, or an earlier version of this one.
+    """
+    renames = program.renames
+    present = [(renames.channel(name), renames.value(name, value)) for name, value in writes]
+    for name, value in present:
+        if name == TASKS:
+            if renames.node(value.node) not in program.nodes:
+                return None
+        elif name.startswith((BRANCH_TO, JOIN)) and name not in program.channels:
+            return None
+    return present
 
 
 def keep_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerator[None]:

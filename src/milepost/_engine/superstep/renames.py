@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
+from milepost._engine.superstep.pending_writes import NULL_PREFIX, null_writes
 from milepost._internal.dataclass_tools import record
 from milepost.checkpoint._contract.records import (
     fetched_parent,
@@ -153,8 +155,8 @@ class RenamedCheckpoint:
         self._saved = saved
         self._checkpoint: Checkpoint | None = None
         self.former_names: Mapping[str, str] = {}
-        """Present name → stored name, for channels that have another name in the stored checkpoint.
-        A run has to store them under the present name."""
+        """Present name → stored name, for channels that have another name in the stored checkpoint,
+        or in writes of Commands that came since. A run has to store them under the present name."""
         self.changed_seen: set[str] = set()
         """Nodes whose entries of `versions_seen` a run has to store."""
         self.drops_names = False
@@ -207,7 +209,9 @@ class RenamedCheckpoint:
     def _renamed(self, checkpoint: Checkpoint) -> Checkpoint:
         renames, versions = self._renames, checkpoint["channel_versions"]
         stored_names = self._stored_names(checkpoint)
-        self.former_names = {new: old for new, old in stored_names.items() if new != old}
+        self.former_names = {
+            new: old for new, old in self._with_commands(stored_names).items() if new != old
+        }
         if not (renames.nodes or renames.keys or self.former_names):
             return checkpoint
         values = {}
@@ -250,6 +254,15 @@ class RenamedCheckpoint:
             if present not in ranks or rank > ranks[present]:
                 found[present], ranks[present] = name, rank
         return found
+
+    def _with_commands(self, stored_names: Mapping[str, str]) -> Mapping[str, str]:
+        """The same, with channels that only Commands have written, after the checkpoint."""
+        if not (self._renames.nodes or self._renames.keys):
+            return stored_names
+        names = dict(stored_names)
+        for channel, _ in chain.from_iterable(null_writes(pending_of(self._saved, NULL_PREFIX))):
+            names.setdefault(self._renames.channel(channel), channel)
+        return names
 
     def _seen(self, stored: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         renames = self._renames

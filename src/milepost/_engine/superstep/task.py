@@ -59,7 +59,7 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
     # A step looks up its own tasks in the cache together; a called task looks itself up.
     cache = run.resources.cache if task.caller is not None else None
     if cache is not None:
-        yield from recall_cached(cache, [task])
+        yield from recall_cached(cache, [task], run.program)
         if task.finished:
             return
     if task.started is None:

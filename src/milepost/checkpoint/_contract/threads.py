@@ -62,7 +62,7 @@ class ThreadFilter(NamedTuple):
     def check_removal(self) -> None:
         """The same for threads that are to be removed: the filter must say which."""
         self.check()
-        if self.finds_none:
+        if self._has_no_tag:
             raise ValueError(
                 "An empty list of tags does not say which threads are meant: name tags, as in "
                 "metadata={'tags': ['trial']}, or leave 'tags' out."
@@ -70,7 +70,12 @@ class ThreadFilter(NamedTuple):
 
     @property
     def finds_none(self) -> bool:
-        """Whether no thread can meet the conditions, since an empty list of tags is asked for."""
+        """Whether no thread can meet the conditions: an empty list of tags is asked for, or text
+        that no id has."""
+        return self._has_no_tag or not (may_be_stored(self.prefix) and may_be_stored(self.after))
+
+    @property
+    def _has_no_tag(self) -> bool:
         return "tags" in self.metadata and not tags_asked_for(self.metadata["tags"])
 
 

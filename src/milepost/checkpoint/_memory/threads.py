@@ -69,6 +69,8 @@ class MemoryThreads(Threads):
         """The threads that meet all other conditions, with their metadata as it is stored; and
         whether they meet those on metadata, None if that cannot be told."""
         wanted.check()
+        if wanted.finds_none:
+            return iter(())
         others = wanted._replace(metadata={})
         judge = self._saver._thread_metadata.judge
         entries = map(self._entry, sorted({*self._saver.storage, *self._saver._threads}))

@@ -141,6 +141,8 @@ class RedisRegistry(Registry):
         """Threads that are chosen and meet all conditions but those on metadata, which is as it is
         stored."""
         wanted.check()
+        if wanted.finds_none:
+            return []
         others = wanted._replace(metadata={})
         start = max(wanted.prefix or "", "" if wanted.after is None else just_after(wanted.after))
         found: list[ThreadInfo] = []
