@@ -221,16 +221,32 @@ def two_triggers(lib: Any) -> Any:
 
 
 @ROWS.differ(
-    "`update_state` as `__copy__`, after a `Command(update=…)` while the thread waited",
-    langgraph=[],
-    milepost=["more"],
+    "`update_state` after a `Command(update=…)` while the thread waited",
+    langgraph=[["new"], []],
+    milepost=[["more", "new"], ["more"]],
 )
-def copied_after_a_command(lib: Any) -> Any:
+def updated_after_a_command(lib: Any) -> Any:
     graph = saved(lib, line(lib, n=asks(lib)))
+    found = []
+    for node, values in ("n", {"log": ["new"]}), ("__copy__", None):
+        config = {"configurable": {"thread_id": node}}
+        graph.invoke({}, config)
+        graph.invoke(lib.Command(update={"log": ["more"]}), config)
+        graph.update_state(config, values, as_node=node)
+        found.append(graph.get_state(config).values["log"])
+    return found
+
+
+@ROWS.differ(
+    "`Command(goto=…)` while the thread waited, in the history",
+    langgraph=("n",),
+    milepost=("n", "m"),
+)
+def history_of_a_goto(lib: Any) -> Any:
+    graph = saved(lib, line(lib, n=asks(lib)).add_node("m", says("m")))
     graph.invoke({}, T)
-    graph.invoke(lib.Command(update={"log": ["more"]}), T)
-    graph.update_state(T, None, as_node="__copy__")
-    return graph.get_state(T).values["log"]
+    graph.invoke(lib.Command(resume="yes", goto="m"), T)
+    return next(reversed([s.next for s in graph.get_state_history(T) if "n" in s.next]))
 
 
 @ROWS.differ("several tool calls of one `ToolNode`", langgraph=(1, 2), milepost=(2, 1))

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableConfig
 from typing_extensions import TypedDict
 
 from both import names_of
@@ -116,7 +117,100 @@ def the_messages_of_a_hand_over_are_not_streamed(lib: Any) -> Any:
     return [(message.content, metadata["langgraph_node"]) for _, (message, metadata) in streamed]
 
 
+def a_question_in_an_event_has_its_schema(lib: Any) -> Any:
+    schema = {"type": "string"}
+    graph = side_by_side(lib, asks=lambda _: {"log": [lib.interrupt("q", response_schema=schema)]})
+    told = list(graph.stream({"log": []}, T, stream_mode="tasks"))
+    again = next(graph.stream(None, T, stream_mode="checkpoints"))
+    asked = [*told[-1]["interrupts"], *again["tasks"][0]["interrupts"]]
+    return [(one["value"], one["response_schema"]) for one in asked]
+
+
+def a_resume_tells_of_every_task_of_the_step(lib: Any) -> Any:
+    graph = side_by_side(lib, asks=lambda _: {"log": [lib.interrupt("q")]}, works=says("x"))
+    list(graph.stream({"log": []}, T))
+    told = list(graph.stream(lib.Command(resume="a"), T, stream_mode=["tasks", "checkpoints"]))
+    tasks = [(task["name"], "result" in task) for mode, task in told if mode == "tasks"]
+    return sorted(tasks), [event["next"] for mode, event in told if mode == "checkpoints"]
+
+
+def a_resume_tells_of_the_calls_that_it_recalls(lib: Any) -> Any:
+    @lib.task
+    def double(number: int) -> int:
+        return 2 * number
+
+    @lib.entrypoint(checkpointer=lib.InMemorySaver())
+    def flow(number: int) -> Any:
+        return double(number).result(), lib.interrupt("q")
+
+    flow.invoke(1, T)
+    told = flow.stream(lib.Command(resume="a"), T, stream_mode="tasks")
+    return [(task["name"], task.get("result")) for task in told]
+
+
+def a_hidden_run_tells_of_no_task(lib: Any) -> Any:
+    graph = side_by_side(lib, works=says("x"))
+    modes = ["tasks", "updates", "values"]
+    hidden = {**T, "tags": ["langsmith:hidden"]}
+    return list(graph.stream({"log": []}, hidden, stream_mode=modes))
+
+
+def tags_of_a_sequence_are_not_told(lib: Any) -> Any:
+    graph = side_by_side(lib, works=says("x"))
+    told = graph.stream({"log": []}, {**T, "tags": ["seq:step:1", "mine"]}, stream_mode="tasks")
+    return [task.get("metadata") for task in told]
+
+
+def events_of_checkpoints_have_no_metadata_of_the_caller(lib: Any) -> Any:
+    graph = side_by_side(lib, works=says("x"))
+    given = {**T, "metadata": {"mine": 1, "source": "me"}}
+    told = [e["metadata"] for e in graph.stream({"log": []}, given, stream_mode="checkpoints")]
+    return told, graph.get_state(T).metadata
+
+
+def a_key_that_no_config_has_belongs_to_the_configurable(lib: Any) -> Any:
+    def user(_: Any, config: RunnableConfig) -> Any:
+        return {"log": [config["configurable"]["user"]]}
+
+    graph = side_by_side(lib, works=user)
+    bare: Any = {"thread_id": "t", "user": "u"}
+    found = [graph.invoke({"log": []}, bare), *graph.batch([{"log": []}], bare)]
+    return found, graph.get_state(T).values, len(list(graph.get_state_history(bare)))
+
+
+def called_with(lib: Any, saver: Any, config: Any) -> Any:
+    """A graph without a saver whose node calls one with a saver."""
+    inner = side_by_side(lib, saver, inside=says("in"))
+    given = config
+
+    def calls(state: Any, config: RunnableConfig) -> Any:
+        return inner.invoke(state, given or config)
+
+    return lib.StateGraph(State).add_node("calls", calls).add_edge(lib.START, "calls").compile()
+
+
+def a_graph_in_a_thread_of_its_own_is_no_part_of_the_stream(lib: Any) -> Any:
+    graph = called_with(lib, lib.InMemorySaver(), {"configurable": {"thread_id": "its own"}})
+    told = [[ns for ns, _ in graph.stream({"log": []}, T, subgraphs=True)] for _ in range(2)]
+    return told, graph.invoke({"log": []}, T)
+
+
+def a_graph_with_a_saver_in_one_without_starts_over(lib: Any) -> Any:
+    graph = called_with(lib, lib.InMemorySaver(), None)
+    told = [[len(ns) for ns, _ in graph.stream({"log": []}, T, subgraphs=True)] for _ in range(2)]
+    return told, graph.invoke({"log": []}, T)
+
+
 PROGRAMS = [
+    a_question_in_an_event_has_its_schema,
+    a_resume_tells_of_every_task_of_the_step,
+    a_resume_tells_of_the_calls_that_it_recalls,
+    a_hidden_run_tells_of_no_task,
+    tags_of_a_sequence_are_not_told,
+    events_of_checkpoints_have_no_metadata_of_the_caller,
+    a_key_that_no_config_has_belongs_to_the_configurable,
+    a_graph_in_a_thread_of_its_own_is_no_part_of_the_stream,
+    a_graph_with_a_saver_in_one_without_starts_over,
     the_messages_of_a_hand_over_are_not_streamed,
     the_error_of_a_task_is_text,
     the_event_of_a_failed_task_has_the_exception,

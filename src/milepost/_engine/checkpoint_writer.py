@@ -40,6 +40,9 @@ _PLAIN: frozenset[type] = frozenset({str, int, float, bool, type(None)})
 SECRET_WORDS = ("key", "token", "secret", "password", "auth", "credential")
 """A config value is not stored as metadata if its name contains one of these words."""
 
+_OWN_METADATA = ("source", "step", "parents", "counters_since_delta_snapshot")
+"""The metadata of a checkpoint that does not come from the config."""
+
 
 def _is_stored_metadata(key: object, value: object) -> bool:
     """Whether an entry of `configurable` is stored as metadata: text or a number, no secret."""
@@ -231,7 +234,9 @@ class CheckpointWriter:
             position.stored_id = new_id
         self.pending = ()
         if not self.events.quiet:
-            self.events.checkpoint(self.channels, self.metadata, made_by)
+            # Metadata of the config is stored, and not shown to the caller that has passed it.
+            shown = {key: value for key, value in self.metadata.items() if key in _OWN_METADATA}
+            self.events.checkpoint(self.channels, shown, made_by)
 
     def _keep_for_exit(self, made_by: Sequence[Writer]) -> None:
         """Under `exit`: the present checkpoint waits for the end of the run."""

@@ -66,8 +66,9 @@ def find_saver(
         none or True  saved                         joins the thread of that run
         a saver       the same saver and thread     joins the thread of that run
         a saver       another saver, same thread    its own saver, in the inner namespace
-        a saver       saved in another thread       a run of its own
-        a saver       not saved                     a run of its own; without a thread, not saved
+        a saver       not saved, with a thread      its own saver, in the inner namespace
+        a saver       not saved, without a thread   not saved
+        a saver       any, and names a thread       a run of its own, unless this is its thread
         a saver       there is none                 its own saver
     """
     chosen, parent = settings.checkpointer, position.parent
@@ -87,18 +88,18 @@ def find_saver(
             checkpoints.program.strictness.check(
                 "no thread", lambda: _no_thread(checkpoints.program.name), "It runs unsaved."
             )
-        elif thread_id is not None and (above is None or str(thread_id) != above.thread_id):
+        elif settings.own_thread and (above is None or str(thread_id) != above.thread_id):
             position.parent = None  # with its own saver and thread, it is a run of its own
             return own
     position.ns = parent.child_ns()
-    if chosen is False or above is None:
+    saver = above.saver if own is None and above is not None else own
+    if chosen is False or saver is None or (above is None and thread_id is None):
         position.thread_id = parent.run.position.thread_id
         return None
-    if own is None or own is above.saver:
+    if above is not None and saver is above.saver:
         checkpoints.join(above, owned=False)
     if chosen is True:
         position.ns = without_ids(position.ns)
-    saver = above.saver if own is None else own
     _check_depth(saver, position.ns, parent.run.depth + 1, checkpoints.program.name)
     return saver
 

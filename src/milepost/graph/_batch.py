@@ -9,7 +9,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from milepost._engine.context.config import checked_config, concurrency, merge_configs
+from milepost._engine.context.config import checked_config, concurrency, run_config
 from milepost._engine.context.runtime import RunControl
 from milepost._engine.context.task_context import find_context
 from milepost._internal import threads
@@ -118,7 +118,7 @@ def _plan(
     for at, own in enumerate(configs):
         thread = None
         if graph.checkpointer:
-            merged = merge_configs(graph.config, own)
+            merged = run_config(graph.config, own)
             thread = (merged.get("configurable") or {}).get("thread_id")
         groups.setdefault(object() if thread is None else str(thread), []).append(at)
     limit = concurrency(configs[0]) if configs else None

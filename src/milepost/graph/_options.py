@@ -7,7 +7,12 @@ from dataclasses import is_dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
-from milepost._engine.context.config import RunSettings, merge_configs, unknown_interrupt_nodes
+from milepost._engine.context.config import (
+    RunSettings,
+    merge_configs,
+    run_config,
+    unknown_interrupt_nodes,
+)
 from milepost._engine.context.langchain_bridge import callbacks_around, config_around
 from milepost._engine.context.runtime import RunControl
 from milepost._engine.context.task_context import TaskContext, find_context
@@ -46,9 +51,22 @@ def new_run(
     """A run that is ready to start."""
     options = _checked(options, graph.program.strictness)
     parent = find_context()
-    if parent is not None:
+    settings = run_settings(graph, config, options, parent)
+    if parent is not None and not settings.own_thread:
         stream.join(parent.run.events.stream)
-    return GraphRun(graph.program, run_settings(graph, config, options, parent), stream, parent)
+    return GraphRun(graph.program, settings, stream, parent)
+
+
+def _names_thread(config: RunnableConfig | None, parent: TaskContext) -> bool:
+    """Whether a config that is given inside a run names a thread.
+
+    The config of the node does not, if it is passed on: it has the namespace of the run, too.
+    """
+    configurable = (config or {}).get(CONF) or {}
+    if (thread_id := configurable.get("thread_id")) is None:
+        return False
+    around = (parent.run.settings.config.get(CONF) or {}).get("thread_id")
+    return "checkpoint_ns" not in configurable or str(thread_id) != str(around)
 
 
 def run_settings(
@@ -73,7 +91,7 @@ def run_settings(
                 f"output_keys names '{key}', which is not in the state. "
                 f"It has: {', '.join(graph.program.keys)}."
             )
-    merged, saver = without_saver(merge_configs(_inherited(parent), graph.config, config))
+    merged, saver = without_saver(run_config(_inherited(parent), graph.config, config))
     return RunSettings(
         config=merged,
         checkpointer=graph.checkpointer if saver is None else saver,
@@ -89,6 +107,8 @@ def run_settings(
         cache=graph.cache,
         run_name=merged.get("run_name") or graph.name,
         run_id=(config or {}).get("run_id") or graph.config.get("run_id"),
+        own_thread=parent is not None
+        and (_names_thread(config, parent) or _names_thread(graph.config, parent)),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from milepost._engine.context.config import merge_configs
+from milepost._engine.context.config import run_config
 from milepost._engine.context.task_context import find_context
 from milepost._engine.position import node_names
 from milepost._engine.reading.history import View, read_history, read_state
@@ -93,7 +93,7 @@ def _thread_around() -> ThreadWriter | None:
 
 def _view(graph: AnyGraph, config: RunnableConfig) -> tuple[View, RunnableConfig, Place]:
     """How to read the thread that `config` names, and the graph in it; where that is."""
-    config, saver = without_saver(merge_configs(graph.config, config))
+    config, saver = without_saver(run_config(graph.config, config))
     view = _own_view(graph, saver or saver_of(graph))
     place = place_of(config)
     for name in node_names(place.checkpoint_ns) if place.checkpoint_ns else ():

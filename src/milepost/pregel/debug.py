@@ -7,6 +7,7 @@ The engine makes its own events (`_engine/streaming/payloads.py`). A server that
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.reading.snapshot import shown_result
@@ -140,7 +141,7 @@ def map_debug_task_results(
         "name": task.name,
         "error": next((value for name, value in writes if name == ERROR), None),
         "result": written(stream_keys, writes),
-        "interrupts": [_shown(interrupt) for interrupt in _asked(writes)],
+        "interrupts": [asdict(interrupt) for interrupt in _asked(writes)],
     }
 
 
@@ -269,19 +270,11 @@ def _asked(writes: Iterable[tuple[str, Any]]) -> Iterator[Interrupt]:
             yield from value if isinstance(value, Sequence) else [value]
 
 
-def _shown(interrupt: Interrupt) -> dict[str, Any]:
-    return {
-        "value": interrupt.value,
-        "id": interrupt.id,
-        "response_schema": interrupt.response_schema,
-    }
-
-
 def _checkpoint_task(task: PregelTask) -> Any:
     payload: dict[str, Any] = {"id": task.id, "name": task.name, "state": task.state}
     if task.error:
         return {**payload, "error": task.error}
-    payload["interrupts"] = tuple(_shown(interrupt) for interrupt in task.interrupts)
+    payload["interrupts"] = tuple(map(asdict, task.interrupts))
     return {**payload, "result": task.result} if task.result else payload
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_RECURSION_LIMIT = int(os.environ.get("MILEPOST_DEFAULT_RECURSION_LIMIT", "10007"))
 
 _MAPPINGS = ("configurable", "metadata")
+_KEYS = frozenset(RunnableConfig.__annotations__)
 
 
 def merge_configs(*configs: RunnableConfig | None) -> RunnableConfig:
@@ -46,6 +47,20 @@ def merge_configs(*configs: RunnableConfig | None) -> RunnableConfig:
             else:
                 merged[key] = value
     return merged  # type: ignore[return-value]
+
+
+def run_config(*configs: RunnableConfig | None) -> RunnableConfig:
+    """The config of a run or of a reading out of several.
+
+    A key that no config has by itself, such as a bare `thread_id`, belongs to `configurable`.
+    """
+    merged = merge_configs(*configs)
+    if own := merged.keys() - _KEYS:
+        rest: Any = dict(merged)
+        moved = {key: rest.pop(key) for key in own}
+        rest["configurable"] = {**rest.get("configurable", {}), **moved}
+        merged = rest
+    return merged
 
 
 def _merged_callbacks(before: Any, after: Any) -> Any:
@@ -202,6 +217,8 @@ class RunSettings:
     """What callbacks and traces call the run."""
     run_id: UUID | None = None
     """The id of this run for callbacks: given by the caller, not inherited."""
+    own_thread: bool = False
+    """Inside another run: whether the caller names a thread for this one."""
 
 
 @record(frozen=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from milepost._engine.superstep.program import ExecutableGraph, Write, Writer
     from milepost.checkpoint._contract.records import (
         Checkpoint,
-        CheckpointMetadata,
     )
 
 
@@ -299,7 +299,7 @@ def checkpoint_event(
     program: ExecutableGraph,
     position: Position,
     channels: ChannelState,
-    metadata: CheckpointMetadata,
+    metadata: Mapping[str, object],
     made_by: Sequence[Writer],
     tasks: Sequence[Task] | None,
 ) -> dict[str, Any]:
@@ -312,7 +312,7 @@ def checkpoint_event(
         "parent_config": _event_config(position, position.previous_id),
         "values": channels.pick(program.stream_keys, channels.values),
         "metadata": Metadata(metadata, lambda: writes),
-        "next": [task.name for task in tasks if not task.finished],
+        "next": [task.name for task in tasks],
         "tasks": [_event_task(program, position.thread_id, task) for task in tasks],
     }
 
@@ -320,7 +320,7 @@ def checkpoint_event(
 def _writes_of(
     program: ExecutableGraph,
     channels: ChannelState,
-    metadata: CheckpointMetadata,
+    metadata: Mapping[str, object],
     made_by: Sequence[Writer],
 ) -> Any:
     """What made the present checkpoint, as `writes_that_made` finds it for a stored one."""
@@ -336,7 +336,7 @@ def _event_task(program: ExecutableGraph, thread_id: str | None, task: Task) -> 
     event: dict[str, Any] = {
         "id": task.id,
         "name": task.name,
-        "interrupts": tuple({"value": i.value, "id": i.id} for i in waiting),
+        "interrupts": tuple(map(asdict, waiting)),
         "state": child_config(thread_id, task),
     }
     if task.finished:

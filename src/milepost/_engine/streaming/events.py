@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from milepost._engine.superstep.channel_state import ChannelState
     from milepost._engine.superstep.plan import Task
     from milepost._engine.superstep.program import ExecutableGraph, Writer
-    from milepost.checkpoint._contract.records import CheckpointMetadata
     from milepost.types import Interrupt, RunnableConfig, StreamMode
 
 
@@ -164,6 +163,9 @@ class RunEvents:
         """Send an event of this graph."""
         self.stream.push(Event(ns_parts(self.position.ns), mode, payload))
 
+    def _visible(self, task: Task) -> bool:
+        return payloads.visible(self.config, task)
+
     def _push_with_debug(self, mode: StreamMode, step: int, kind: str, payload: Any) -> None:
         """Send an event, and the same in the envelope of the `debug` mode."""
         self.push(mode, payload)
@@ -180,7 +182,7 @@ class RunEvents:
     def checkpoint(
         self,
         channels: ChannelState,
-        metadata: CheckpointMetadata,
+        metadata: Mapping[str, object],
         made_by: Sequence[Writer],
         tasks: Sequence[Task] | None = None,
     ) -> None:
@@ -197,13 +199,13 @@ class RunEvents:
             self.stream.know_messages(
                 message.id
                 for task in tasks
-                if payloads.visible(task)
+                if self._visible(task)
                 for message in messages_of(task.input)
             )
         if self.stream.wanted.isdisjoint(("tasks", "debug")):
             return
         for task in tasks:
-            if not task.finished and payloads.visible(task):
+            if self._visible(task):
                 started = payloads.task_started(self.config, task)
                 self._push_with_debug("tasks", self.position.step + 1, "task", started)
 
@@ -211,13 +213,13 @@ class RunEvents:
         """A step is taken again: stream what its finished tasks wrote, marked as cached."""
         if "updates" in self.stream.wanted:
             for task in in_path_order(tasks):
-                if task.finished and payloads.visible(task):
+                if task.finished and self._visible(task):
                     self.push("updates", payloads.update_of(self.keys, task))
 
     def task_ended(self, task: Task) -> None:
         """A task has ended."""
         wanted = self.stream.wanted
-        if self.quiet or not payloads.visible(task):
+        if self.quiet or not self._visible(task):
             return
         if task.finished and "messages" in wanted:
             self.returned_messages(task)
@@ -279,7 +281,7 @@ class RunEvents:
 
         Those that a command from a graph inside has brought (a hand-over) are not shown.
         """
-        if not payloads.visible(task):
+        if not self._visible(task):
             return  # the caller knows what the input was
         metadata: dict[str, Any] | None = None
         for _key, value in task.writes:

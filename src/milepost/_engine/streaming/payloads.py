@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint._contract.records import now
-from milepost.constants import RETURN, START
+from milepost.constants import RETURN, START, TAG_HIDDEN
 from milepost.messages import is_message
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def task_started(config: RunnableConfig, task: Task) -> dict[str, Any]:
         for key, value in {**(config.get("metadata") or {}), **task.node.metadata}.items()
         if key not in _OF_THE_RUN and not key.startswith("langgraph_")
     }
-    if tags := [*config.get("tags", ()), *task.node.tags]:
+    if tags := [tag for tag in tags_of(config, task) if not tag.startswith("seq:step")]:
         metadata["tags"] = tags
     if metadata:
         payload["metadata"] = metadata
@@ -90,7 +90,7 @@ def task_ended(keys: str | Sequence[str], task: Task) -> dict[str, Any]:
         "name": task.name,
         "error": task.error,
         "result": written(keys, task.writes),
-        "interrupts": [{"value": i.value, "id": i.id} for i in waiting],
+        "interrupts": [asdict(interrupt) for interrupt in waiting],
     }
 
 
@@ -99,9 +99,14 @@ def as_debug(step: int, kind: str, payload: Any) -> dict[str, Any]:
     return {"step": step, "timestamp": now(), "type": kind, "payload": payload}
 
 
-def visible(task: Task) -> bool:
-    """Whether a task shows in streams."""
-    return task.name != START
+def tags_of(config: RunnableConfig, task: Task) -> list[str]:
+    """The tags of a task, in a run with this config."""
+    return [*config.get("tags", ()), *task.node.tags]
+
+
+def visible(config: RunnableConfig, task: Task) -> bool:
+    """Whether a task of a run with this config shows in streams."""
+    return task.name != START and TAG_HIDDEN not in tags_of(config, task)
 
 
 # -- the `messages` stream

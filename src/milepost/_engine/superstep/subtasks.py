@@ -123,6 +123,8 @@ def call(
         return earlier
     for observer in run.events.observers:
         observer.task_called(task, context)
+    if not node.silent:
+        run.events.tasks_start([task])
     future = new_future() if future is None else future
     pending = run.checkpoints.pending
     result = returned(pending).get(task.id, MISSING)
@@ -135,8 +137,6 @@ def call(
     if run.still_waits(task):
         future.settle(None, GraphInterrupt(task.interrupts))
         return future
-    if not node.silent:
-        run.events.tasks_start([task])
     task.cancellation = cancellation = Cancellation()
     effects = (perform_observed if run.events.observers else perform)(run, task)
     run.subtasks.start(task, effects, lambda: _settle(run.events, task, future))
