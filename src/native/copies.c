@@ -74,8 +74,9 @@ new_model(PyTypeObject *cls, PyObject *slots, PyObject **values)
     return model;
 }
 
-/* Whether a model has all of its fields, in order: others are completed when they are read. */
-static int
+/* Whether a model has its fields, in order, and nothing else: others are completed when they are
+   read. */
+int
 has_fields(PyObject *fields, PyObject *names)
 {
     Py_ssize_t position = 0, n = 0;

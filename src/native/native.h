@@ -66,6 +66,7 @@ Outcome pack_count(Buffer *to, Py_ssize_t count, int short_head, int head);
 enum { GIVEN, EXTRA, PRIVATE, FIELDS, SLOTS };
 
 PyObject *new_model(PyTypeObject *cls, PyObject *slots, PyObject **values);
+int has_fields(PyObject *fields, PyObject *names);
 
 PyObject *copy_of_element(PyObject *value, PyObject *models);
 int is_as_copied(PyObject *kept, PyObject *value, PyObject *models);

@@ -355,7 +355,8 @@ begin_of_model(PyObject *form, PyObject *given, PyObject *extra, PyObject *priva
 }
 
 /* A pydantic model in brief form: what it begins with, and the dict of its fields, in an extension.
-   `form` is (names of its slots, whether it takes extra fields, [(fields given, beginning)]). */
+   `form` is (names of its slots, whether it takes extra fields, [(fields given, beginning)], how it
+   is copied, names of its fields). */
 Outcome
 pack_model(Buffer *to, PyObject *model, PyObject *form, int tuples)
 {
@@ -371,7 +372,8 @@ pack_model(Buffer *to, PyObject *model, PyObject *form, int tuples)
         }
         found += 1;
     }
-    if (found == 4 && PyDict_CheckExact(slots[3])) {
+    if (found == 4 && PyDict_CheckExact(slots[3])
+        && has_fields(slots[3], PyTuple_GET_ITEM(form, 4))) {
         begin = begin_of_model(form, slots[0], slots[1], slots[2]);
     }
     if (begin != NULL) {

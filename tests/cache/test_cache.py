@@ -51,7 +51,8 @@ def test_a_namespace_is_cleared_and_the_others_stay():
     cache: Any = InMemoryCache()
     keys = [(("a",), "k"), (("b",), "k"), (("a", "b"), "k")]
     cache.set(dict.fromkeys(keys, ("x", None)))
-    cache.clear([("a",)])
+    cache.clear([["a"]])
     assert list(cache.get(keys)) == keys[1:]
+    assert cache.get([(["a", "b"], "k")]) == {keys[2]: "x"}
     cache.clear()
     assert cache.get(keys) == {}

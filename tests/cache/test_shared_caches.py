@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typing_extensions import TypedDict
 
 from milepost.cache import sqlite
 from milepost.cache.sqlite import SqliteCache
+from milepost.checkpoint.serde.base import SerializerCompat
 from milepost.errors import ColourError
 from milepost.graph import START, StateGraph
 from milepost.types import CachePolicy
@@ -143,11 +145,12 @@ def test_an_entry_of_a_file_expires_and_leaves_the_file(tmp_path, monkeypatch):
     cache.close()
 
 
-def test_an_entry_that_cannot_be_read_counts_as_missing(tmp_path, caplog):
-    cache: Any = SqliteCache(path=str(tmp_path / "cache.db"))
+@pytest.mark.parametrize("serde", [None, SerializerCompat(pickle)])
+def test_an_entry_that_cannot_be_read_counts_as_missing(tmp_path, caplog, serde):
+    cache: Any = SqliteCache(path=str(tmp_path / "cache.db"), serde=serde)
     cache.set({A: ("a", None), B: ("b", None)})
     cache._engine.connection.execute(
-        "UPDATE milepost_cache SET kind = 'pickle' WHERE ns LIKE '%a,b%'"
+        "UPDATE milepost_cache SET kind = 'pickle', data = 'x' WHERE ns LIKE '%a,b%'"
     )
     assert cache.get([A, B]) == {A: "a"}
     assert "cannot be read" in caplog.text

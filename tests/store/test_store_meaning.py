@@ -226,6 +226,17 @@ class TestPaths:
     def test_dollar_is_the_whole(self):
         assert get_text_at_path({"b": 1, "a": "x"}, "$") == ['{"a": "x", "b": 1}']
 
+    @pytest.mark.parametrize(
+        ("value", "text"),
+        [
+            ({"b": 1, 2: "x"}, '{"2": "x", "b": 1}'),
+            ({"k": [{(1, 2): None}]}, '{"k": [{"(1, 2)": null}]}'),
+            ({"n": 10**5000}, '{"n": "int of many digits"}'),
+        ],
+    )
+    def test_lead_to_a_text_whatever_the_names_and_numbers(self, value, text):
+        assert get_text_at_path(value, "$") == [text]
+
     def test_are_made_of_steps(self):
         assert tokenize_path("a.b[*].c") == ["a", "b", "[*]", "c"]
 

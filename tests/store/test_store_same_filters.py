@@ -14,7 +14,8 @@ NUMBERS = [
     1e30, -1e30, 1.0000000000000002e30, 1e308, 2.0**53, 2.0**60, 2.0**63, 2**53, 2**53 + 1, 2**60,
     2**63 - 1, 2**63, 2**64, 10**16, 10**23, 10**30, 10**30 + 1, -(10**30), int(1e30),
 ]  # fmt: skip
-OTHERS = [True, False, None, "1", "a", "x\0y", "1e+30", [1e30], {"deep": 1e30}]
+HUGE = 10**5000  # of more digits than the interpreter writes
+OTHERS = [True, False, None, "1", "a", "x\0y", "1e+30", [1e30], {"deep": 1e30}, HUGE, -HUGE]
 NAMES = ["f", "a\0b", "\0", "\ud800", "$x", "", "a b", "é", "1e+30", "google+"]
 
 
@@ -23,7 +24,7 @@ def items():
         yield f"v{number}", {"f": value}
     for number, name in enumerate(NAMES):
         yield f"n{number}", {name: 1, "o": {name: 2}}
-    for number, key in enumerate([True, None, 7, 1.5]):
+    for number, key in enumerate([True, None, 7, 1.5, HUGE]):
         yield f"k{number}", {"f": {key: 1}, "s": "e+"}
         yield f"p{number}", {"f": {key: 1}, "s": "plain"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import warnings
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +16,7 @@ from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.errors import FilterError
 from milepost.store._core.filters import holds, parse
 from milepost.store._core.json_view import Viewer
+from milepost.store.base import PutOp
 from milepost.store.memory import InMemoryStore
 from milepost.warnings import MilepostWarning
 
@@ -119,6 +121,7 @@ class TestFilter:
             ({"kind": {"$in": ["note", "task", "other"]}}, "note task"),
             ({"kind": {"$in": [None]}}, "bare deep"),
             ({"kind": {"$in": []}}, ""),
+            ({"kind": {"$in": [*range(70_000), "note"]}}, "note"),
             ({"tags": ["a", "b"]}, "task"),
             ({"tags": ["a"]}, ""),
             ({"tags": {"$in": [["a", "b"], 1]}}, "task"),
@@ -347,17 +350,28 @@ class TestOrder:
     def test_a_negative_limit_is_none_and_a_negative_offset_is_0(self, store, monkeypatch):
         for number in range(12):
             store.put(NS, f"k{number}", {})
-        with pytest.warns(MilepostWarning, match="negative"):
+        with pytest.warns(MilepostWarning, match="limit is a number from 0 on, not -1"):
             assert len(store.search(NS, limit=-1)) == 12
-        with pytest.warns(MilepostWarning, match="negative"):
+        with pytest.warns(MilepostWarning, match="offset is a number from 0 on"):
             assert store.list_namespaces(offset=-1) == [NS]
         with pytest.warns(MilepostWarning, match="max_depth"):
             assert store.list_namespaces(max_depth=-1) == [()]
         monkeypatch.setenv("MILEPOST_STRICT", "1")
-        with pytest.raises(ValueError, match="negative"):
+        with pytest.raises(ValueError, match="limit is a number from 0 on"):
             store.search(NS, limit=-1)
         with pytest.raises(ValueError, match="max_depth"):
             store.list_namespaces(max_depth=-1)
+
+    def test_a_limit_that_some_database_takes_is_taken_by_all(self, store):
+        store.batch([PutOp(NS, f"k{number}", {"n": number}) for number in range(4)])
+        assert store.search(NS, offset=10**20) == []
+        for limit, count in ((10**20, 4), (None, 4), (float("inf"), 4), ("3", 3), (3.0, 3)):
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                assert len(store.search(NS, limit=limit)) == count
+                assert len(store.search(NS, limit=limit, filter={"n": {"$gte": 0}})) == count
+                assert store.list_namespaces(limit=limit) == [NS]
+            assert bool(seen) is (limit != 10**20)
 
     def test_ten_are_returned_unless_told_otherwise(self, store):
         for number in range(12):

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from milepost._internal import log
 from milepost.cache.base import BaseCache, FullKey, ValueT
-from milepost.errors import SerdeError
 
 
 class StoredCache(BaseCache[ValueT]):
@@ -22,7 +21,7 @@ class StoredCache(BaseCache[ValueT]):
         for name, stored in rows:
             try:
                 values[name] = self.serde.loads_typed(stored)
-            except SerdeError as error:
+            except Exception as error:  # whatever a serializer of the program's own raises
                 message = "A cached result of %s cannot be read (%s), so it counts as missing."
                 log.warning(log.STORAGE, message, "/".join(name[0]), error)
         return values

@@ -46,14 +46,15 @@ class InMemoryCache(BaseCache[ValueT]):
         found: dict[FullKey, ValueT] = {}
         with self._lock:
             for namespace, key in keys:
-                entry = self._entries.get((namespace, key))
+                name = (tuple(namespace), key)
+                entry = self._entries.get(name)
                 if entry is None:
                     continue
                 kind, data, expires = entry
                 if expires is not None and now >= expires:
-                    del self._entries[namespace, key]
+                    del self._entries[name]
                 else:
-                    found[(namespace, key)] = self.serde.loads_typed((kind, data))
+                    found[name] = self.serde.loads_typed((kind, data))
         return found
 
     def set(self, keys: Mapping[FullKey, tuple[Any, int | None]]) -> None:
@@ -77,7 +78,8 @@ class InMemoryCache(BaseCache[ValueT]):
             if namespaces is None:
                 self._entries.clear()
             else:
-                for name in [name for name in self._entries if name[0] in namespaces]:
+                gone = set(map(tuple, namespaces))
+                for name in [name for name in self._entries if name[0] in gone]:
                     del self._entries[name]
 
     async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:

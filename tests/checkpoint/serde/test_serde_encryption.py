@@ -1,9 +1,11 @@
 """Sealed values open with the right key, at the right place, unaltered, and in no other way."""
 
+import hmac
 from typing import Any
 
 import pytest
 
+from milepost.checkpoint.serde import keyring
 from milepost.checkpoint.serde.base import dumps_at, is_two_step, loads_at
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -138,8 +140,32 @@ def test_a_new_key_writes_and_old_rows_still_read_until_the_old_key_is_dropped()
     ]
     with pytest.raises(ValueError, match="last key"):
         ring.drop(ring.ids[0])
+
+
+def test_a_key_that_is_refused_leaves_the_ring_as_it_was() -> None:
+    ring = AesKeyRing({"2025": b"a" * 16})
+    name, data = ring.encrypt(b"x")
     with pytest.raises(ValueError, match="Another key"):
-        ring.add(b"c" * 16, id=ring.ids[0])
+        ring.add(b"b" * 16, id="2025")
+    assert ring.ids == ("2025",)
+    assert ring.decrypt(name, data) == b"x"
+
+
+def test_a_ring_may_change_while_other_threads_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = AesKeyRing({"2025": b"a" * 16, "2026": b"b" * 16})
+    before = ring.digests(b"x")
+
+    class Meanwhile:
+        """What takes a digest, while another thread puts a key on the ring."""
+
+        @staticmethod
+        def digest(*arguments: Any) -> bytes:
+            ring.add(b"c" * 16, id="2027")
+            return hmac.digest(*arguments)
+
+    monkeypatch.setattr(keyring, "hmac", Meanwhile)
+    assert ring.digests(b"x") == before
+    assert len(ring.digests(b"x")) == 3
 
 
 class Backwards:

@@ -1,7 +1,9 @@
 """Pydantic models: rebuilt as they were, without a validator running again."""
 
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
+import ormsgpack
 import pytest
 from pydantic import (
     BaseModel,
@@ -9,11 +11,13 @@ from pydantic import (
     Field,
     PrivateAttr,
     RootModel,
+    computed_field,
     field_validator,
     model_validator,
 )
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
+from milepost.checkpoint.serde._msgpack import ext
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.errors import DeserializationError, SerializationError, UnregisteredTypeError
@@ -45,6 +49,20 @@ class Doubling(BaseModel):
     def add(self) -> "Doubling":
         self.__dict__["n"] += 1
         return self
+
+
+class Computing(BaseModel):
+    n: int
+
+    @computed_field  # type: ignore[prop-decorator]
+    @cached_property
+    def twice(self) -> int:
+        return 2 * self.n
+
+    @cached_property
+    def tool(self) -> object:
+        """What could not be stored."""
+        return object()
 
 
 class Open(BaseModel):
@@ -124,6 +142,50 @@ def test_validators_do_not_run_twice(serde: JsonPlusSerializer) -> None:
     model = Doubling(n=2)
     assert model.n == 5
     assert serde.loads_typed(serde.dumps_typed(model)).n == 5
+
+
+@pytest.mark.parametrize("around", [lambda model: model, lambda model: [model, model]])
+def test_what_a_cached_property_has_computed_is_not_stored(
+    serde: JsonPlusSerializer, around: Any
+) -> None:
+    written = serde.dumps_typed(around(Computing(n=2)))
+    model = Computing(n=2)
+    assert model.twice == 4
+    assert model.tool
+    assert serde.dumps_typed(around(model)) == written
+    assert serde.loads_typed(written) == around(Computing(n=2))
+
+
+@pytest.mark.parametrize(
+    ("tag", "payload"),
+    [("!n", {"n": 2, "twice": 4}), ("", [{"n": 2, "twice": 4}, ["n"], None, None])],
+)
+def test_computed_values_that_earlier_versions_stored_are_computed_again(
+    serde: JsonPlusSerializer, tag: str, payload: Any
+) -> None:
+    body = ormsgpack.packb([f"{__name__}:Computing{tag}", payload])
+    stored = "msgpack", ormsgpack.packb([ormsgpack.Ext(ext.RECORD, body)])
+    for _ in range(2):  # the second time, the decoder is known
+        [back] = serde.loads_typed(stored)
+        assert back == Computing(n=2)
+        assert "twice" not in vars(back)
+
+
+def test_an_instance_comes_back_without_the_fields_that_it_does_not_have(
+    serde: JsonPlusSerializer,
+) -> None:
+    part = Model.model_construct(many=[Inner(n=1)])
+    assert not hasattr(part, "name")
+    [back] = serde.loads_typed(serde.dumps_typed([part]))
+    assert vars(back) == vars(part)
+    assert back.model_fields_set == {"many"}
+
+
+def test_attributes_that_are_no_fields_come_back(serde: JsonPlusSerializer) -> None:
+    model = Inner(n=1)
+    object.__setattr__(model, "seen", (1,))
+    [back] = serde.loads_typed(serde.dumps_typed([model]))
+    assert vars(back) == {"n": 1, "seen": (1,)}
 
 
 def test_a_parametrised_model_is_allowed_where_the_model_is(serde: JsonPlusSerializer) -> None:

@@ -103,6 +103,8 @@ VALUES = [
     Longest(),
     Point(Inner(), Point(1)),
     Making(),
+    Model.model_construct(kept=[]),
+    Model.model_construct(text="", more=(1,)),
     [HumanMessage("hello", id="1"), AIMessage("hi", tool_calls=[CALL]), ToolMessage("3", tool_call_id="1")],
 ]  # fmt: skip
 

@@ -42,6 +42,7 @@ class AesKeyRing:
 
     def __init__(self, keys: Iterable[bytes] | Mapping[str, bytes]) -> None:
         self._keys: dict[str, bytes] = {}
+        """Replaced, not changed: other threads encrypt and decrypt meanwhile."""
         named = keys.items() if hasattr(keys, "items") else ((None, key) for key in keys)
         for id, key in named:
             self.add(key, id=id)
@@ -59,9 +60,9 @@ class AesKeyRing:
         id = id or hashlib.sha256(b"milepost key id\0" + key).hexdigest()[:12]
         if ":" in id or len(id) > 100:
             raise ValueError("A key id must be short and without ':'.")
-        if self._keys.pop(id, key) != key:
+        if self._keys.get(id, key) != key:
             raise ValueError(f"Another key has the id {id!r} already.")
-        self._keys[id] = key
+        self._keys = {**self._without(id), id: key}
         return id
 
     def drop(self, id: str) -> None:
@@ -74,7 +75,10 @@ class AesKeyRing:
             raise LookupError(f"No key on this ring has the id {id!r}.")
         if len(self._keys) == 1:
             raise ValueError("The last key must stay on the ring.")
-        del self._keys[id]
+        self._keys = self._without(id)
+
+    def _without(self, id: str) -> dict[str, bytes]:
+        return {other: key for other, key in self._keys.items() if other != id}
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -92,9 +96,10 @@ class AesKeyRing:
         Args:
             plaintext: The bytes.
         """
-        name = self.name
+        id, key = next(reversed(self._keys.items()))
+        name = f"{_NAME}:{id}"
         nonce = os.urandom(_NONCE)
-        cipher = _aes(self._keys[name.partition(":")[2]], nonce, name)
+        cipher = _aes(key, nonce, name)
         ciphertext, tag = cipher.encrypt_and_digest(plaintext)
         return name, nonce + tag + ciphertext
 
@@ -122,7 +127,8 @@ class AesKeyRing:
         method, _, id = ciphername.partition(":")
         if method != _NAME:
             raise DecryptionError(f"this key ring opens {_NAME!r}, not {method[:40]!r}")
-        if id not in self._keys:
+        key = self._keys.get(id)
+        if key is None:
             raise DecryptionError(
                 f"the value is sealed with the key {id[:100]!r}, which is not on the ring; add"
                 " that key to read it"
@@ -130,7 +136,7 @@ class AesKeyRing:
         nonce, tag = ciphertext[:_NONCE], ciphertext[_NONCE : _NONCE + _TAG]
         if len(tag) != _TAG:
             raise DecryptionError("the sealed value is cut short")
-        cipher = _aes(self._keys[id], nonce, ciphername)
+        cipher = _aes(key, nonce, ciphername)
         try:
             plaintext: bytes = cipher.decrypt_and_verify(ciphertext[_NONCE + _TAG :], tag)
         except ValueError:

@@ -25,26 +25,34 @@ def mistake(error: Exception, instead: str) -> None:
     warn_of(f"{error} {instead}")
 
 
-def page(limit: int, offset: int) -> tuple[int, int]:
-    """How many to find, and how many to skip. As in SQLite, a negative limit is none."""
-    if limit >= 0 and offset >= 0:
+def page(limit: Any, offset: Any) -> tuple[int, int]:
+    """How many to find, and how many to skip. As in databases, a negative limit or None is none."""
+    if type(limit) is int and type(offset) is int and 0 <= limit <= NO_LIMIT >= offset >= 0:
         return limit, offset
-    wrong = ValueError(f"limit and offset cannot be negative: got {limit} and {offset}.")
-    mistake(wrong, "A negative limit is taken for none, and a negative offset for 0.")
-    return (NO_LIMIT if limit < 0 else limit), max(offset, 0)
+    return _number("limit", limit, NO_LIMIT), _number("offset", offset, 0)
 
 
 def listing(op: ListNamespacesOp) -> ListNamespacesOp:
     """The operation with a page and a depth that there can be."""
     limit, offset = page(op.limit, op.offset)
-    depth = op.max_depth
-    if depth is not None and depth < 0:
-        wrong = ValueError(f"max_depth is a number of labels, not {depth}.")
-        mistake(wrong, "It is taken for 0.")
-        depth = 0
-    if (limit, offset, depth) == (op.limit, op.offset, op.max_depth):
-        return op
+    depth = None if op.max_depth is None else _number("max_depth", op.max_depth, 0)
     return op._replace(limit=limit, offset=offset, max_depth=depth)
+
+
+def _number(name: str, given: Any, otherwise: int) -> int:
+    """A number that was given; `otherwise`, if it is negative or None."""
+    if isinstance(given, int) and given >= 0:
+        return min(int(given), NO_LIMIT)
+    number = otherwise
+    if isinstance(given, (float, str)):
+        number = _number(name, round(min(float(given), NO_LIMIT)), otherwise)
+    elif given is not None and not isinstance(given, int):
+        raise TypeError(f"{name} is a number, not {given!r}.")
+    taken = "none" if number == NO_LIMIT else number
+    mistake(
+        ValueError(f"{name} is a number from 0 on, not {given!r}."), f"It is taken for {taken}."
+    )
+    return number
 
 
 def index(paths: Any) -> Index:

@@ -19,11 +19,10 @@ import operator as op
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from milepost.errors import FilterError, SerdeError
-from milepost.store._core.json_view import OPAQUE, Viewer
+from milepost.store._core.json_view import OPAQUE, Viewer, has_word
 from milepost.store._core.namespaces import is_plain
 
 OPERATORS: Final = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$exists")
@@ -107,9 +106,9 @@ def _condition(path: tuple[str, ...], operator: str, operand: Any, viewer: Viewe
         if isinstance(operand, (str, bytes, Mapping)) or not hasattr(operand, "__iter__"):
             raise FilterError(f"$in for {name!r} takes a list of values, not {operand!r}.")
         return Condition(path, operator, viewer.comparable(list(operand)))
-    if operator in _COMPARE and isinstance(operand, float) and not isfinite(operand):
-        # JSON has no such number. All that can be found is smaller than one and larger than the
-        # other, and is not comparable with the third.
+    if operator in _COMPARE and _is_number(operand) and not has_word(operand):
+        # All that can be found is smaller than a large one, larger than a small one, and is not
+        # comparable with NaN.
         if _COMPARE[operator](0.0, operand):
             return Condition(path, "$lte", sys.float_info.max)
         return Condition(path, "$in", [])

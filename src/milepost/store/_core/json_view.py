@@ -1,8 +1,9 @@
 """The view of a value that filters see: its JSON.
 
 Values are stored exactly, as the serializer's bytes. Filters work on a second form that every
-database understands. What JSON has no word for (a datetime, bytes, a text with NUL) is replaced by
-a digest of its exact form, so that it can be tested for equality and existence, not for order.
+database understands. What JSON has no word for (a datetime, bytes, a text with NUL, a number
+of thousands of digits) is replaced by a digest of its exact form, so that it can be tested for
+equality and existence, not for order.
 A large float is written as the integer that it is: its usual form, such as 1e+30, is another number
 in decimals, which PostgreSQL compares.
 
@@ -14,7 +15,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from math import isfinite
 from typing import Any, Final
 
 from milepost.checkpoint.serde.base import SerializerProtocol, is_two_step
@@ -30,6 +30,16 @@ _WHOLE: Final = 1e16
 
 as_json: Final = json.JSONEncoder(**_COMPACT).encode
 """How a view has what JSON has a word for."""
+
+
+def has_word(number: float) -> bool:
+    """Whether JSON has a word for a number: not for infinity and NaN, nor for one with more digits
+    than the interpreter reads and writes."""
+    try:
+        as_json(number)
+    except ValueError:
+        return False
+    return True
 
 
 class Viewer:
@@ -51,7 +61,9 @@ class Viewer:
     def comparable(self, value: Any) -> Any:
         """What a filter compares with: anything, as it would be found in a view."""
         kind = type(value)
-        if value is None or kind is int or kind is bool or (kind is str and is_plain(value)):
+        if value is None or kind is bool or (kind is str and is_plain(value)):
+            return value
+        if kind is int and has_word(value):
             return value
         return json.loads(self.operand(value))
 
@@ -73,12 +85,11 @@ class Viewer:
             return [self._plain(member) for member in value]
         if isinstance(value, str):
             return value if is_plain(value) else self._opaque(value)
-        if isinstance(value, float):
-            if not isfinite(value):
-                return self._opaque(value)
-            return int(value) if abs(value) >= _WHOLE else value
-        if value is None or isinstance(value, (bool, int, float)):
+        if value is None or isinstance(value, bool):
             return value
+        if isinstance(value, (int, float)) and has_word(value):
+            is_large = isinstance(value, float) and abs(value) >= _WHOLE
+            return int(value) if is_large else value
         return self._opaque(value)
 
     def name(self, key: Any) -> str:
@@ -87,7 +98,7 @@ class Viewer:
             return key
         if key is None or isinstance(key, bool):
             return _NAMES[key]
-        if isinstance(key, (int, float)):
+        if isinstance(key, float) or (isinstance(key, int) and has_word(key)):
             return str(key)
         return f"{OPAQUE}:{self._digest(key)}"
 

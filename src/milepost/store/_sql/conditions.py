@@ -24,6 +24,9 @@ _LARGEST: Final = 2**63
 _EXACT: Final = 2**53
 """Up to here there is a float for every integer."""
 
+_MOST_EQUAL: Final = 100
+"""Values that a statement of SQLite compares with one by one: expressions have a largest depth."""
+
 HOLDS: Final = "milepost_holds"
 
 
@@ -41,8 +44,8 @@ def sqlite_clause(condition: Condition) -> Clause:
             [path, opaque],
         )
     if operator == "$in":
-        equal = [_sqlite_equal(path, one) for one in operand]
-        if None in equal:
+        equal = [_sqlite_equal(path, one) for one in operand[: _MOST_EQUAL + 1]]
+        if None in equal or len(equal) > _MOST_EQUAL:
             return _called(condition)
         return _any_of([clause for clause in equal if clause is not None])
     if operator in ("$eq", "$ne"):
@@ -131,8 +134,8 @@ def postgres_clause(condition: Condition) -> Clause:
             [*path, json.dumps(operand)],
         )
     if operator == "$in":
-        clause = f"COALESCE({field}, 'null'::jsonb) = ?::jsonb"
-        return _any_of([(clause, [*path, json.dumps(one)]) for one in operand])
+        members = "(SELECT value FROM jsonb_array_elements(?::jsonb))"
+        return f"COALESCE({field}, 'null'::jsonb) IN {members}", [*path, json.dumps(operand)]
     sign = _SIGNS[operator]
     if isinstance(operand, str):
         text = f'({field} #>> ?::text[]) COLLATE "C"'

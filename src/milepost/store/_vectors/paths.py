@@ -15,6 +15,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from milepost.store._core.json_view import has_word
+
 _ELEMENT = r"\[(?:\*|-?\d+)\]"
 _STEP = re.compile(rf"{_ELEMENT}|\{{[^}}]*\}}|(?:(?!{_ELEMENT})[^.])+")
 """Elements of a list, several fields, or a name: all up to a period or to elements."""
@@ -86,4 +88,23 @@ def _as_text(value: Any) -> str:
     """Text as it is, anything else as JSON; what JSON does not have, by its `str`."""
     if isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    try:
+        return json.dumps(value, ensure_ascii=False, sort_keys=True, default=_word)
+    except (TypeError, ValueError):  # names that have no order or are no texts, or long numbers
+        return json.dumps(_spelled(value), ensure_ascii=False, sort_keys=True, default=_word)
+
+
+def _spelled(value: Any) -> Any:
+    """The same with a text for each name, and for each number of thousands of digits."""
+    if isinstance(value, Mapping):
+        return {_word(name): _spelled(member) for name, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_spelled(member) for member in value]
+    return _word(value) if isinstance(value, int) and not has_word(value) else value
+
+
+def _word(value: Any) -> str:
+    try:
+        return str(value)
+    except ValueError:
+        return f"{type(value).__name__} of many digits"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Final
 
 from milepost.checkpoint.serde._msgpack import shapes
@@ -125,6 +125,12 @@ def _cached_hash() -> Mapping[str, Any]:
         return {}
     fresh: object = attr.make_class("Empty", [], frozen=True, cache_hash=True)()
     return vars(fresh)
+
+
+def cached_properties(cls: type) -> frozenset[str]:
+    """The attributes in which a class keeps what it computes of others, and will compute again."""
+    members = [member for base in cls.__mro__ for member in vars(base).items()]
+    return frozenset(name for name, member in members if isinstance(member, cached_property))
 
 
 _DERIVED: Final = frozenset({"__orig_class__"})

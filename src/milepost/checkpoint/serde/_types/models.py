@@ -4,14 +4,16 @@ that no validator needs to run again. Pydantic is used only if the program has i
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from milepost.checkpoint.serde._msgpack.shapes import LIST, check
-from milepost.checkpoint.serde._types.fields import FIELDS, Codec, complete
+from milepost.checkpoint.serde._types.fields import FIELDS, Codec, cached_properties, complete
 
 _REMEMBERED = 32
 _OTHERS: frozenset[type] = frozenset({dict, type(None)})
+_BESIDE = (frozenset({dict}), LIST)
+"""Attributes that are no fields, and fields without a value, of an instance that has any."""
 
 
 def is_model(cls: type) -> bool:
@@ -28,8 +30,9 @@ class Brief(NamedTuple):
     instances are made in a few ways, so there are a few tags, and reading looks up just one.
     """
 
-    given: Callable[[Any], str | None]
-    """The names of the fields that were given, for the tag; None for an unusual instance."""
+    parts: Callable[[Any], tuple[str, dict[str, Any]] | None]
+    """The names of the fields that were given, for the tag, and the fields; None for an unusual
+    instance."""
     decode: Callable[[str], Callable[[Any], Any]]
     """What decodes the fields that are stored with such a tag."""
     form: Form
@@ -56,10 +59,12 @@ class FieldsDecoder(NamedTuple):
 SLOTS = ("__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__", "__dict__")
 Way = tuple[tuple[Any, ...], tuple[str, ...]]
 """What gets and sets SLOTS, and the names of the fields."""
-Form = tuple[tuple[str, str, str, str], bool, list[tuple[set[str], bytes]], Way | None]
+Form = tuple[
+    tuple[str, str, str, str], bool, list[tuple[set[str], bytes]], Way | None, tuple[str, ...]
+]
 """SLOTS, whether instances have a dict of other fields (empty in a usual one), what instances begin
-with, by the fields that were given, and how they are copied, if that is the same as writing and
-reading them."""
+with, by the fields that were given, how they are copied, if that is the same as writing and reading
+them, and the names of the fields: a usual instance has these in its dict, in order."""
 _Given = tuple[set[str], str | None]
 
 
@@ -74,6 +79,7 @@ def of_model(cls: Any) -> tuple[Codec, Brief]:
     base = vars(sys.modules["pydantic"].BaseModel)
     slots = tuple(base[name] for name in SLOTS)
     set_given, set_extra, set_private, set_dict = (slot.__set__ for slot in slots)
+    derived = cached_properties(cls)
 
     def default(name: str) -> Any:
         spec = specs[name]
@@ -82,20 +88,31 @@ def of_model(cls: Any) -> tuple[Codec, Brief]:
         return spec.get_default(call_default_factory=True)
 
     def encode(model: Any) -> Any:
-        private = model.__pydantic_private__
+        attributes, private = model.__dict__, model.__pydantic_private__
+        others = {
+            name: value
+            for name, value in attributes.items()
+            if name not in names and name not in derived
+        }
+        unset = [name for name in in_order if name not in attributes]
         return [
-            model.__dict__,
+            {name: value for name, value in attributes.items() if name in names},
             sorted(model.__pydantic_fields_set__),
             model.__pydantic_extra__,
             private if private is None else _set_only(private),
+            *([others, unset] if others or unset else ()),
         ]
 
-    def rebuilt(stored: Any, given: set[str], extra: Any, private: Any) -> Any:
+    def rebuilt(
+        stored: Any, given: set[str], extra: Any, private: Any, unset: Sequence[str] = ()
+    ) -> Any:
         if type(stored) is not dict or [*stored] != in_order:
             check([stored], FIELDS)
-            stored = (
-                dict(stored) if stored.keys() == names else complete(cls, stored, names, default)
-            )
+            # Earlier versions stored what a cached_property had computed.
+            stored = {name: value for name, value in stored.items() if name not in derived}
+            if stored.keys() != names:
+                here = [name for name in in_order if name in stored or name not in unset]
+                stored = complete(cls, stored, here, default)
             given &= names | (extra or {}).keys()  # a migration may have taken a field away
         model = make(cls)
         set_dict(model, stored)
@@ -105,21 +122,31 @@ def of_model(cls: Any) -> tuple[Codec, Brief]:
         return model
 
     def decode(payload: Any) -> Any:
-        stored, given, extra, private = check(payload, FIELDS, LIST, _OTHERS, _OTHERS)
-        return rebuilt(stored, set(given), extra, private)
+        stored, given, extra, private, *beside = check(
+            payload, FIELDS, LIST, _OTHERS, _OTHERS, *_BESIDE, least=4
+        )
+        others, unset = beside or ({}, ())
+        model = rebuilt(stored, set(given), extra, private, unset)
+        model.__dict__.update(others)
+        return model
 
     before: list[_Given] = []
     last = _listed(set(names), before)
 
-    def given_of(model: Any) -> str | None:
+    def parts(model: Any) -> tuple[str, dict[str, Any]] | None:
         nonlocal last
         extra = model.__pydantic_extra__
         if extra or (extra is None) is extra_allowed or model.__pydantic_private__ is not None:
             return None
+        fields = model.__dict__
+        if fields.keys() != names:
+            fields = {name: value for name, value in fields.items() if name not in derived}
+            if fields.keys() != names:
+                return None
         given, listed = last  # taken at once: another thread may put another one there
         if model.__pydantic_fields_set__ != given:
             last = _, listed = _listed(model.__pydantic_fields_set__, before)
-        return listed
+        return None if listed is None else (listed, fields)
 
     def decode_given(listed: str) -> Callable[[Any], Any]:
         given = set(listed.split(",")) if listed else set()
@@ -134,8 +161,8 @@ def of_model(cls: Any) -> tuple[Codec, Brief]:
     way = None
     if cls.__getattribute__ is object.__getattribute__ and not hasattr(cls, "__del__"):
         way = (slots, tuple(in_order))
-    form: Form = (SLOTS, extra_allowed, [], way)
-    return (encode, decode), Brief(given_of, decode_given, form)
+    form: Form = (SLOTS, extra_allowed, [], way, tuple(in_order))
+    return (encode, decode), Brief(parts, decode_given, form)
 
 
 def _listed(given: set[str], before: list[_Given]) -> _Given:

@@ -113,21 +113,22 @@ def _writer(record: RecordType, encode: Encode) -> Callable[[Any, Level], Ext]:
 
     if record.brief is None:
         return write_fields if record.fielded else write
-    given_of = record.brief.given
+    parts = record.brief.parts
     prefixes: dict[str, bytes] = {}
     begins = record.brief.form[2]
 
     def write_brief(obj: Any, level: Level) -> Ext:
-        given = given_of(obj)
-        if given is None:
+        found = parts(obj)
+        if found is None:
             return write_fields(obj, level)
+        given, stored = found
         begin = prefixes.get(given)
         if begin is None:
             begin = b"\x92" + ormsgpack.packb(f"{record.tag}!{given}")
             if len(prefixes) < _REMEMBERED:
                 prefixes[given] = begin
                 begins.append((set(obj.__pydantic_fields_set__), begin))
-        return Ext(code, begin + level.pack_fields(obj.__dict__))
+        return Ext(code, begin + level.pack_fields(stored))
 
     return write_brief
 
@@ -155,10 +156,11 @@ def read_record(data: bytes, level: Level) -> Any:
 
 def fields_of(payload: Any) -> Any:
     """What is stored of an instance, without its type: fields as a dict, as far as it has some."""
-    if type(payload) is list and len(payload) in (3, 4) and type(payload[0]) is dict:
+    if type(payload) is list and len(payload) in (3, 4, 6) and type(payload[0]) is dict:
         # Beside the fields of a model: which were given, what was added, and what is private.
-        # Beside those of a dataclass: other attributes, and which fields have no value.
-        others = payload[2 if len(payload) == 4 else 1]
+        # Beside those of a dataclass, and last for a model: other attributes, and which fields
+        # have no value.
+        others = payload[1 if len(payload) == 3 else 2]
         if others is None or type(others) is dict:
             return {**payload[0], **(others or {})}
     return payload

@@ -34,7 +34,7 @@ def _model_writer(cls: type) -> Writer:
     (encode, _), _ = models.of_model(cls)
 
     def write(model: Any, level: Level) -> Ext:
-        fields, _given, extra, private = encode(model)
+        fields, _given, extra, private, *_ = encode(model)
         return Ext(ext.RECORD, level.pack([name, fields, extra, private]))
 
     return write
