@@ -126,6 +126,19 @@ def test_a_narrow_terminal_cuts_the_last_column_off_first(file):
     assert all(line.endswith("…") for line in lines[2:])
 
 
+def test_one_long_name_leaves_room_for_the_columns_behind_it():
+    from rich.console import Console
+
+    from milepost.cli.lines import Text, rich_table
+
+    console = Console(width=40, color_system=None)
+    row = [Text("漢字" * 50), Text("interrupted"), Text("2026-11-18")]
+    with console.capture() as captured:
+        console.print(rich_table(("thread", "status", "used"), [row], [False] * 3, 40))
+    name, *rest = captured.get().splitlines()[1].split()
+    assert (name[:4], rest) == ("漢字漢字", ["interrupted", "2026-11…"])
+
+
 def test_rich_is_imported_only_for_a_terminal(file):
     program = (
         "import sys; from milepost.cli import main\n"

@@ -30,6 +30,8 @@ ELSEWHERE = {
     "`next` and `tasks` while": "model/on_purpose.py a_join_waits_for_the_end_of_the_step",
     "a coroutine that a transformer": "stream/test_transformers.py "
     "test_a_failure_of_what_was_scheduled_fails_the_end_if_asked_to",
+    '`config["callbacks"]` in a node': "integrations/test_callbacks.py "
+    "test_a_node_may_dispatch_events_and_pass_callbacks_on_though_nobody_listens",
     "a step stops in the middle": "model/strategies.py _without_joins",
     "a `Send` of `create_react_agent`": "prebuilt/test_durable_tools.py "
     "test_the_state_is_not_stored_again_with_each_call",

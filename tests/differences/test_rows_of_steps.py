@@ -190,22 +190,6 @@ def command_first(lib: Any) -> Any:
     return sorted(graph.invoke(lib.Command(update={"log": ["in"]}, goto="m"), T)["log"])
 
 
-@ROWS.differ('`config["callbacks"]` in a node', langgraph=[True, True], milepost=[False, True])
-def callbacks_in_a_node(lib: Any) -> Any:
-    callbacks = importlib.import_module("langchain_core.callbacks")
-    get_config = importlib.import_module(f"{lib.name}.config").get_config
-    there: list[bool] = []
-
-    def node(_: Any) -> Any:
-        there.append(isinstance(get_config().get("callbacks"), callbacks.CallbackManager))
-        return {}
-
-    graph = line(lib, n=node).compile()
-    graph.invoke({})
-    graph.invoke({}, {"callbacks": [callbacks.BaseCallbackHandler()]})
-    return there
-
-
 @pytest.mark.parametrize("row", ROWS, ids=[row.program.__name__ for row in ROWS])
 @pytest.mark.filterwarnings("ignore")
 def test_each_library_ends_as_the_row_says(row: Row, lib: Any) -> None:

@@ -11,7 +11,12 @@ from uuid import uuid4
 
 import pytest
 from callback_stories import STORIES, AsyncRecorder, Recorder, State, config, says
-from langchain_core.callbacks import BaseCallbackHandler, CallbackManager
+from langchain_core.callbacks import (
+    BaseCallbackHandler,
+    CallbackManager,
+    adispatch_custom_event,
+    dispatch_custom_event,
+)
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.config import var_child_runnable_config
@@ -143,6 +148,25 @@ def test_the_nodes_child_manager_is_in_langchains_context_variable(run: Any) -> 
     run.invoke(one_node(action).compile(), {"log": []}, {"callbacks": [recorder]})
     _, node = recorder.heard.runs
     assert found == [node]
+
+
+@pytest.mark.parametrize("mode", ["values", "messages"])
+def test_a_node_may_dispatch_events_and_pass_callbacks_on_though_nobody_listens(
+    run: Any, mode: Any
+) -> None:
+    def tell(state: Any, config: Any) -> Any:
+        dispatch_custom_event("told", {"by": "sync"})
+        RunnableLambda(len).invoke("x", {"callbacks": config["callbacks"]})
+        return {"log": [isinstance(config["callbacks"], CallbackManager)]}
+
+    async def atell(state: Any, config: Any) -> Any:
+        await adispatch_custom_event("told", {"by": "async"}, config=config)
+        return tell(state, config)
+
+    inner = one_node(atell if run.colour == "async" else tell).compile()
+    graph = one_node(inner).compile()
+    events = run.stream(graph, {"log": []}, stream_mode=["values", mode])
+    assert events[-1] == ("values", {"log": [True]})
 
 
 def test_a_handler_that_fails_is_not_noticed_unless_it_says_so(run: Any) -> None:

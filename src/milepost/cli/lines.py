@@ -92,18 +92,23 @@ def rich_table(
     header: Sequence[str], rows: Sequence[Sequence[Text]], numbers: Sequence[bool], width: int
 ) -> Any:
     """The same as a table of rich, which cuts off what does not fit: the last column first, since
-    a name or an id is of no use in part."""
+    a name or an id is of no use in part; then the widest one, so that the others can be seen."""
     from rich.table import Table
 
-    room = width - sum(size + len(GAP) for size in _widths(_cells(header, rows))[:-1])
+    widths = _widths(_cells(header, rows))
+    excess = sum(widths) + len(GAP) * (len(widths) - 1) - width
+    for at in (len(widths) - 1, widths.index(max(widths))):
+        cut = max(min(excess, widths[at] - _LEAST), 0)
+        widths[at] -= cut
+        excess -= cut
     table = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
-    for at, (name, right) in enumerate(zip(header, numbers, strict=True), 1):
+    for name, right, room in zip(header, numbers, widths, strict=True):
         table.add_column(
             name,
             justify="right" if right else "left",
             no_wrap=True,
             overflow="ellipsis",
-            max_width=room if at == len(header) and room >= _LEAST else None,
+            max_width=room,
         )
     for row in rows:
         table.add_row(*(cell.rich() for cell in row))

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 LAST = "\U0010ffff"
 """Sorts after every id."""
 _MOST = 1_000_000
+_SHOWN = 8
+"""So many signs of an id the command line and the page show: its last ones."""
 
 
 class Source(ABC):
@@ -59,7 +61,11 @@ class Source(ABC):
 
     @abstractmethod
     def ids(self, thread_id: str, ns: str, part: str, limit: int) -> list[str]:
-        """Ids of checkpoints that begin with a text or, if none does, end with it; newest first."""
+        """Ids of checkpoints that begin with a text; newest first.
+
+        If none does: those that end with it, or whose last eight signs, which are what listings
+        show, begin with it.
+        """
 
     @abstractmethod
     def stats(self, thread_id: str | None) -> Stats:
@@ -178,7 +184,9 @@ class PlainSource(Source):
 
     def ids(self, thread_id: str, ns: str, part: str, limit: int) -> list[str]:
         ids = list(self._ids(thread_id, ns))
-        found = [id for id in ids if id.startswith(part)] or [id for id in ids if id.endswith(part)]
+        found = [id for id in ids if id.startswith(part)] or [
+            id for id in ids if id.endswith(part) or id[-_SHOWN:].startswith(part)
+        ]
         return found[:limit]
 
     def stats(self, thread_id: str | None) -> Stats:
@@ -270,11 +278,15 @@ class TableSource(Source):
         )
         ending = (
             "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
-            " AND substr(checkpoint_id, length(checkpoint_id) - ?) = ?"
+            " AND (substr(checkpoint_id, length(checkpoint_id) - ?) = ?"
+            " OR substr(checkpoint_id, length(checkpoint_id) - ?, ?) = ?)"
             " ORDER BY checkpoint_id DESC LIMIT ?"
         )
         rows = self._rows(beginning, thread_id, ns, part, part + LAST, limit)
-        rows = rows or self._rows(ending, thread_id, ns, len(part) - 1, part, limit)
+        if not rows:
+            size = len(part)
+            given = (thread_id, ns, size - 1, part, _SHOWN - 1, min(size, _SHOWN), part)
+            rows = self._rows(ending, *given, limit)
         return [row[0] for row in rows]
 
     def stats(self, thread_id: str | None) -> Stats:

@@ -17,7 +17,7 @@ from milepost.constants import TAG_NOSTREAM
 from milepost.errors import GraphDrained, GraphInterrupt
 
 try:
-    from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
+    from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager, CallbackManager
     from langchain_core.outputs import ChatGeneration, ChatGenerationChunk
 except ImportError as error:
     raise ImportError(
@@ -61,7 +61,8 @@ def listening(config: RunnableConfig, context: TaskContext) -> RunnableConfig:
             callbacks.remove_handler(handler)  # of the outer graph, where the config comes from
     else:
         handlers = list(given or ())
-        callbacks = BaseCallbackManager(handlers, list(handlers))
+        # As if the task had a run of its own: events of the program name the run they belong to.
+        callbacks = CallbackManager(handlers, list(handlers), UUID(context.task.id))
     if context.callbacks is None:  # otherwise they are in the callbacks already
         callbacks.add_tags(list(config.get("tags") or ()))
         callbacks.add_metadata(dict(config.get("metadata") or {}))

@@ -67,18 +67,23 @@ LOOKS = {
     "update of another": lambda c: (lambda d: (d.update(c), d))({})[1],
     "unpacked": lambda c: {**c},
     "unpacked into a call": lambda c: (lambda **named: named)(**c),
-    "json": lambda c: json.dumps(c, sort_keys=True),
-    "json, indented": lambda c: json.dumps(c, indent=1),
-    "json inside": lambda c: json.dumps({"config": [c]}),
-    "pickle": lambda c: [pickle.loads(pickle.dumps(c, p)) for p in range(6)],
-    "pickle, the one in Python": lambda c: pickle.loads(pickle._dumps(c)),
+    "json": lambda c: json.dumps(c, sort_keys=True, default=repr),
+    "json, indented": lambda c: json.dumps(c, indent=1, default=repr),
+    "json inside": lambda c: json.dumps({"config": [c]}, default=repr),
+    "pickle": lambda c: [_new(pickle.loads(pickle.dumps(c, p))) for p in range(6)],
+    "pickle, the one in Python": lambda c: _new(pickle.loads(pickle._dumps(c))),
     "shallow copy": copy.copy,
-    "deep copy": copy.deepcopy,
+    "deep copy": lambda c: _new(copy.deepcopy(c)),
     "sorted": sorted,
     "mapping pattern": lambda c: _matched(c),
     "is a dict": lambda c: isinstance(c, dict),
     "LangChain's own": lambda c: config_module.ensure_config(c)["tags"],
 }
+
+
+def _new(config: Any) -> Any:
+    """A config with a manager of its own, so that it can be compared."""
+    return {**config, "callbacks": config["callbacks"].parent_run_id}
 
 
 def _matched(config: Any) -> Any:

@@ -177,13 +177,18 @@ _LISTENERS = ("langchain_core.tracers.context", "langsmith.run_helpers")
 
 def watch(run: GraphRun, input: Any) -> RunObserver | None:  # noqa: ARG001
     """An observer that calls LangChain's handlers, if some listen to this run."""
-    if not run.resources.config.get("callbacks") and not _may_listen(run):
+    if not _has_handlers(run.resources.config.get("callbacks")) and not _may_listen(run):
         return None
     if langchain_messages() is None:
         return None
     module = import_module("milepost.integrations._langchain.callbacks")
     follows: RunObserver | None = module.follow(run)
     return follows
+
+
+def _has_handlers(callbacks: Any) -> bool:
+    """Whether handlers were given: a manager in the config of a node may have none."""
+    return bool(getattr(callbacks, "handlers", callbacks))
 
 
 def _may_listen(run: GraphRun) -> bool:
@@ -217,7 +222,10 @@ def parallel(steps: dict[str, Any]) -> Any:
 
 
 def with_callbacks(config: RunnableConfig, context: TaskContext) -> RunnableConfig:
-    """A node's config with the callbacks of the caller and of the `messages` stream."""
+    """A node's config with a manager of the callbacks of the caller and of the `messages` stream.
+
+    Without either, it is a manager without handlers: LangChain's `dispatch_custom_event` needs one.
+    """
     if langchain_messages() is None:
         return config
     listening: RunnableConfig = import_module("milepost.integrations.langchain").listening(

@@ -196,7 +196,7 @@ class TaskContext:
                 config["configurable"].update(keys_for(self))
             if self.callbacks is not None:
                 config["callbacks"] = self.callbacks
-            if config.get("callbacks") or run.events.stream.wants_callbacks:
+            if LANGCHAIN in modules or config.get("callbacks") or run.events.stream.wants_callbacks:
                 config = with_callbacks(config, self)
             self._config = config
         return self._config
