@@ -40,7 +40,7 @@ def _collected(make: _Build) -> _Build:
 
 
 def as_list(stored: Any) -> Any:
-    """What was stored, if that is a list."""
+    """Check that a stored value is a list, and return it."""
     if type(stored) not in (list, tuple):
         raise TypeError(f"a {type(stored).__name__} where a list was stored")
     return stored
