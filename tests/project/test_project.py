@@ -195,7 +195,8 @@ def test_the_source_distribution_has_what_its_tests_read():
     words = (ROOT / "MANIFEST.in").read_text("utf-8").split()
     files = [*ROOT.glob("*.md"), *ROOT.glob("*.yml"), *ROOT.glob(".*.yaml"), ROOT / "LICENSE"]
     missing = [f.name for f in files if not any(f.match(word) for word in words)]
-    assert files and missing == []
+    assert files
+    assert missing == []
 
 
 def test_every_folder_with_code_is_a_package():
