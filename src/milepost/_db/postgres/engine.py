@@ -169,11 +169,11 @@ class _Pipes:
 
 
 class Pipes(_Pipes, ExitStack):
-    """For sync connections."""
+    """Pipelines of sync connections."""
 
 
 class AsyncPipes(_Pipes, AsyncExitStack):
-    """For async connections."""
+    """Pipelines of async connections."""
 
 
 @contextmanager

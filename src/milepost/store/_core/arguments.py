@@ -48,7 +48,7 @@ def listing(op: ListNamespacesOp) -> ListNamespacesOp:
 
 
 def index(paths: Any) -> Index:
-    """What a put says about embedding."""
+    """Check the `index` argument of a put."""
     if paths is False:
         return paths
     if isinstance(paths, str) or paths is True:
