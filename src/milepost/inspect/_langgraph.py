@@ -260,7 +260,7 @@ class PostgresReader(LangGraphReader):
 
 
 def as_json(cell: Any) -> Any:
-    """What is in a cell of JSON; nothing, if that is no object."""
+    """The object in a cell of JSON; an empty one if the cell has no object."""
     if isinstance(cell, (bytes, str)):
         try:
             cell = json.loads(cell)
