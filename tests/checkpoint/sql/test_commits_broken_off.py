@@ -14,7 +14,7 @@ from milepost._db.group_commit import Committer
 from savers import first_step
 
 INTERRUPTIBLE = ("RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "SEND", "YIELD_VALUE")
-"""After these, and where a loop begins anew, Python looks whether it was interrupted."""
+"""After these, and where a loop begins again, Python looks whether it was interrupted."""
 
 
 class NumberStorage:
