@@ -14,7 +14,7 @@ skip(const unsigned char *at, const unsigned char *end, uint64_t count)
         count -= 1;
         unsigned char head = *at++;
         uint64_t size = 0;   /* bytes of the body */
-        int width = 0;       /* bytes of its length, which stands before it */
+        int width = 0;       /* bytes of the length, which comes before the body */
         uint64_t members = 0;
         if (head < 0x80 || head >= 0xe0 || head == 0xc0 || head == 0xc2 || head == 0xc3) {
             continue;

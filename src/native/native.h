@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Bounds of the stored format: milepost/checkpoint/serde/depth.py and ext.py. */
+/* Bounds of the stored format: milepost/checkpoint/serde/_msgpack/depth.py and ext.py. */
 enum {
     MOST_LISTS_WRITTEN = 255,
     MOST_LISTS_READ = 1021, /* which have members: as many as ormsgpack reads in a pair */

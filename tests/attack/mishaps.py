@@ -192,7 +192,7 @@ class Nodes:
 
 
 def broken_off(context: Context) -> Steps:
-    """A node raises a BaseException beside others, or whoever reads the stream leaves.
+    """A node raises a BaseException beside others, or the reader of the stream leaves.
 
     The reader holds the run up meanwhile, so that it hears of all that has ended at once.
     """
@@ -248,7 +248,7 @@ def calls_of(thread: int) -> Iterator[str]:
 
 
 def interrupted_batch(context: Context) -> Steps:
-    """Whoever called `batch` is interrupted, or cancelled on a loop: no run of it goes on.
+    """The caller of `batch` is interrupted, or cancelled on a loop: no run of it goes on.
 
     The first run that ends wakes the caller. The others take longer, and have nodes before them.
     """
@@ -308,7 +308,7 @@ def interrupted_batch(context: Context) -> Steps:
 
 
 def failed_sweeper(context: Context) -> Steps:
-    """The first sweep fails; whoever starts the sweeper again wants only what is older to go."""
+    """The first sweep fails; a second start of the sweeper asks only for older items to go."""
     twin = context.saver.with_serde(context.saver.serde)
     twin.stop_sweeper()  # it is the twin's no more
     threads = twin.threads

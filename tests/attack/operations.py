@@ -354,7 +354,7 @@ def delete(context: Context) -> Steps:
 
 
 def reset(context: Context) -> Steps:
-    """A thread is deleted and begins anew, several times, as fast as it goes."""
+    """A thread is deleted and begins again, several times, as fast as it goes."""
     thread_id = removable(context)
     for _ in range(context.random.randrange(2, 7)):
         yield from removing(context, thread_id, "delete_thread", thread_id)

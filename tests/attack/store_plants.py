@@ -51,7 +51,7 @@ def sweep_without_lock() -> None:
 
 
 def sweep_of_old_tables() -> None:
-    """A sweep did not look whether another process had made all vectors anew."""
+    """A sweep did not look whether another process had made all vectors again."""
     from milepost.store._sql import write
 
     real, known = write.ItemWriter.sweep, {}

@@ -20,7 +20,7 @@ from milepost.checkpoint.serde.types import _DeltaSnapshot
 from milepost.graph import START, StateGraph
 
 
-class Shelf:
+class ThreadByHand:
     """Puts checkpoints on a saver by hand, each on top of the one before it."""
 
     def __init__(self, run: Any, saver: Any, thread_id: str = "t", ns: str = "") -> None:
@@ -62,95 +62,95 @@ class Shelf:
 
 
 @pytest.fixture
-def shelf(run, saver):
-    return Shelf(run, saver)
+def by_hand(run, saver):
+    return ThreadByHand(run, saver)
 
 
 # -- put and get_tuple
 
 
-def test_put_returns_the_config_of_what_it_stored(shelf):
-    config = shelf.put(key="value")
+def test_put_returns_the_config_of_what_it_stored(by_hand):
+    config = by_hand.put(key="value")
     assert set(config["configurable"]) >= {"thread_id", "checkpoint_ns", "checkpoint_id"}
-    found = shelf.get(config)
+    found = by_hand.get(config)
     assert isinstance(found, CheckpointTuple)
     assert id_of(found.config) == id_of(config) == found.checkpoint["id"]
     assert found.checkpoint["channel_values"] == {"key": "value"}
 
 
-def test_a_stored_checkpoint_comes_back_with_all_that_belongs_to_it(shelf):
-    first = shelf.put(1, key="one")
-    shelf.put(2, key="two")
-    found = shelf.get()
+def test_a_stored_checkpoint_comes_back_with_all_that_belongs_to_it(by_hand):
+    first = by_hand.put(1, key="one")
+    by_hand.put(2, key="two")
+    found = by_hand.get()
     assert found.parent_config["configurable"]["checkpoint_id"] == id_of(first)
     assert found.metadata == {"source": "loop", "step": 2, "parents": {}}
-    assert found.checkpoint["channel_versions"] == shelf.versions
+    assert found.checkpoint["channel_versions"] == by_hand.versions
     assert found.checkpoint["updated_channels"] == ["key"]
     assert found.pending_writes == []
-    assert shelf.get(first).parent_config is None
+    assert by_hand.get(first).parent_config is None
 
 
-def test_without_an_id_the_latest_checkpoint_is_found_and_with_one_exactly_that(shelf):
-    configs = [shelf.put(n, key=n) for n in range(3)]
-    assert shelf.get().checkpoint["channel_values"] == {"key": 2}
+def test_without_an_id_the_latest_checkpoint_is_found_and_with_one_exactly_that(by_hand):
+    configs = [by_hand.put(n, key=n) for n in range(3)]
+    assert by_hand.get().checkpoint["channel_values"] == {"key": 2}
     for n, config in enumerate(configs):
-        assert shelf.get(config).checkpoint["channel_values"] == {"key": n}
+        assert by_hand.get(config).checkpoint["channel_values"] == {"key": n}
 
 
-def test_what_is_not_there_is_none(run, saver, shelf):
-    assert shelf.get() is None
-    shelf.put(key=1)
-    unknown = {"configurable": {**shelf.root["configurable"], "checkpoint_id": "0"}}
-    assert shelf.get(unknown) is None
-    assert shelf.get(thread("other")) is None
+def test_what_is_not_there_is_none(run, saver, by_hand):
+    assert by_hand.get() is None
+    by_hand.put(key=1)
+    unknown = {"configurable": {**by_hand.root["configurable"], "checkpoint_id": "0"}}
+    assert by_hand.get(unknown) is None
+    assert by_hand.get(thread("other")) is None
     assert run.saver(saver, "get", thread("other")) is None
 
 
-def test_get_returns_the_bare_checkpoint(run, saver, shelf):
-    shelf.put(key=1)
-    assert run.saver(saver, "get", shelf.root) == shelf.get().checkpoint
+def test_get_returns_the_bare_checkpoint(run, saver, by_hand):
+    by_hand.put(key=1)
+    assert run.saver(saver, "get", by_hand.root) == by_hand.get().checkpoint
 
 
-def test_channels_that_did_not_change_keep_their_values(shelf):
-    first = shelf.put(1, still="here", moving=1)
-    shelf.put(2, moving=2)
-    assert shelf.get().checkpoint["channel_values"] == {"still": "here", "moving": 2}
-    assert shelf.get(first).checkpoint["channel_values"] == {"still": "here", "moving": 1}
+def test_channels_that_did_not_change_keep_their_values(by_hand):
+    first = by_hand.put(1, still="here", moving=1)
+    by_hand.put(2, moving=2)
+    assert by_hand.get().checkpoint["channel_values"] == {"still": "here", "moving": 2}
+    assert by_hand.get(first).checkpoint["channel_values"] == {"still": "here", "moving": 1}
 
 
-def test_an_emptied_channel_has_no_value_any_more(shelf):
-    shelf.put(1, gone=1, stays=1)
-    shelf.put(2, emptied=("gone",))
-    assert shelf.get().checkpoint["channel_values"] == {"stays": 1}
+def test_an_emptied_channel_has_no_value_any_more(by_hand):
+    by_hand.put(1, gone=1, stays=1)
+    by_hand.put(2, emptied=("gone",))
+    assert by_hand.get().checkpoint["channel_values"] == {"stays": 1}
 
 
-def test_namespaces_and_threads_are_kept_apart(run, saver, shelf):
-    shelf.put(key="root")
-    Shelf(run, saver, ns="child:1").put(key="child")
-    Shelf(run, saver, "other").put(key="other")
-    assert shelf.get().checkpoint["channel_values"] == {"key": "root"}
+def test_namespaces_and_threads_are_kept_apart(run, saver, by_hand):
+    by_hand.put(key="root")
+    ThreadByHand(run, saver, ns="child:1").put(key="child")
+    ThreadByHand(run, saver, "other").put(key="other")
+    assert by_hand.get().checkpoint["channel_values"] == {"key": "root"}
     child = {"configurable": {"thread_id": "t", "checkpoint_ns": "child:1"}}
-    assert shelf.get(child).checkpoint["channel_values"] == {"key": "child"}
-    assert len(shelf.list()) == 1
+    assert by_hand.get(child).checkpoint["channel_values"] == {"key": "child"}
+    assert len(by_hand.list()) == 1
 
 
-def test_unknown_metadata_is_kept(shelf):
+def test_unknown_metadata_is_kept(by_hand):
     extra = {"counters_since_delta_snapshot": {"k": [1, 2]}, "mine": {"deep": [None, 1.5]}}
-    shelf.put(meta=extra, key=1)
-    metadata = shelf.get().metadata
+    by_hand.put(meta=extra, key=1)
+    metadata = by_hand.get().metadata
     assert metadata["mine"] == extra["mine"]
     assert list(metadata["counters_since_delta_snapshot"]["k"]) == [1, 2]
 
 
-def test_what_was_stored_does_not_change_with_what_was_given_or_returned(shelf):
+def test_what_was_stored_does_not_change_with_what_was_given_or_returned(by_hand):
     value = {"items": [1]}
-    shelf.put(key=value)
-    shelf.write([("key", value)], "task")
+    by_hand.put(key=value)
+    by_hand.write([("key", value)], "task")
     value["items"].append("later")
-    shelf.get().checkpoint["channel_values"]["key"]["items"].append("reader")
-    shelf.get().pending_writes[0][2]["items"].append("reader")
-    shelf.get().metadata["step"] = 99
-    found = shelf.get()
+    by_hand.get().checkpoint["channel_values"]["key"]["items"].append("reader")
+    by_hand.get().pending_writes[0][2]["items"].append("reader")
+    by_hand.get().metadata["step"] = 99
+    found = by_hand.get()
     assert found.checkpoint["channel_values"] == {"key": {"items": [1]}}
     assert found.pending_writes == [("task", "key", {"items": [1]})]
     assert found.metadata["step"] == 0
@@ -159,16 +159,16 @@ def test_what_was_stored_does_not_change_with_what_was_given_or_returned(shelf):
 # -- list
 
 
-def test_list_gives_the_newest_first(shelf):
-    ids = [id_of(shelf.put(n, key=n)) for n in range(4)]
-    assert [found.checkpoint["id"] for found in shelf.list()] == ids[::-1]
+def test_list_gives_the_newest_first(by_hand):
+    ids = [id_of(by_hand.put(n, key=n)) for n in range(4)]
+    assert [found.checkpoint["id"] for found in by_hand.list()] == ids[::-1]
 
 
-def test_list_respects_before_limit_and_filter(shelf):
-    configs = [shelf.put(n, key=n, meta={"odd": bool(n % 2)}) for n in range(5)]
+def test_list_respects_before_limit_and_filter(by_hand):
+    configs = [by_hand.put(n, key=n, meta={"odd": bool(n % 2)}) for n in range(5)]
 
     def listed(**options: Any) -> list[int]:
-        return [found.metadata["step"] for found in shelf.list(**options)]
+        return [found.metadata["step"] for found in by_hand.list(**options)]
 
     assert listed(limit=2) == [4, 3]
     assert listed(limit=0) == []
@@ -180,59 +180,59 @@ def test_list_respects_before_limit_and_filter(shelf):
     assert listed(filter={"odd": False}, before=configs[4], limit=1) == [2]
 
 
-def test_list_with_a_checkpoint_id_gives_that_one(shelf):
-    configs = [shelf.put(n, key=n) for n in range(3)]
-    assert [found.metadata["step"] for found in shelf.list(configs[1])] == [1]
+def test_list_with_a_checkpoint_id_gives_that_one(by_hand):
+    configs = [by_hand.put(n, key=n) for n in range(3)]
+    assert [found.metadata["step"] for found in by_hand.list(configs[1])] == [1]
 
 
-def test_list_without_a_config_covers_all_threads(run, saver, shelf):
-    shelf.put(key=1)
-    Shelf(run, saver, "other").put(key=2)
-    found = {t.config["configurable"]["thread_id"] for t in shelf.list(None)}
+def test_list_without_a_config_covers_all_threads(run, saver, by_hand):
+    by_hand.put(key=1)
+    ThreadByHand(run, saver, "other").put(key=2)
+    found = {t.config["configurable"]["thread_id"] for t in by_hand.list(None)}
     assert found == {"t", "other"}
 
 
-def test_hostile_filters_are_compared_and_not_interpreted(shelf):
-    shelf.put(key=1)
+def test_hostile_filters_are_compared_and_not_interpreted(by_hand):
+    by_hand.put(key=1)
     for hostile in ("source' OR '1'='1", "$.step", "step); DROP TABLE checkpoints; --", "%"):
-        assert shelf.list(filter={hostile: "loop"}) == []
-    assert shelf.list(filter={"source": "%"}) == []
-    assert len(shelf.list()) == 1
+        assert by_hand.list(filter={hostile: "loop"}) == []
+    assert by_hand.list(filter={"source": "%"}) == []
+    assert len(by_hand.list()) == 1
 
 
 # -- put_writes
 
 
-def test_writes_are_pending_at_the_checkpoint_that_they_belong_to(shelf):
-    first = shelf.put(1, key=1)
-    shelf.write([("key", "a"), ("other", [1])], "task-1")
-    shelf.put(2, key=2)
-    assert shelf.get().pending_writes == []
-    assert shelf.get(first).pending_writes == [("task-1", "key", "a"), ("task-1", "other", [1])]
-    assert shelf.list()[1].pending_writes == shelf.get(first).pending_writes
+def test_writes_are_pending_at_the_checkpoint_that_they_belong_to(by_hand):
+    first = by_hand.put(1, key=1)
+    by_hand.write([("key", "a"), ("other", [1])], "task-1")
+    by_hand.put(2, key=2)
+    assert by_hand.get().pending_writes == []
+    assert by_hand.get(first).pending_writes == [("task-1", "key", "a"), ("task-1", "other", [1])]
+    assert by_hand.list()[1].pending_writes == by_hand.get(first).pending_writes
 
 
-def test_writes_come_back_in_the_order_of_the_task_paths(shelf):
-    shelf.put(key=1)
-    shelf.write([("key", "last")], "task-a", "~2")
-    shelf.write([("key", "first")], "task-b", "~1")
-    assert [value for _, _, value in shelf.get().pending_writes] == ["first", "last"]
+def test_writes_come_back_in_the_order_of_the_task_paths(by_hand):
+    by_hand.put(key=1)
+    by_hand.write([("key", "last")], "task-a", "~2")
+    by_hand.write([("key", "first")], "task-b", "~1")
+    assert [value for _, _, value in by_hand.get().pending_writes] == ["first", "last"]
 
 
-def test_the_first_write_of_a_task_stays_and_repeating_it_is_harmless(shelf):
-    shelf.put(key=1)
-    shelf.write([("key", "first")], "task")
-    shelf.write([("key", "second")], "task")
-    assert shelf.get().pending_writes == [("task", "key", "first")]
+def test_the_first_write_of_a_task_stays_and_repeating_it_is_harmless(by_hand):
+    by_hand.put(key=1)
+    by_hand.write([("key", "first")], "task")
+    by_hand.write([("key", "second")], "task")
+    assert by_hand.get().pending_writes == [("task", "key", "first")]
 
 
 @pytest.mark.parametrize("channel", list(WRITES_IDX_MAP))
-def test_special_writes_have_fixed_places_where_the_later_one_counts(shelf, channel):
-    shelf.put(key=1)
-    shelf.write([("key", "kept")], "task")
-    shelf.write([(channel, "old")], "task")
-    shelf.write([(channel, "new")], "task")
-    writes = shelf.get().pending_writes
+def test_special_writes_have_fixed_places_where_the_later_one_counts(by_hand, channel):
+    by_hand.put(key=1)
+    by_hand.write([("key", "kept")], "task")
+    by_hand.write([(channel, "old")], "task")
+    by_hand.write([(channel, "new")], "task")
+    writes = by_hand.get().pending_writes
     assert sorted(writes) == sorted([("task", "key", "kept"), ("task", channel, "new")])
 
 
@@ -245,55 +245,55 @@ def test_special_places_are_negative_and_distinct():
 # -- threads as a whole
 
 
-def test_delete_thread_removes_all_of_it_and_nothing_else(run, saver, shelf):
-    child = Shelf(run, saver, ns="child:1")
-    other = Shelf(run, saver, "other")
-    for each in (shelf, child, other):
+def test_delete_thread_removes_all_of_it_and_nothing_else(run, saver, by_hand):
+    child = ThreadByHand(run, saver, ns="child:1")
+    other = ThreadByHand(run, saver, "other")
+    for each in (by_hand, child, other):
         each.put(key=1)
         each.write([("key", 2)], "task")
     run.saver(saver, "delete_thread", "t")
-    assert shelf.get() is None
+    assert by_hand.get() is None
     assert child.get() is None
-    assert {t.config["configurable"]["thread_id"] for t in shelf.list(None)} == {"other"}
+    assert {t.config["configurable"]["thread_id"] for t in by_hand.list(None)} == {"other"}
     assert other.get().pending_writes == [("task", "key", 2)]
 
 
-def test_copy_thread_copies_the_whole_history_and_leaves_the_two_independent(run, saver, shelf):
-    child = Shelf(run, saver, ns="child:1")
-    for each in (shelf, child):
+def test_copy_thread_copies_the_whole_history_and_leaves_the_two_independent(run, saver, by_hand):
+    child = ThreadByHand(run, saver, ns="child:1")
+    for each in (by_hand, child):
         each.put(1, key="one")
         each.write([("key", "w")], "task")
         each.put(2, key="two")
     run.saver(saver, "copy_thread", "t", "copy")
-    for ns, source in (("", shelf), ("child:1", child)):
-        copied = shelf.list({"configurable": {"thread_id": "copy", "checkpoint_ns": ns}})
+    for ns, source in (("", by_hand), ("child:1", child)):
+        copied = by_hand.list({"configurable": {"thread_id": "copy", "checkpoint_ns": ns}})
         original = source.list()
         assert [c.checkpoint for c in copied] == [o.checkpoint for o in original]
         assert [c.metadata for c in copied] == [o.metadata for o in original]
         assert [c.pending_writes for c in copied] == [o.pending_writes for o in original]
     run.saver(saver, "delete_thread", "t")
-    assert shelf.get(thread("copy")).checkpoint["channel_values"] == {"key": "two"}
+    assert by_hand.get(thread("copy")).checkpoint["channel_values"] == {"key": "two"}
 
 
-def test_prune_keeps_the_latest_checkpoint_of_each_namespace(run, saver, shelf):
-    child = Shelf(run, saver, ns="child:1")
-    shelf.put(-1, still="here")
+def test_prune_keeps_the_latest_checkpoint_of_each_namespace(run, saver, by_hand):
+    child = ThreadByHand(run, saver, ns="child:1")
+    by_hand.put(-1, still="here")
     for n in range(3):
-        shelf.put(n, key=n)
+        by_hand.put(n, key=n)
         child.put(n, key=n)
-    shelf.write([("key", "pending")], "task")
+    by_hand.write([("key", "pending")], "task")
     run.saver(saver, "prune", ["t"])
-    assert [found.metadata["step"] for found in shelf.list()] == [2]
+    assert [found.metadata["step"] for found in by_hand.list()] == [2]
     assert [found.metadata["step"] for found in child.list()] == [2]
-    assert shelf.get().checkpoint["channel_values"] == {"key": 2, "still": "here"}
-    assert shelf.get().pending_writes == [("task", "key", "pending")]
+    assert by_hand.get().checkpoint["channel_values"] == {"key": 2, "still": "here"}
+    assert by_hand.get().pending_writes == [("task", "key", "pending")]
 
 
-def test_prune_can_delete_threads_as_a_whole(run, saver, shelf):
-    Shelf(run, saver, "other").put(key=1)
-    shelf.put(key=1)
+def test_prune_can_delete_threads_as_a_whole(run, saver, by_hand):
+    ThreadByHand(run, saver, "other").put(key=1)
+    by_hand.put(key=1)
     run.saver(saver, "prune", ["t"], strategy="delete")
-    assert {t.config["configurable"]["thread_id"] for t in shelf.list(None)} == {"other"}
+    assert {t.config["configurable"]["thread_id"] for t in by_hand.list(None)} == {"other"}
 
 
 def test_a_pruned_thread_goes_on_where_it_was(run, saver, config):
@@ -304,13 +304,13 @@ def test_a_pruned_thread_goes_on_where_it_was(run, saver, config):
     assert run.invoke(graph, None, config)["log"] == ["a", "b", "c"]
 
 
-def test_delete_for_runs_removes_what_those_runs_made(run, saver, shelf):
+def test_delete_for_runs_removes_what_those_runs_made(run, saver, by_hand):
     for n, run_id in enumerate(("r1", "r1", "r2")):
-        shelf.put(n, key=n, meta={"run_id": run_id})
-        shelf.write([("key", n)], "task")
+        by_hand.put(n, key=n, meta={"run_id": run_id})
+        by_hand.write([("key", n)], "task")
     run.saver(saver, "delete_for_runs", ["r1", "unknown"])
-    assert [found.metadata["run_id"] for found in shelf.list()] == ["r2"]
-    assert shelf.get().checkpoint["channel_values"] == {"key": 2}
+    assert [found.metadata["run_id"] for found in by_hand.list()] == ["r2"]
+    assert by_hand.get().checkpoint["channel_values"] == {"key": 2}
 
 
 # -- versions
@@ -348,31 +348,31 @@ def delta_history(run: Any, saver: Any, config: Any, *channels: str) -> Any:
     return run.saver(saver, "get_delta_channel_history", config=config, channels=list(channels))
 
 
-def test_the_history_of_a_delta_channel_is_its_writes_oldest_first(run, saver, shelf):
-    shelf.put(1, other=1)
-    shelf.write([("log", "a"), ("other", 9)], "t1")
-    shelf.put(2, other=2)
-    shelf.write([("log", "b")], "t2")
-    head = shelf.put(3, other=3)
-    shelf.write([("log", "not yet part of it")], "t3")
+def test_the_history_of_a_delta_channel_is_its_writes_oldest_first(run, saver, by_hand):
+    by_hand.put(1, other=1)
+    by_hand.write([("log", "a"), ("other", 9)], "t1")
+    by_hand.put(2, other=2)
+    by_hand.write([("log", "b")], "t2")
+    head = by_hand.put(3, other=3)
+    by_hand.write([("log", "not yet part of it")], "t3")
     found = delta_history(run, saver, head, "log")
     assert [value for _, _, value in found["log"]["writes"]] == ["a", "b"]
     assert "seed" not in found["log"]
 
 
-def test_the_history_of_a_delta_channel_ends_at_the_nearest_snapshot(run, saver, shelf):
-    shelf.put(1, log=_DeltaSnapshot(["too old"]))
-    shelf.write([("log", "too old")], "t1")
-    shelf.put(2, log=_DeltaSnapshot(["seed"]))
-    shelf.write([("log", "a")], "t2")
-    head = shelf.put(3, emptied=("log",))
+def test_the_history_of_a_delta_channel_ends_at_the_nearest_snapshot(run, saver, by_hand):
+    by_hand.put(1, log=_DeltaSnapshot(["too old"]))
+    by_hand.write([("log", "too old")], "t1")
+    by_hand.put(2, log=_DeltaSnapshot(["seed"]))
+    by_hand.write([("log", "a")], "t2")
+    head = by_hand.put(3, emptied=("log",))
     found = delta_history(run, saver, head, "log")
     assert found["log"]["seed"] == _DeltaSnapshot(["seed"])
     assert [value for _, _, value in found["log"]["writes"]] == ["a"]
 
 
-def test_asking_for_no_delta_channels_gives_nothing(run, saver, shelf):
-    assert dict(delta_history(run, saver, shelf.put(key=1))) == {}
+def test_asking_for_no_delta_channels_gives_nothing(run, saver, by_hand):
+    assert dict(delta_history(run, saver, by_hand.put(key=1))) == {}
 
 
 def collect(value: list[Any], writes: Any) -> list[Any]:

@@ -127,7 +127,7 @@ def test_two_runs_that_load_before_either_commits_do_not_both_succeed(saver, con
 
 
 def test_concurrent_increments_lose_none(saver, config, durability):
-    """Whoever conflicts loads the thread again and repeats the call."""
+    """A run that conflicts loads the thread again and repeats the call."""
     graph = line("a").compile(checkpointer=saver)
     each, workers = 5, 4
     left: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""`on_conflict="reject"`: a run that finds another at work on its thread is refused at once."""
+"""`on_conflict="reject"`: a run that finds another run on its thread is refused at once."""
 
 import asyncio
 import threading

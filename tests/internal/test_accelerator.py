@@ -19,4 +19,4 @@ def test_where_there_is_a_compiler_the_accelerator_is_built() -> None:
         pytest.skip("nothing to build it with")
     if os.environ.get("MILEPOST_PURE") == "1" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         pytest.skip("it is left out on purpose")
-    assert native.AVAILABLE, "build it anew: pip install -e '.[test]'"
+    assert native.AVAILABLE, "build it again: pip install -e '.[test]'"

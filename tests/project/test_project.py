@@ -190,6 +190,15 @@ def test_the_version_is_that_of_the_project_file():
     assert importlib.import_module("milepost").__version__ == project()["project"]["version"]
 
 
+def test_the_source_distribution_has_what_its_tests_read():
+    """All that is at the root, except for what setuptools adds by itself."""
+    words = (ROOT / "MANIFEST.in").read_text("utf-8").split()
+    files = [*ROOT.glob("*.md"), *ROOT.glob("*.yml"), *ROOT.glob(".*.yaml"), ROOT / "LICENSE"]
+    missing = [f.name for f in files if not any(f.match(word) for word in words)]
+    assert files
+    assert missing == []
+
+
 def test_every_folder_with_code_is_a_package():
     folders = {file.parent for file in SOURCES}
     assert [folder for folder in folders if not folder.joinpath("__init__.py").is_file()] == []

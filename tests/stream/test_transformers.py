@@ -157,6 +157,18 @@ class TestAsync:
         assert asyncio.run(work()) == [1, 2]
         assert made[0].ended == ["work", "work", "end"]
 
+    def test_a_stray_stop_of_an_iteration_is_an_error_and_not_the_end_of_the_run(self) -> None:
+        class Stray(Waiting):
+            async def aprocess(self, event: ProtocolEvent) -> bool:
+                raise StopAsyncIteration
+
+        async def work() -> Any:
+            run = await graph_with(Stray).astream_events({"said": []}, version="v3")
+            return await run.output()
+
+        with pytest.raises((StopAsyncIteration, RuntimeError)):
+            asyncio.run(work())
+
     def test_sync_code_cannot_wait(self) -> None:
         with pytest.raises(RuntimeError, match="requires an async run"):
             graph_with(Waiting).stream_events({"said": []}, version="v3")

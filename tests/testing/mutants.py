@@ -147,7 +147,7 @@ def lists_for_tuples(items: Any) -> Any:
 
 
 class Repeats(InMemorySaver):
-    """Stores a checkpoint anew each time that it is put."""
+    """Stores a checkpoint again each time that it is put."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -489,7 +489,7 @@ def strictly(_: Any, prepare: Any, step: Any) -> Any:
 
 def writes_unclaimed(self: Any, prepare: Any, step: Any) -> Any:
     if step.new is None:
-        # Under the token that the thread has, whoever it belongs to.
+        # Under the token that the thread has, even if it belongs to another run.
         place = {
             "thread_id": step.thread_id,
             "checkpoint_ns": "",

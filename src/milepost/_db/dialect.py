@@ -42,8 +42,8 @@ class Traits:
     again for each of its first five runs, which takes longer than running the query."""
     chain: Bounds
     placeholder: str = "?"
-    """What stands for a parameter, the same for all. A driver that wants numbers or names gets them
-    from the backend's engine."""
+    """The placeholder of every parameter. Where a driver wants numbers or names, the backend's
+    engine writes them."""
 
     def placed(self, query: str) -> str:
         """`query` with the driver's placeholders for parameters."""

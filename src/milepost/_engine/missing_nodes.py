@@ -145,7 +145,7 @@ class _Check:
         return [node for node in nodes if not self._is_known(node)]
 
     def _is_unseen(self, channel: str) -> bool:
-        """Whether the node behind an edge or a join has not run since."""
+        """Whether the node behind an edge or a join has not run since the channel changed."""
         version = self._versions.get(channel)
         before = self._seen.get(node_behind(channel), {}).get(channel)
         return version is not None and (before is None or version > before)

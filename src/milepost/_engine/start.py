@@ -48,6 +48,7 @@ from milepost.errors import (
 from milepost.types import Command
 
 if TYPE_CHECKING:
+    from milepost._engine.checkpoint_writer import CheckpointWriter
     from milepost._engine.run import GraphRun
     from milepost._engine.streaming.events import EventStream
     from milepost._engine.superstep.program import ExecutableGraph
@@ -185,9 +186,9 @@ def continue_run(
     if forks:
         yield from _fork(run)
     else:
-        _recall_step(run)
+        tasks = _recall_step(run)
         run.show_checkpoint()
-        _try_failed_again(run)
+        _try_failed_again(tasks)
     run.show_values()
 
 
@@ -255,9 +256,9 @@ def _recall_step(run: GraphRun) -> list[Task]:
     return tasks
 
 
-def _try_failed_again(run: GraphRun) -> None:
+def _try_failed_again(tasks: Sequence[Task]) -> None:
     """Clear the errors of failed tasks, so that the tasks run again."""
-    for task in run.planned or ():
+    for task in tasks:
         if not task.finished and task.error is not None:
             task.error = None
             task.failed = True
@@ -307,11 +308,11 @@ def _open_with_command(
     run.answers = {**run.answers, **given}
     # Also if no answer fits: tasks without an answer keep waiting, and are not run again.
     run.has_answers = run.has_answers or command.resume is not None
-    yield from _store_command(run, [*writes, (ANSWERS, given)] if given else writes)
+    yield from _store_command(run.checkpoints, [*writes, (ANSWERS, given)] if given else writes)
     run.resumed = True
     if not past:
         run.show_checkpoint()
-    _try_failed_again(run)
+    _try_failed_again(tasks)
     run.show_values()
 
 
@@ -337,12 +338,11 @@ def _start_with_command(
     yield from run.checkpoints.save_checkpoint("input")
 
 
-def _store_command(run: GraphRun, writes: Sequence[Write]) -> EffectGenerator[None]:
+def _store_command(checkpoints: CheckpointWriter, writes: Sequence[Write]) -> EffectGenerator[None]:
     """Store a command's writes and answers before any task runs: the caller is not asked again
     if a node fails or the process dies."""
     if not writes:
         return
-    checkpoints = run.checkpoints
     if (trace := checkpoints.given_metadata(TRACE)) is not None:
         # The run may pause in this step again, without a checkpoint that has its trace.
         writes = [*writes, (TRACED, trace)]

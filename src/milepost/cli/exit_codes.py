@@ -28,7 +28,7 @@ DAMAGED: Final = 6
 CONFLICT: Final = 7
 NOT_INSTALLED: Final = 8
 INTERRUPTED: Final = 130
-"""What a shell reports of a program that was ended with Ctrl-C."""
+"""The status that a shell reports for a program that was ended with Ctrl-C."""
 
 
 def status_of(error: BaseException) -> int:

@@ -152,132 +152,163 @@ def update_writer(
     graph that is its node exchange the keys that both have. The same holds for an input that comes
     from inside a node. `culprit` is the node's function.
     """
-    is_root = is_one_value(keys)
-    inputs = {INPUT: "The command that is the input", START: "The input"}
-    who = inputs.get(node, f"Node '{node}'")
-
-    def writes_of(output: Any) -> list[Write]:
-        if output is None:
-            return []
-        if type(output) is dict:
-            all_known = not is_root and output.keys() <= keys.keys()
-            return list(output.items()) if all_known else from_mapping(output)
-        if isinstance(output, Command):
-            return from_command(output)
-        if isinstance(output, Send):
-            return [(TASKS, output)] if router.target(output, who, culprit) else []
-        if isinstance(output, (list, tuple)) and any(isinstance(o, Command) for o in output):
-            return [write for one in output for write in writes_of(one)]
-        writes = from_value(output)
-        if writes is not None:
-            return writes
-        if callable(getattr(output, "invoke", None)):
-            raise ReturnedRunnable(output)
-        if node == START:
-            # Of a Command that begins a thread. Else it is more likely a list of messages.
-            if _is_pairs(output) and any(key in keys for key, _ in output):
-                return from_pairs(output)
-            raise InvalidUpdateError(
-                f"The input of graph '{router.graph}' is {output!r}: expected dict of state keys."
-            )
-        raise InvalidUpdateError(
-            f"{who} returned {output!r}: expected dict of state keys, a Command, or None."
-        )
-
-    def from_value(output: Any) -> list[Write] | None:
-        """The writes of a mapping or of an object with fields; None for anything else."""
-        if isinstance(output, Mapping):
-            return from_mapping(output)
-        if callable(getattr(output, "invoke", None)) and not isinstance(output, type):
-            return None
-        if is_root:
-            return [(ROOT, output)]
-        if dataclasses.is_dataclass(output) and not isinstance(output, type):
-            report(field.name for field in dataclasses.fields(output))
-            return [(k, getattr(output, k)) for k in keys if hasattr(output, k)]
-        if is_pydantic(type(output)):
-            report(output.model_fields_set)
-            return _fields_that_count(output, keys)
-        if not isinstance(output, type) and (fields := annotated_keys(type(output))):
-            report(fields)
-            return [(k, getattr(output, k)) for k in keys if k in fields and hasattr(output, k)]
-        return None
-
-    def from_mapping(output: Mapping[str, Any]) -> list[Write]:
-        if is_root:
-            return [(ROOT, output)]
-        writes = [(key, value) for key, value in output.items() if key in keys]
-        if len(writes) < len(output):
-            report(output)
-        return writes
-
-    def report(written: Iterable[Any]) -> None:
-        """Refuse keys that the state does not have, or warn of each that it is dropped."""
-        if lenient or (node == START and find_context() is not None):
-            return
-        for key in written:
-            if key not in keys and key not in managed:
-                message = partial(unknown_key, key)
-                router.refuse(("key", node, key), message, "It is dropped.", culprit)
-
-    def unknown_key(key: object) -> str:
-        names = ", ".join(sorted(keys))
-        if node == START:
-            return (
-                f"The input has the key {key!r}, which is not in the input schema. "
-                f"The input of graph '{router.graph}' has: {names}."
-            )
-        return (
-            f"{who} wrote the key {key!r}, which is not in the state. "
-            f"The state of graph '{router.graph}' has: {names}."
-        )
-
-    def from_command(command: Command[Any]) -> list[Write]:
-        if command.graph == Command.PARENT:
-            raise ParentCommand(command)
-        if command.graph is not None:
-            router.refuse(
-                ("graph", node, command.graph),
-                lambda: (
-                    f"{who} returned a Command for graph '{command.graph}'; only None (this "
-                    "graph) and Command.PARENT can be addressed."
-                ),
-                "It is taken for this graph.",
-                culprit,
-            )
-        writes: list[Write] = []
-        if command.update is not None:
-            writes.extend(from_pairs(command.update))
-        for target in command.targets():
-            write = router.target(target, who, culprit)
-            if write is not None:
-                writes.append(write)
-        return writes
-
-    def from_pairs(update: Any) -> list[Write]:
-        """The writes of a Command's update."""
-        if not is_root and _is_pairs(update):
-            return [write for key, value in update for write in from_mapping({key: value})]
-        writes = from_value(update)
-        if writes is not None:
-            return writes
-        router.refuse(
-            ("update", node, type(update)),
-            lambda: (
-                f"{who} has the update {update!r}: expected dict of state keys, or pairs of keys "
-                "and values."
-            ),
-            "It is dropped.",
-            culprit,
-        )
-        return []
-
-    writer = from_pairs if node == INPUT else writes_of
+    reader = _ResultReader(router, node, keys, managed, lenient, culprit)
+    writer = reader.from_pairs if node == INPUT else reader.writes_of
     if router.delta:
         from milepost.graph._message_ids import with_message_ids
 
         return with_message_ids(writer, router.delta)
     return writer
+
+
+class _ResultReader:
+    """Turns the results of one node into writes. The arguments are those of `update_writer`."""
+
+    __slots__ = ("culprit", "is_root", "keys", "lenient", "managed", "node", "router", "who")
+
+    def __init__(
+        self,
+        router: Router,
+        node: str,
+        keys: Mapping[str, None],
+        managed: Collection[str],
+        lenient: bool,
+        culprit: object,
+    ) -> None:
+        self.router = router
+        self.node = node
+        self.keys = keys
+        self.managed = managed
+        self.lenient = lenient
+        self.culprit = culprit
+        self.is_root = is_one_value(keys)
+        inputs = {INPUT: "The command that is the input", START: "The input"}
+        self.who = inputs.get(node, f"Node '{node}'")
+        """The subject of errors."""
+
+    def writes_of(self, output: Any) -> list[Write]:
+        """The writes of what the node has returned."""
+        if output is None:
+            return []
+        if type(output) is dict:
+            all_known = not self.is_root and output.keys() <= self.keys.keys()
+            return list(output.items()) if all_known else self.from_mapping(output)
+        if isinstance(output, Command):
+            return self.from_command(output)
+        if isinstance(output, Send):
+            is_known = self.router.target(output, self.who, self.culprit)
+            return [(TASKS, output)] if is_known else []
+        if isinstance(output, (list, tuple)) and any(isinstance(o, Command) for o in output):
+            return [write for one in output for write in self.writes_of(one)]
+        writes = self.from_value(output)
+        if writes is not None:
+            return writes
+        if callable(getattr(output, "invoke", None)):
+            raise ReturnedRunnable(output)
+        if self.node == START:
+            # Of a Command that begins a thread. Else it is more likely a list of messages.
+            if _is_pairs(output) and any(key in self.keys for key, _ in output):
+                return self.from_pairs(output)
+            raise InvalidUpdateError(
+                f"The input of graph '{self.router.graph}' is {output!r}: expected dict of state "
+                "keys."
+            )
+        raise InvalidUpdateError(
+            f"{self.who} returned {output!r}: expected dict of state keys, a Command, or None."
+        )
+
+    def from_value(self, output: Any) -> list[Write] | None:
+        """The writes of a mapping or of an object with fields; None for anything else."""
+        keys = self.keys
+        if isinstance(output, Mapping):
+            return self.from_mapping(output)
+        if callable(getattr(output, "invoke", None)) and not isinstance(output, type):
+            return None
+        if self.is_root:
+            return [(ROOT, output)]
+        if dataclasses.is_dataclass(output) and not isinstance(output, type):
+            self._report(field.name for field in dataclasses.fields(output))
+            return [(k, getattr(output, k)) for k in keys if hasattr(output, k)]
+        if is_pydantic(type(output)):
+            self._report(output.model_fields_set)
+            return _fields_that_count(output, keys)
+        if not isinstance(output, type) and (fields := annotated_keys(type(output))):
+            self._report(fields)
+            return [(k, getattr(output, k)) for k in keys if k in fields and hasattr(output, k)]
+        return None
+
+    def from_mapping(self, output: Mapping[str, Any]) -> list[Write]:
+        """The writes of a mapping from keys to values."""
+        if self.is_root:
+            return [(ROOT, output)]
+        writes = [(key, value) for key, value in output.items() if key in self.keys]
+        if len(writes) < len(output):
+            self._report(output)
+        return writes
+
+    def from_command(self, command: Command[Any]) -> list[Write]:
+        """The writes of a Command: its update, and where it goes."""
+        if command.graph == Command.PARENT:
+            raise ParentCommand(command)
+        if command.graph is not None:
+            self.router.refuse(
+                ("graph", self.node, command.graph),
+                lambda: (
+                    f"{self.who} returned a Command for graph '{command.graph}'; only None (this "
+                    "graph) and Command.PARENT can be addressed."
+                ),
+                "It is taken for this graph.",
+                self.culprit,
+            )
+        writes: list[Write] = []
+        if command.update is not None:
+            writes.extend(self.from_pairs(command.update))
+        for target in command.targets():
+            write = self.router.target(target, self.who, self.culprit)
+            if write is not None:
+                writes.append(write)
+        return writes
+
+    def from_pairs(self, update: Any) -> list[Write]:
+        """The writes of a Command's update."""
+        if not self.is_root and _is_pairs(update):
+            return [write for key, value in update for write in self.from_mapping({key: value})]
+        writes = self.from_value(update)
+        if writes is not None:
+            return writes
+        self.router.refuse(
+            ("update", self.node, type(update)),
+            lambda: (
+                f"{self.who} has the update {update!r}: expected dict of state keys, or pairs of "
+                "keys and values."
+            ),
+            "It is dropped.",
+            self.culprit,
+        )
+        return []
+
+    def _report(self, written: Iterable[Any]) -> None:
+        """Refuse keys that the state does not have, or warn of each that it is dropped."""
+        if self.lenient or (self.node == START and find_context() is not None):
+            return
+        for key in written:
+            if key not in self.keys and key not in self.managed:
+                message = partial(self._unknown_key, key)
+                place = ("key", self.node, key)
+                self.router.refuse(place, message, "It is dropped.", self.culprit)
+
+    def _unknown_key(self, key: object) -> str:
+        names = ", ".join(sorted(self.keys))
+        graph = self.router.graph
+        if self.node == START:
+            return (
+                f"The input has the key {key!r}, which is not in the input schema. "
+                f"The input of graph '{graph}' has: {names}."
+            )
+        return (
+            f"{self.who} wrote the key {key!r}, which is not in the state. "
+            f"The state of graph '{graph}' has: {names}."
+        )
 
 
 def _is_pairs(update: Any) -> bool:

@@ -26,7 +26,8 @@ def be_a_runnable(cls: type) -> None:
     after_import(_BASE, register)
 
 
-def _runnable(wanted_for: str) -> Any:
+def runnable_class(wanted_for: str) -> Any:
+    """LangChain's class `Runnable`; an ImportError names the method that needs it."""
     try:
         return import_module(_BASE).Runnable
     except ImportError as error:
@@ -35,11 +36,11 @@ def _runnable(wanted_for: str) -> Any:
         ) from error
 
 
-def _from_langchain(name: str) -> Callable[..., Any]:
+def from_langchain(name: str) -> Callable[..., Any]:
     """A method of a graph that LangChain's Runnable has."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(_runnable(name), name)(self, *args, **kwargs)
+        return getattr(runnable_class(name), name)(self, *args, **kwargs)
 
     method.__name__ = name
     method.__qualname__ = f"RunnableMethods.{name}"
@@ -51,41 +52,41 @@ class RunnableMethods:
     """What a graph can do because it is a Runnable."""
 
     # Composition.
-    __or__ = _from_langchain("__or__")
-    __ror__ = _from_langchain("__ror__")
-    pipe = _from_langchain("pipe")
-    pick = _from_langchain("pick")
-    assign = _from_langchain("assign")
-    map = _from_langchain("map")
+    __or__ = from_langchain("__or__")
+    __ror__ = from_langchain("__ror__")
+    pipe = from_langchain("pipe")
+    pick = from_langchain("pick")
+    assign = from_langchain("assign")
+    map = from_langchain("map")
 
     # The same runnable, changed.
-    bind = _from_langchain("bind")
-    with_retry = _from_langchain("with_retry")
-    with_fallbacks = _from_langchain("with_fallbacks")
-    with_listeners = _from_langchain("with_listeners")
-    with_alisteners = _from_langchain("with_alisteners")
-    with_types = _from_langchain("with_types")
-    as_tool = _from_langchain("as_tool")
+    bind = from_langchain("bind")
+    with_retry = from_langchain("with_retry")
+    with_fallbacks = from_langchain("with_fallbacks")
+    with_listeners = from_langchain("with_listeners")
+    with_alisteners = from_langchain("with_alisteners")
+    with_types = from_langchain("with_types")
+    as_tool = from_langchain("as_tool")
 
     # Running.
-    transform = _from_langchain("transform")
-    atransform = _from_langchain("atransform")
-    batch_as_completed = _from_langchain("batch_as_completed")
-    abatch_as_completed = _from_langchain("abatch_as_completed")
-    astream_log = _from_langchain("astream_log")
-    astream_events = _from_langchain("astream_events")
-    stream_events = _from_langchain("stream_events")
+    transform = from_langchain("transform")
+    atransform = from_langchain("atransform")
+    batch_as_completed = from_langchain("batch_as_completed")
+    abatch_as_completed = from_langchain("abatch_as_completed")
+    astream_log = from_langchain("astream_log")
+    astream_events = from_langchain("astream_events")
+    stream_events = from_langchain("stream_events")
 
     # Used by LangChain's code above, and by subclasses of a graph.
-    get_prompts = _from_langchain("get_prompts")
-    _astream_events_v1_v2 = _from_langchain("_astream_events_v1_v2")
-    _astream_events_v3_unsupported = _from_langchain("_astream_events_v3_unsupported")
-    _call_with_config = _from_langchain("_call_with_config")
-    _acall_with_config = _from_langchain("_acall_with_config")
-    _batch_with_config = _from_langchain("_batch_with_config")
-    _abatch_with_config = _from_langchain("_abatch_with_config")
-    _transform_stream_with_config = _from_langchain("_transform_stream_with_config")
-    _atransform_stream_with_config = _from_langchain("_atransform_stream_with_config")
+    get_prompts = from_langchain("get_prompts")
+    _astream_events_v1_v2 = from_langchain("_astream_events_v1_v2")
+    _astream_events_v3_unsupported = from_langchain("_astream_events_v3_unsupported")
+    _call_with_config = from_langchain("_call_with_config")
+    _acall_with_config = from_langchain("_acall_with_config")
+    _batch_with_config = from_langchain("_batch_with_config")
+    _abatch_with_config = from_langchain("_abatch_with_config")
+    _transform_stream_with_config = from_langchain("_transform_stream_with_config")
+    _atransform_stream_with_config = from_langchain("_atransform_stream_with_config")
 
     @property
     def config_specs(self) -> list[Any]:

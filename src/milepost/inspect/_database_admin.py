@@ -108,7 +108,7 @@ class SalvagedState(NamedTuple):
     values: Mapping[str, Any]
     """As data, without the channels that are lost."""
     lost: Mapping[str, str]
-    """What is missing → why."""
+    """Channel → why its value is lost."""
 
 
 def salvage(db: Database, thread_id: str) -> list[SalvagedState]:
@@ -185,7 +185,7 @@ class Checked(NamedTuple):
     thread_id: str
     """The thread."""
     problem: str | None
-    """What stops the thread; None if it can go on."""
+    """Why the thread cannot go on; None if it can."""
 
 
 def check_threads(

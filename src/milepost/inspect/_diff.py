@@ -48,7 +48,7 @@ def diff(db: Database, a: Ref, b: Ref) -> list[Change]:
 
 
 def changes(db: Database, before: CheckpointTuple, after: CheckpointTuple) -> list[Change]:
-    """The same for checkpoints that were found.
+    """The differences between two checkpoints that were read.
 
     Args:
         db: The database.

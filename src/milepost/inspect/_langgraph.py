@@ -43,7 +43,7 @@ from milepost.inspect._sources import (
     sort,
 )
 from milepost.inspect._stored import StoredObject
-from milepost.integrations.langgraph._formats.decoding import _KNOWN, StrictSerializer
+from milepost.integrations.langgraph._formats.decoding import BUILDERS, StrictSerializer
 
 if TYPE_CHECKING:
     from milepost.checkpoint._contract.threads import ThreadFilter
@@ -74,7 +74,7 @@ class DataSerializer(StrictSerializer):
         return super().loads_typed(data)
 
     def _builder(self, known: str, module: str, name: str) -> Any:
-        build = _KNOWN.get(known)
+        build = BUILDERS.get(known)
         if build is not None:
             return build
         root = module.partition(".")[0]
@@ -260,7 +260,7 @@ class PostgresReader(LangGraphReader):
 
 
 def as_json(cell: Any) -> Any:
-    """What is in a cell of JSON; nothing, if that is no object."""
+    """The object in a cell of JSON; an empty one if the cell has no object."""
     if isinstance(cell, (bytes, str)):
         try:
             cell = json.loads(cell)

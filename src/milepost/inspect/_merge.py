@@ -33,7 +33,7 @@ Side = Literal["ours", "theirs"]
 
 
 class Merged(NamedTuple):
-    """What came of a merge, or would come of it.
+    """The result of a merge, or of a dry run of one.
 
     Examples:
         >>> ours = inspect.fork(db, Ref.parse("trip@~1"), {"n": 7}, graph=graph)
@@ -123,7 +123,7 @@ def merge(
 
 
 class _Plan:
-    """What a merge writes."""
+    """The values that a merge writes."""
 
     def __init__(self, graph: Any, prefer: Mapping[str, Side]) -> None:
         self._channels = dict(graph.channels)

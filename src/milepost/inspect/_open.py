@@ -162,7 +162,8 @@ def _open_postgres(
     url: str, write: bool, create: bool, serde: SerializerProtocol | None
 ) -> Database:
     try:
-        from milepost._db.postgres.engine import Settings, connecting, driver
+        from milepost._db.postgres.engine import Settings, driver
+        from milepost._db.postgres.errors import connecting
         from milepost._db.postgres.sync import PostgresEngine
         from milepost.checkpoint._sql.schema import TABLES
         from milepost.checkpoint.postgres import PostgresSaver

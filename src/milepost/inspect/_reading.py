@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from milepost.inspect._database import Database
 
 UNREADABLE: Final = (SerdeError, BrokenChainError)
-"""What a damaged or missing row leads to."""
+"""The errors that a damaged or missing row leads to."""
 
 
 class Channels:

@@ -1,4 +1,4 @@
-"""What the functions of `milepost.inspect` return: plain records."""
+"""The records that functions of `milepost.inspect` return."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Page(Generic[T]):
     """
 
     items: Sequence[T]
-    """The part."""
+    """The items of this part."""
     total: int
-    """How many there are on all pages."""
+    """How many items there are on all pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +39,21 @@ class ThreadRow:
     """
 
     thread_id: str
-    """The thread."""
+    """The id of the thread."""
     status: str
     """idle, interrupted, error, running; stale if a run has not been heard of for long."""
     metadata: Mapping[str, Any]
-    """What is said about it."""
+    """The user's metadata of the thread."""
     created_at: float | None
-    """Seconds since 1970."""
+    """When the thread was made, in seconds since 1970."""
     updated_at: float | None
-    """When something was last saved to it, in seconds since 1970."""
+    """When the thread was last used, in seconds since 1970."""
     head: str | None = None
-    """The latest checkpoint."""
+    """The id of the latest checkpoint."""
     checkpoints: int | None = None
-    """Counts and bytes are there when one thread was asked for."""
+    """How many checkpoints the thread has; None in a list of threads."""
     bytes: int | None = None
-    """How much it takes."""
+    """How much the thread takes; None in a list of threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Question:
     id: str
     """The id of the interrupt."""
     value: Any
-    """As data."""
+    """The question, as data."""
     answered: bool = False
     """Whether it was answered."""
 
@@ -85,13 +85,13 @@ class TaskRow:
     id: str
     """The id of the task."""
     name: str
-    """The name of its node."""
+    """The name of the node."""
     error: str | None = None
-    """Why it failed."""
+    """Why the task failed."""
     interrupts: Sequence[Question] = ()
-    """What it asks, or has asked."""
+    """The questions of the task, answered ones included."""
     finished: bool = False
-    """Whether what it wrote is stored."""
+    """Whether the writes of the task are stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,29 +105,29 @@ class LogEntry:
     """
 
     checkpoint_id: str
-    """The checkpoint."""
+    """The id of the checkpoint."""
     parent_id: str | None
-    """The checkpoint before."""
+    """The id of the checkpoint before."""
     namespace: str
-    """The graph: "" for the outermost."""
+    """The graph: "" for the root."""
     step: int | None
     """The number of the step."""
     source: str
-    """input, loop, update or fork."""
+    """What made the checkpoint: input, loop, update or fork."""
     created_at: str | None
-    """ISO 8601."""
+    """When the checkpoint was made, in ISO 8601."""
     run_id: str | None
-    """The run that made it."""
+    """The run that made the checkpoint."""
     next: Sequence[str]
     """The nodes that follow."""
     tasks: Sequence[TaskRow]
     """The tasks that follow, with what is stored of them."""
     writes: Mapping[str, Sequence[str]]
-    """What made this checkpoint: node → the keys it wrote. START stands for the input."""
+    """Node → the keys that it wrote in the step of this checkpoint. START is the input."""
     tags: Sequence[str] = ()
-    """Its tags."""
+    """The tags of the checkpoint."""
     bytes: int | None = None
-    """How much it takes."""
+    """How much the checkpoint takes."""
     problem: str | None = None
     """Why the checkpoint cannot be read; the other fields are then mostly empty."""
 
@@ -143,35 +143,35 @@ class ThreadView:
     """
 
     thread_id: str
-    """The thread."""
+    """The id of the thread."""
     namespace: str
-    """The graph: "" for the outermost."""
+    """The graph: "" for the root."""
     checkpoint_id: str | None
-    """None for a thread that has no checkpoint yet."""
+    """The id of the checkpoint; None for a thread that has none yet."""
     parent_id: str | None
-    """The checkpoint before."""
+    """The id of the checkpoint before."""
     status: str
-    """That of the thread, as in `ThreadRow`."""
+    """The status of the thread, as in `ThreadRow`."""
     values: Any
-    """As data."""
+    """The state, as data."""
     next: Sequence[str]
     """The nodes that follow."""
     tasks: Sequence[TaskRow]
     """The tasks that follow."""
     interrupts: Sequence[Question]
-    """The open ones."""
+    """The open questions."""
     metadata: Mapping[str, Any]
-    """Of the checkpoint, as data."""
+    """The metadata of the checkpoint, as data."""
     thread_metadata: Mapping[str, Any]
-    """What is said about the thread."""
+    """The user's metadata of the thread."""
     created_at: str | None
-    """ISO 8601."""
+    """When the checkpoint was made, in ISO 8601."""
     tags: Sequence[str] = ()
     """The tags of the checkpoint."""
     bytes: int | None = None
-    """Of the whole thread; there for the latest checkpoint."""
+    """How much the whole thread takes; only with the latest checkpoint."""
     checkpoints: int | None = None
-    """How many the thread has; there for the latest checkpoint."""
+    """How many checkpoints the thread has; only with the latest checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,15 +185,15 @@ class Change:
     """
 
     path: Path
-    """Where it is: keys and numbers."""
+    """The path of the difference: keys and numbers."""
     kind: Literal["added", "removed", "changed"]
-    """What has happened there."""
+    """Whether there was nothing before, is nothing after, or another value."""
     before: Any
-    """As data; None where there was nothing."""
+    """The value before, as data; None where there was nothing."""
     after: Any
-    """As data; None where there is nothing."""
+    """The value after, as data; None where there is nothing."""
     lines: Sequence[str] | None = None
-    """Of long texts: a unified diff, line by line."""
+    """For long texts a unified diff, line by line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,17 +207,17 @@ class Blame:
     """
 
     path: Path
-    """Where the part is: keys and numbers."""
+    """The path of the part: keys and numbers."""
     checkpoint_id: str
     """The first checkpoint that has the part as it is."""
     step: int | None
-    """The number of the step that wrote it."""
+    """The number of the step that wrote the part."""
     nodes: Sequence[str]
     """The nodes of that step that wrote to the key; START for the input."""
     run_id: str | None
-    """The run that wrote it."""
+    """The run that wrote the part."""
     created_at: str | None
-    """When, in ISO 8601."""
+    """When the part was written, in ISO 8601."""
     value: Any = None
     """The part, as data."""
 
@@ -233,11 +233,11 @@ class ThreadSize:
     """
 
     thread_id: str
-    """The thread."""
+    """The id of the thread."""
     checkpoints: int
-    """How many it has."""
+    """How many checkpoints the thread has."""
     bytes: int
-    """How much it takes."""
+    """How many bytes the thread takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,11 +257,11 @@ class Stats:
     writes: int
     """How many pending writes."""
     bytes: int
-    """All of it."""
+    """How many bytes everything takes."""
     kinds: Mapping[str, int]
-    """checkpoints, values, writes."""
+    """Bytes by kind of row: checkpoints, values, writes."""
     channels: Mapping[str, int]
-    """Values that have rows of their own, by channel. Small values are in the checkpoints."""
+    """Bytes of values that have rows of their own, by channel. Small values have none."""
     statuses: Mapping[str, int] = field(default_factory=dict)
     """Status → how many threads have it."""
     largest: Sequence[ThreadSize] = ()

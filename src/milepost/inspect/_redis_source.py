@@ -40,14 +40,13 @@ class RedisSource(RegisteredThreads, PlainSource):
             id = row.thread_id
             if thread_id not in (None, id):
                 continue
-            # Of checkpoints, values, and writes within and beside checkpoints.
-            (_, count, own), inline, values, beside = self._rows(REDIS.thread_size, id, id, id, id)
-            by_thread[id] = [count, own + inline[2] + values[2] + beside[2]]
+            sizes = self._rows(REDIS.thread_size, id, id, id, id)
+            counts = {kind: count for kind, count, _ in sizes}
+            by_thread[id] = [counts["checkpoints"], sum(size for *_, size in sizes)]
             statuses[row.status] = statuses.get(row.status, 0) + 1
-            kinds["checkpoints"] += own + inline[2]
-            kinds["values"] += values[2]
-            kinds["writes"] += beside[2]
-            writes += beside[1]
+            for kind, _, size in sizes:
+                kinds["checkpoints" if kind == "inline writes" else kind] += size
+            writes += counts["writes"]
             for _, channel, *_, blob in self._rows(BLOBS_OF, id):
                 channels[channel] = channels.get(channel, 0) + len(blob)
         return stats_of(by_thread, writes, kinds, channels, statuses)

@@ -54,7 +54,7 @@ class Ref:
     at: str | None = None
     """An id, the beginning or end of one, or a tag; None means the latest."""
     back: int = 0
-    """So many parents before that."""
+    """How many parents to go back from there."""
 
     @classmethod
     def parse(cls, text: str) -> Ref:

@@ -42,7 +42,7 @@ class RunEvent(NamedTuple):
     namespace: Sequence[str]
     """The graph that it comes from."""
     data: Any
-    """What the mode carries, as data."""
+    """The payload of the event, as data."""
 
 
 def fork(

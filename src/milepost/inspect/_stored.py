@@ -48,7 +48,7 @@ class StoredObject:
     name: str
     """`module:Class`, as it was stored."""
     payload: Any
-    """What was stored of it: mostly a dict of its fields."""
+    """The stored content of the object: mostly a dict of its fields."""
 
     def __hash__(self) -> int:
         return hash(self.name)

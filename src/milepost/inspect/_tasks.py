@@ -88,7 +88,7 @@ class Step:
 
     @property
     def pending(self) -> Sequence[PendingWrite]:
-        """What tasks wrote after the checkpoint."""
+        """The writes of tasks after the checkpoint."""
         return self._saved.pending_writes or ()
 
     def sends(self) -> list[Send]:

@@ -35,7 +35,7 @@ def default_id(graph_id: str) -> str:
 
 
 class Versions(msgspec.Struct, frozen=True):
-    """An assistant with its history, as it is stored."""
+    """An assistant with all of its versions, as it is stored."""
 
     latest: int
     """The version that is used."""
@@ -44,12 +44,12 @@ class Versions(msgspec.Struct, frozen=True):
 
     @property
     def present(self) -> Assistant:
-        """The one that is used."""
+        """The version that is used."""
         return next(one for one in self.versions if one.version == self.latest)
 
     @classmethod
     def read(cls, value: Mapping[str, Any]) -> Versions | None:
-        """From a value of the Store; None if it is none of ours."""
+        """Read a value of the Store; None if the value is no assistant."""
         try:
             found = msgspec.convert(value, cls)
         except msgspec.ValidationError:
@@ -73,7 +73,7 @@ class Assistants:
         }
 
     def all(self) -> list[Assistant]:
-        """Each in its present version."""
+        """All assistants, each in the version that is used."""
         found = {**self._first, **dict(self._stored())}
         return [versions.present for versions in found.values()]
 
@@ -107,7 +107,7 @@ class Assistants:
             return self._put(Versions(version, [*known.versions, after]))
 
     def delete(self, name: str) -> Assistant:
-        """Remove one with all its versions."""
+        """Remove an assistant with all of its versions."""
         with self._lock:
             found = self._get(name).present
             if found.assistant_id in self._first:
@@ -116,7 +116,7 @@ class Assistants:
             return found
 
     def versions(self, name: str) -> list[Assistant]:
-        """Newest first."""
+        """The versions of an assistant, newest first."""
         return self._get(name).versions[::-1]
 
     def set_latest(self, name: str, version: int) -> Assistant:

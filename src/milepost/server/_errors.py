@@ -18,12 +18,12 @@ class HttpError(Exception):
 
 
 def not_found(detail: str) -> HttpError:
-    """What the request names is not there."""
+    """The 404 for something that the request names and that does not exist."""
     return HttpError(404, detail)
 
 
 def refused(detail: str) -> HttpError:
-    """The request was understood and cannot be carried out as it is."""
+    """The error for a request that was understood and cannot be carried out."""
     return HttpError(422, detail)
 
 

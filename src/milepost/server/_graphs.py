@@ -13,7 +13,7 @@ from milepost.server._records import Schemas
 
 
 def answer(graph: Any, resume: Any) -> Any:
-    """The Command that answers what a thread waits for, of the library that the graph is of."""
+    """The Command that answers interrupts: milepost's, or LangGraph's for its own graphs."""
     return import_module(records_of(graph)).Command(resume=resume)
 
 
@@ -26,7 +26,7 @@ def drawing(graph: Any, xray: bool | int = False) -> dict[str, Any]:
 
 
 def schemas(graph: Any) -> Schemas:
-    """What a graph takes and gives, as far as JSON schemas can say it."""
+    """The JSON schemas of a graph's input, output, state, config and context."""
     builder = getattr(graph, "builder", None)
     return Schemas(
         input_schema=_schema(graph.get_input_jsonschema, getattr(builder, "input_schema", None)),

@@ -51,7 +51,7 @@ class GraphEdge(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Drawing(msgspec.Struct):
-    """What there is to draw of a graph."""
+    """The nodes and edges of a graph."""
 
     nodes: list[GraphNode]
     edges: list[GraphEdge]
@@ -81,7 +81,7 @@ class Interrupt(msgspec.Struct):
 
 
 class ThreadTtl(msgspec.Struct, kw_only=True):
-    """When a thread goes, if it is not used before."""
+    """When a thread is removed, if it is not used before."""
 
     strategy: Literal["delete"]
     ttl_minutes: float
@@ -105,7 +105,7 @@ class Thread(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Checkpoint(msgspec.Struct, kw_only=True):
-    """Where a state is."""
+    """Names a state: thread, namespace and id."""
 
     thread_id: str | None = None
     checkpoint_ns: str = ""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MODES: Final = ("values", "updates", "messages", "checkpoints")
 _THREAD: Final = ("thread_id", "checkpoint_ns")
 _LAST: Final = ("end", "error")
-"""How a run has ended."""
+"""The events that end a stream."""
 _ENDED: Final = Event("", None)
 _WAITING: Final = 1_000
 """Events that may wait for a client; a run does not wait for a client that is slower."""

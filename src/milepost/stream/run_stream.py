@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from milepost.stream._types import convert_to_protocol_event
 from milepost.stream.stream_channel import StreamChannel
+from milepost.types import MISSING
 
 if TYPE_CHECKING:
     from milepost.stream._lifecycle import LifecyclePayload, SubgraphStatus
@@ -101,18 +102,19 @@ class GraphRunStream(_RunStream):
         if self._exhausted or self._graph_iter is None:
             return False
         try:
-            event = convert_to_protocol_event(next(self._graph_iter))
-            self._observe_event(event)
-            self._mux.push(event)
-        except StopIteration:
-            self._exhausted = True
-            self._mux.close()
-            return False
+            part = next(self._graph_iter, MISSING)
+            if part is not MISSING:
+                event = convert_to_protocol_event(part)
+                self._observe_event(event)
+                self._mux.push(event)
+                return True
         except Exception as error:
             self._exhausted = True
             self._mux.fail(error)
             return False
-        return True
+        self._exhausted = True
+        self._mux.close()
+        return False
 
     def abort(self) -> None:
         """Stop the run; what it has done is saved. A second call does nothing."""
@@ -254,7 +256,7 @@ class AsyncGraphRunStream(_RunStream):
     async def _take_next(self, graph_aiter: AsyncIterator[Any]) -> bool:
         try:
             # A task of its own, so that `abort` can cancel it and the nodes that it waits for.
-            pull = self._pull = asyncio.ensure_future(anext(graph_aiter))
+            pull = self._pull = asyncio.ensure_future(anext(graph_aiter, MISSING))
             try:
                 part = await pull
             except asyncio.CancelledError:
@@ -265,18 +267,18 @@ class AsyncGraphRunStream(_RunStream):
                 raise
             finally:
                 self._pull = None
-            event = convert_to_protocol_event(part)
-            self._observe_event(event)
-            await self._mux.apush(event)
-        except StopAsyncIteration:
-            self._exhausted = True
-            await self._mux.aclose()
-            return False
+            if part is not MISSING:
+                event = convert_to_protocol_event(part)
+                self._observe_event(event)
+                await self._mux.apush(event)
+                return True
         except Exception as error:
             self._exhausted = True
             await self._mux.afail(error)
             return False
-        return True
+        self._exhausted = True
+        await self._mux.aclose()
+        return False
 
     async def abort(self) -> None:
         """Stop the run; what it has done is saved. A second call does nothing."""

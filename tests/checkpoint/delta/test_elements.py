@@ -115,7 +115,7 @@ def test_differences_are_the_same_as_without(old: list[Any], new: list[Any]) -> 
 
 
 def test_a_change_inside_an_element_is_found() -> None:
-    """Whoever changed it, and whether or not it is the same object."""
+    """Whether or not it is the same object."""
     value = [{"n": n, "text": "t" * 50} for n in range(2_000)]
     before = CODEC.encode(value)
     value[1_200]["n"] = "changed"

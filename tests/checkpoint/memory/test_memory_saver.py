@@ -388,22 +388,22 @@ def test_delete_thread_leaves_the_other_threads_in_all_three(run):
 
 
 def test_the_factory_makes_storage_writes_and_blobs(run, config):
-    class Shelves(defaultdict[Any, Any]):
+    class Mappings(defaultdict[Any, Any]):
         entered = left = 0
 
         def __enter__(self) -> Any:
-            Shelves.entered += 1
+            Mappings.entered += 1
             return self
 
         def __exit__(self, *_: Any) -> None:
-            Shelves.left += 1
+            Mappings.left += 1
 
-    with InMemorySaver(factory=Shelves) as saver:
-        assert type(saver.storage) is type(saver.writes) is type(saver.blobs) is Shelves
+    with InMemorySaver(factory=Mappings) as saver:
+        assert type(saver.storage) is type(saver.writes) is type(saver.blobs) is Mappings
         graph = two_nodes().compile(checkpointer=saver)
         run.invoke(graph, {"foo": ""}, config)
         assert len(run.history(graph, config)) == 4
-    assert Shelves.entered == Shelves.left == 3
+    assert Mappings.entered == Mappings.left == 3
 
 
 def test_results_and_snapshots_can_be_changed_without_changing_the_thread(run, config):

@@ -94,7 +94,7 @@ def test_a_state_that_takes_several_questions_is_whole_all_the_same(uri):
         async with pooled(uri) as (saver, _):
             older = [[c.config async for c in saver.alist(thread(str(n)))][-1] for n in range(8)]
             alone = [await saver.aget_tuple(config) for config in older]
-            # Some of them are found by a guess, the others are asked for anew.
+            # Some of them are found by a guess, the others are fetched by another query.
             at_once = [thread(str(number)) for number in range(8)]
             async with pooled(uri) as (other, _):
                 reading = [other.aget_tuple(config) for config in (*at_once, *older)]

@@ -172,7 +172,7 @@ def test_a_decode_function_is_held_to_its_word() -> None:
         liar.loads_typed(liar.dumps_typed(Money()))
 
 
-class Shelf:
+class LeastSaver:
     """The least that a saver is: rows, and a public `list`."""
 
     def __init__(self, serde: Any) -> None:
@@ -207,13 +207,13 @@ def test_a_dry_run_reports_which_threads_would_fail() -> None:
     class Thing:
         a: int
 
-    shelf = Shelf(serde_with(Thing, name="thing"))
-    shelf.put("good", "1", {"n": 1})
-    shelf.put("bad", "2", {"n": 1, "things": [Thing(1)]})
-    shelf.put("fine", "3", {"n": 2})
-    assert dry_run(shelf)
-    shelf.serde = JsonPlusSerializer(registry=TypeRegistry())
-    for report in (dry_run(shelf), dry_run(shelf, threads=["good", "bad", "fine"])):
+    saver = LeastSaver(serde_with(Thing, name="thing"))
+    saver.put("good", "1", {"n": 1})
+    saver.put("bad", "2", {"n": 1, "things": [Thing(1)]})
+    saver.put("fine", "3", {"n": 2})
+    assert dry_run(saver)
+    saver.serde = JsonPlusSerializer(registry=TypeRegistry())
+    for report in (dry_run(saver), dry_run(saver, threads=["good", "bad", "fine"])):
         assert not report
         assert report.checked == 3
         assert report.threads == ["bad"]
@@ -222,4 +222,4 @@ def test_a_dry_run_reports_which_threads_would_fail() -> None:
         assert isinstance(failure.error, UnregisteredTypeError)
         assert failure.error.path == "[0]"
         assert "bad" in str(failure.error)
-    assert type(shelf.serde) is JsonPlusSerializer
+    assert type(saver.serde) is JsonPlusSerializer

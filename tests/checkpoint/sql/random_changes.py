@@ -61,7 +61,7 @@ ALONE = {"left": ["there"], "right": ["here"]}
 
 
 class Changes:
-    """Random updates: the same ones whoever makes them."""
+    """Random updates: the same ones on every saver."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

@@ -1,6 +1,6 @@
 """A thread that is changed in the past again and again stays readable.
 
-Branches share what they have in common, and each stores some of that anew as parts of what comes
+Branches share what they have in common, and each stores some of that again as parts of what comes
 later. The operations are random; what our savers have then must be what one has that stores every
 checkpoint whole.
 """

@@ -14,10 +14,10 @@ from milepost._db.group_commit import Committer
 from savers import first_step
 
 INTERRUPTIBLE = ("RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "SEND", "YIELD_VALUE")
-"""After these, and where a loop begins anew, Python looks whether it was interrupted."""
+"""After these, and where a loop begins again, Python looks whether it was interrupted."""
 
 
-class Shelf:
+class NumberStorage:
     """Stores numbers."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Shelf:
 
 
 def at_once(work: Any) -> Any:
-    """Runs an operation, of a shelf that is not asked in vain."""
+    """Runs an operation, of a storage that is never asked to store nothing."""
     operation = work()
     next(operation)
     assert work.args[0], "there is nothing to store, and somebody waits for it"
@@ -45,7 +45,7 @@ def at_once(work: Any) -> Any:
 
 
 class Interrupts:
-    """Raises KeyboardInterrupt at the n-th place in `committing.py` where it could come."""
+    """Raises KeyboardInterrupt at the n-th place in `group_commit.py` where it could come."""
 
     def __init__(self, number: int) -> None:
         self.left = number
@@ -80,16 +80,16 @@ class Interrupts:
 def test_wherever_a_commit_is_interrupted_the_others_get_their_outcome():
     number = 0
     while True:
-        shelf = Shelf()
-        committer: Any = Committer(shelf)
+        storage = NumberStorage()
+        committer: Any = Committer(storage)
         ours, theirs, later = (committer.add([n]) for n in (1, 2, 3))
         interrupts = Interrupts(number)
         interrupted = interrupts.during(lambda: committer.commit(ours, at_once))  # noqa: B023
         assert committer.commit(theirs, at_once) == [None]
         assert committer.commit(later, at_once) == [None]
         assert ours.outcome is not None
-        assert {2, 3} <= set(shelf.stored)
-        assert {n for n, _ in shelf.settled} == {1, 2, 3}
+        assert {2, 3} <= set(storage.stored)
+        assert {n for n, _ in storage.settled} == {1, 2, 3}
         assert committer.commit(committer.add([4]), at_once) == [None]
         assert not committer._queue
         if not interrupted:
@@ -109,20 +109,20 @@ def interrupted_after(work: Any) -> Any:
 
 @pytest.mark.parametrize("run", [interrupted_before, interrupted_after])
 def test_what_was_broken_off_is_not_stored_later_behind_its_callers_back(run):
-    shelf = Shelf()
-    committer: Any = Committer(shelf)
+    storage = NumberStorage()
+    committer: Any = Committer(storage)
     ours = committer.add([1])
     with pytest.raises(KeyboardInterrupt):
         committer.commit(ours, run)
-    before = shelf.stored.copy()
+    before = storage.stored.copy()
     assert str(ours.outcome) == "[RuntimeError('the commit was broken off')]"
-    assert shelf.settled == [(1, False)]
+    assert storage.settled == [(1, False)]
     assert committer.commit(committer.add([2]), at_once) == [None]
-    assert shelf.stored == [*before, 2]
+    assert storage.stored == [*before, 2]
 
 
 def test_a_shelf_that_breaks_breaks_only_for_whoever_comes_round():
-    class Broken(Shelf):
+    class Broken(NumberStorage):
         def settle(self, steps: Any, outcome: Any) -> None:
             super().settle(steps, outcome)
             if len(self.settled) == 2:

@@ -96,7 +96,7 @@ def test_a_copy_has_the_writes_too(path, config, sealed):
 
 
 def test_a_thread_that_is_pruned_in_mid_run_stays_whole(saver, config, reopen):
-    """The run builds on rows that are gone: it finds out, and stores what it needs anew."""
+    """The run builds on rows that are gone: it finds out, and stores what it needs again."""
 
     def prune(n: int) -> None:
         if n in (5, 40):

@@ -202,7 +202,7 @@ def test_a_thread_that_the_registry_does_not_know_is_named(saver):
 
 
 def test_a_row_of_a_list_that_grew_reads_like_before_after_a_sound_change(saver):
-    """Folding changes `base` and `level` of older rows: they are bound anew."""
+    """Compaction changes `base` and `level` of older rows: they are bound again."""
     graph = StateGraph(Log).add_node("a", appends("a" * 100)).add_edge(START, "a")
     compiled = graph.compile(checkpointer=saver)
     for n in range(40):

@@ -173,7 +173,7 @@ def test_a_thread_is_loaded_as_a_whole_or_not_at_all(sqlite, tmp_path):
 
 
 def stream(*rows: Any, thread_id: Any = "new") -> list[str]:
-    """A stream with the right checksums, whoever wrote it."""
+    """A stream with the right checksums, written by hand."""
     lines, total = [], blake2b(digest_size=16)
     for row in rows:
         body = json.dumps(row)

@@ -1,4 +1,4 @@
-"""Whoever looks for a state to go back to does not read the states that are passed by."""
+"""A search for a state to go back to does not read the values of the states before it."""
 
 from typing import Any
 
@@ -97,7 +97,7 @@ def test_values_of_the_history_are_known_without_decoding_the_writes_of_tasks(
 
 @pytest.mark.parametrize("field", LOST)
 def test_what_is_lost_is_told_to_whoever_looks_at_it(saver, reopen, field):
-    """Not to whoever lists the states, not even where a fork has its parent elsewhere."""
+    """Not in a listing of states, not even where a fork has its parent elsewhere."""
     expected = [state.config for state in fill(saver).get_state_history(CONFIG)]
     saver.conn.execute(LOST[field])
     with reopen() as other:

@@ -34,7 +34,7 @@ def saver(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue("sqlite").with_serde(ring(old=b"o" * 32))
 
 
-def anew(saver: Any) -> Any:
+def without_cache(saver: Any) -> Any:
     """A saver on the same database that remembers nothing."""
     return saver.with_serde(saver.serde)
 
@@ -95,7 +95,7 @@ def test_pending_writes_that_are_gone_are_missed(saver: Any, durability: str, pa
     assert change(saver, f"DELETE FROM checkpoint_writes {where}", id) >= 1
     for read in READS.values():
         with pytest.raises(BrokenChainError, match=f"(?s)'{id}'.*'t'"):
-            read(questions(anew(saver), ran))
+            read(questions(without_cache(saver), ran))
     assert ran == ["works"]
     [problem] = saver.verify()
     assert problem[:4] == ("t", "", "checkpoint_writes", id)
@@ -111,7 +111,7 @@ def test_an_answer_that_is_gone_is_missed(saver: Any) -> None:
     assert change(saver, "DELETE FROM checkpoint_writes WHERE channel = '__resume__'") >= 1
     for read in READS.values():
         with pytest.raises(BrokenChainError, match="'t'"):
-            read(questions(anew(saver), []))
+            read(questions(without_cache(saver), []))
     assert len(saver.verify()) == 1
 
 
@@ -130,9 +130,9 @@ def test_writes_before_a_later_checkpoint_are_missed(saver: Any) -> None:
         change(saver, "DELETE FROM checkpoint_writes WHERE checkpoint_id = ?", id)
         at = {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": id}
         with pytest.raises(BrokenChainError, match=id):
-            anew(saver).get_tuple({"configurable": at})
+            without_cache(saver).get_tuple({"configurable": at})
         with pytest.raises(BrokenChainError, match=id):
-            [record.pending_writes for record in anew(saver).list(CONFIG)]
+            [record.pending_writes for record in without_cache(saver).list(CONFIG)]
         assert [problem.key for problem in saver.verify()] == [id]
         marks = ", ".join("?" * len(kept[0]))
         for row in kept:
@@ -153,11 +153,11 @@ def test_inline_writes_that_are_gone_are_missed(saver: Any) -> None:
         change(saver, "UPDATE checkpoints SET led = NULL WHERE checkpoint_id = ?", child)
         at = {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": parent}
         with pytest.raises(BrokenChainError, match=parent):
-            anew(saver).get_tuple({"configurable": at})
+            without_cache(saver).get_tuple({"configurable": at})
         with pytest.raises(BrokenChainError, match=parent):
-            [record.pending_writes for record in anew(saver).list(CONFIG)]
+            [record.pending_writes for record in without_cache(saver).list(CONFIG)]
         with pytest.raises(BrokenChainError, match=parent):
-            READS["history"](line("a", "b", "c").compile(checkpointer=anew(saver)))
+            READS["history"](line("a", "b", "c").compile(checkpointer=without_cache(saver)))
         assert [problem.key for problem in saver.verify()] == [parent]
         change(saver, "UPDATE checkpoints SET led = ? WHERE checkpoint_id = ?", led, child)
     assert saver.verify() == []
@@ -179,7 +179,7 @@ def test_a_delta_channel_is_not_rebuilt_without_what_is_gone(saver: Any, text: s
     else:
         sql = "DELETE FROM checkpoint_writes WHERE checkpoint_id = ?"
     assert change(saver, sql, second) >= 1
-    graph = builder.compile(checkpointer=anew(saver))
+    graph = builder.compile(checkpointer=without_cache(saver))
     with pytest.raises(BrokenChainError, match=second):
         graph.get_state(CONFIG)
     with pytest.raises(BrokenChainError, match=second):
@@ -195,13 +195,13 @@ def test_an_entry_that_was_put_back_does_not_make_an_old_state_the_latest(saver:
     assert latest.values == {"log": ["a", "a"]}
     sql = "UPDATE threads SET head = ?, token = ?, epoch = ?, status = ? WHERE thread_id = 't'"
     change(saver, sql, *old)
-    fresh = line("a").compile(checkpointer=anew(saver))
+    fresh = line("a").compile(checkpointer=without_cache(saver))
     for read in (
         lambda: graph.get_state(CONFIG),
         lambda: fresh.get_state(CONFIG),
         lambda: fresh.invoke({}, CONFIG),
         lambda: fresh.update_state(CONFIG, {"log": ["x"]}),
-        lambda: anew(saver).get_delta_channel_history(config=CONFIG, channels=["log"]),
+        lambda: without_cache(saver).get_delta_channel_history(config=CONFIG, channels=["log"]),
     ):
         with pytest.raises(DamagedRowError, match=f"'t'.*'{old[0]}'"):
             read()
@@ -233,12 +233,12 @@ def test_writes_whose_checkpoint_was_removed_are_still_missed(saver: Any, text: 
     change(saver, "UPDATE checkpoints SET run_id = 'r' WHERE checkpoint_id = ?", latest)
     saver.delete_for_runs(["r"])
     assert saver.verify() == []
-    graph = builder.compile(checkpointer=anew(saver))
+    graph = builder.compile(checkpointer=without_cache(saver))
     assert graph.get_state(CONFIG).config["configurable"]["checkpoint_id"] == second
     assert graph.get_state(CONFIG).values == {"log": ["in", "a", text]}
     assert change(saver, "DELETE FROM checkpoint_writes WHERE checkpoint_id = ?", second) >= 1
     with pytest.raises(BrokenChainError, match=second):
-        builder.compile(checkpointer=anew(saver)).invoke(None, CONFIG)
+        builder.compile(checkpointer=without_cache(saver)).invoke(None, CONFIG)
     assert saver.verify()[0].key == second
     assert ran == ["b"]
 
@@ -288,12 +288,12 @@ def test_what_is_counted_stays_right(saver: Any, step: str) -> None:
             found.checkpoint["channel_versions"],
         )
     assert reader.verify() == []
-    graph = questions(anew(reader), ran)
+    graph = questions(without_cache(reader), ran)
     waiting = [i.value for i in graph.get_state(config).interrupts]
     assert waiting == ["second?" if step == "answer" else "first?"]
     assert change(saver, "DELETE FROM checkpoint_writes WHERE channel = '__interrupt__'") >= 1
     with pytest.raises(BrokenChainError):
-        questions(anew(reader), ran).get_state(config)
+        questions(without_cache(reader), ran).get_state(config)
     assert len(reader.verify()) >= 1
 
 
@@ -312,7 +312,7 @@ def test_a_database_of_an_earlier_version_is_not_checked_for_what_it_does_not_sa
     assert manifests.with_writes is with_writes
     assert metadata_cells.counted is counted
     assert saver.verify() == []
-    graph = questions(anew(saver), [])
+    graph = questions(without_cache(saver), [])
     assert [i.value for i in graph.get_state(CONFIG).interrupts] == ["first?"]
     graph.invoke(Command(resume="!"), CONFIG, durability="sync")
     assert graph.invoke(Command(resume="!!"), CONFIG, durability="sync")["log"] == [
@@ -325,7 +325,7 @@ def test_a_database_of_an_earlier_version_is_not_checked_for_what_it_does_not_sa
 
 
 def test_a_count_cannot_be_taken_away_without_its_metadata(saver: Any) -> None:
-    """Whoever deletes rows and says that none were counted has damaged the checkpoint."""
+    """A checkpoint whose rows were deleted is damaged, even if its counts say that there were none."""
     graph = questions(saver, [])
     graph.invoke({"log": ["in"]}, CONFIG, durability="sync")
     change(saver, "DELETE FROM checkpoint_writes")
@@ -334,7 +334,7 @@ def test_a_count_cannot_be_taken_away_without_its_metadata(saver: Any) -> None:
         sql = sql.replace("%%", "%")
     assert change(saver, sql, "-") == 1
     with pytest.raises(SerdeError):
-        questions(anew(saver), []).get_state(CONFIG)
+        questions(without_cache(saver), []).get_state(CONFIG)
 
 
 def test_a_page_of_a_history_is_checked_by_the_one_before_it(saver: Any) -> None:
@@ -346,7 +346,7 @@ def test_a_page_of_a_history_is_checked_by_the_one_before_it(saver: Any) -> None
     edge = next(at for at in range(PAGE - 1, len(ids)) if change(saver, sql, ids[at]))
     later = {"configurable": {"thread_id": "t", "checkpoint_id": ids[edge]}}
     root = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-    [found] = anew(saver).list(root, before=later, limit=1)
+    [found] = without_cache(saver).list(root, before=later, limit=1)
     assert found.config["configurable"]["checkpoint_id"] == ids[edge + 1]
     with pytest.raises(BrokenChainError, match=ids[edge + 1]):
         assert found.pending_writes
@@ -358,7 +358,7 @@ def test_a_history_is_sound_if_its_thread_is_pruned_between_two_pages(saver: Any
     for _ in range(PAGE):
         graph.invoke({}, CONFIG, durability="sync")
     ids = [record.config["configurable"]["checkpoint_id"] for record in saver.list(CONFIG)]
-    records = anew(saver).list(CONFIG)
+    records = without_cache(saver).list(CONFIG)
     seen = [next(records) for _ in range(PAGE)]
     for id in ids[: PAGE + 1]:
         change(saver, "UPDATE checkpoints SET run_id = 'r' WHERE checkpoint_id = ?", id)

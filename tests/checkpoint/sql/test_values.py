@@ -96,7 +96,7 @@ def test_payloads_of_interrupts_and_sends_need_no_registration(saver, recwarn):
 
 
 class TestSealedRows:
-    """Whoever can write to the database can break a thread, but neither read nor forge one."""
+    """Someone who can write to the database can break a thread, but neither read nor forge one."""
 
     CELLS = (
         ("checkpoints", "frame"),

@@ -419,7 +419,7 @@ def test_one_stale_step_fails_alone(sqlite):
 
 
 def test_more_may_wait_than_go_into_one_transaction(sqlite):
-    """Whoever comes round first may have come last."""
+    """The step that is stored first may have come last."""
     committer = sqlite._committer
     waiting = [
         committer.add([sqlite.prepare(first_step(sqlite, f"t{n:03}"))]) for n in range(2 * MOST + 1)

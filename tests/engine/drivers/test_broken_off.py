@@ -415,7 +415,7 @@ class TestASiblingThatHasEnded:
     def test_does_not_run_again_if_the_reader_leaves_before_it_is_heard_of(
         self, colour, read, saver, config, durability, trace
     ):
-        """One at a time: whoever begins last tells that the others are over."""
+        """One at a time: when the last one begins, the others have ended."""
         is_last, over = threading.Event(), threading.Event()
 
         def node(name: str) -> Any:

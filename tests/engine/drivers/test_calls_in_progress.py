@@ -1,6 +1,6 @@
 """What a called task has returned is stored while its caller still runs, on both libraries.
 
-Whoever comes after a crash finds it again.
+The next process finds the result again after a crash.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def saver(lib: Any) -> Any:
 
 @pytest.fixture
 def is_stored(saver: Any, config: Any) -> Any:
-    """Whether the result of the first call is there for whoever comes next."""
+    """Whether the result of the first call is stored for the next run."""
 
     def look() -> bool:
         found = saver.get_tuple(config)

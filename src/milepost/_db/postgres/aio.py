@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from milepost._db.batched_reads import Readers
 from milepost._db.calls import amake_calls, from_outside, on_another_loop, running_loop
 from milepost._db.operations import BatchableRead, Work
-from milepost._db.postgres.engine import IN_CHILD, Begin
+from milepost._db.postgres.engine import Begin
+from milepost._db.postgres.errors import IN_CHILD
 from milepost._db.postgres.source import PostgresSource
 from milepost._db.postgres.wire import WAIT_INTERVAL
 from milepost._internal import fork_guard

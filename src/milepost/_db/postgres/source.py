@@ -21,12 +21,11 @@ from milepost._db.postgres.engine import (
     Begin,
     Retries,
     Settings,
-    ended_error,
     is_idle,
     leave_to_parent,
     open_connections_of,
-    setting_up,
 )
+from milepost._db.postgres.errors import ended_error, setting_up
 from milepost._db.postgres.transaction import transaction
 from milepost._internal import fork_guard
 from milepost.errors import ConnectionUnusableError, NotErasedError

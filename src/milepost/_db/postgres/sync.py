@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost._db.calls import make_calls
-from milepost._db.postgres.engine import IN_CHILD
+from milepost._db.postgres.errors import IN_CHILD
 from milepost._db.postgres.source import PostgresSource
 from milepost._db.postgres.wire import WAIT_INTERVAL
 from milepost._internal.asyncio_tools import in_thread

@@ -46,6 +46,10 @@ PrepareKey: TypeAlias = "tuple[str, tuple[int, ...]]"
 """A statement and the types of its parameters: what is prepared on the server."""
 EncodedStatement: TypeAlias = "tuple[PrepareKey, list[bytes | None], list[int]]"
 """What is prepared, the parameters' values, and their formats."""
+_Prepared: TypeAlias = dict[PrepareKey, bytes]
+"""What is prepared on one connection, and its names there."""
+_Preparing: TypeAlias = dict[int, tuple[PrepareKey, bytes]]
+"""Place among the results → what is prepared there, and its name."""
 SocketWait: TypeAlias = Callable[[int, bool], Any]
 """Waits until a socket can be read from or, if the second argument is true, written to; for
 `WAIT_INTERVAL` seconds at most. Awaited on an event loop."""
@@ -67,7 +71,7 @@ _INTERRUPTED: Final = (KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 _OFF, _BINARY = PipelineStatus.OFF, Format.BINARY
 _UNFINISHED: Final = (TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN)
 
-_prepared: WeakKeyDictionary[Any, dict[PrepareKey, bytes]] = WeakKeyDictionary()
+_prepared: WeakKeyDictionary[Any, _Prepared] = WeakKeyDictionary()
 _numbers = itertools.count()
 
 
@@ -79,7 +83,7 @@ def exchange(
     A pipeline without BEGIN is a transaction by itself, up to where it is synchronised.
     """
     pgconn: PGconn = connection.pgconn
-    known: dict[PrepareKey, bytes] | None = None
+    known: _Prepared | None = None
     if prepare and connection.prepare_threshold is not None:
         known = _prepared.setdefault(connection, {})
     encoding: str = connection.info.encoding
@@ -90,9 +94,37 @@ def exchange(
     in_pipeline = pgconn.pipeline_status != _OFF
     if not in_pipeline:
         pgconn.enter_pipeline_mode()
-    new: dict[int, tuple[PrepareKey, bytes]] = {}
+    new = _send(pgconn, to_send, known)
+    pgconn.pipeline_sync()
+    try:
+        results = yield from _results(pgconn, wait)
+    except OSError as error:
+        if error.errno not in _CLOSED_SOCKET:
+            raise  # by a signal handler of the program, such as a TimeoutError
+        raise psycopg.OperationalError("connection socket closed") from error
+    except _INTERRUPTED:
+        yield from _cancel(connection, wait)
+        raise
+    finally:
+        if not in_pipeline and pgconn.transaction_status not in _UNFINISHED:
+            pgconn.exit_pipeline_mode()
+    found, failed = _sorted_out(results, new, known)
+    if failed is not None:
+        # Not documented, so the version of psycopg is bounded in pyproject.toml.
+        raise psycopg.errors.error_from_result(failed, encoding)
+    return found
+
+
+def _send(
+    pgconn: PGconn, statements: Sequence[EncodedStatement], known: _Prepared | None
+) -> _Preparing:
+    """Send statements, each prepared first if it is new and `known` has room; None prepares none.
+
+    Returns which results will be those of preparations.
+    """
+    new: _Preparing = {}
     place = 0
-    for key, values, formats in to_send:
+    for key, values, formats in statements:
         name = None if known is None else known.get(key)
         if name is None and known is not None and len(known) + len(new) < _MAX_PREPARED:
             name = next((n for k, n in new.values() if k == key), None)
@@ -107,19 +139,13 @@ def exchange(
         else:
             pgconn.send_query_prepared(name, values, formats, _BINARY)
         place += 1
-    pgconn.pipeline_sync()
-    try:
-        results = yield from _results(pgconn, wait)
-    except OSError as error:
-        if error.errno not in _CLOSED_SOCKET:
-            raise  # by a signal handler of the program, such as a TimeoutError
-        raise psycopg.OperationalError("connection socket closed") from error
-    except _INTERRUPTED:
-        yield from _cancel(connection, wait)
-        raise
-    finally:
-        if not in_pipeline and pgconn.transaction_status not in _UNFINISHED:
-            pgconn.exit_pipeline_mode()
+    return new
+
+
+def _sorted_out(
+    results: Sequence[PGresult], new: _Preparing, known: _Prepared | None
+) -> tuple[list[PGresult], PGresult | None]:
+    """The results of statements, and the first failure; adds what was prepared to `known`."""
     found: list[PGresult] = []
     failed: PGresult | None = None
     for at, result in enumerate(results):
@@ -130,10 +156,7 @@ def exchange(
         elif known is not None and result.status == ExecStatus.COMMAND_OK:
             key, name = new[at]
             known[key] = name
-    if failed is not None:
-        # Not documented, so the version of psycopg is bounded in pyproject.toml.
-        raise psycopg.errors.error_from_result(failed, encoding)
-    return found
+    return found, failed
 
 
 def _results(pgconn: PGconn, wait: SocketWait, until: float = math.inf) -> Steps[list[PGresult]]:

@@ -215,7 +215,7 @@ _ATTEMPT: Final[dict[type, Callable[[Attempts, Any], Steps[Any]]]] = {
     Everywhere: Attempts._everywhere,
     Scan: Attempts._scan,
 }
-"""Effect → method. `Sender.send` carries out `Pause`, which cannot fail."""
+"""Effect → method. `Pause`, which cannot fail, is carried out in `engine.py`."""
 
 
 async def _alist(names: AsyncIterator[bytes]) -> list[bytes]:

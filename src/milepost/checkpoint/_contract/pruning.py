@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, TypeAlias
 
-Node: TypeAlias = tuple[str, str]
+CheckpointKey: TypeAlias = tuple[str, str]
 """A checkpoint in its thread: namespace and id."""
 
 
@@ -20,30 +20,32 @@ class Lineage(NamedTuple):
     """The checkpoints of inner graphs: namespace → checkpoint id."""
 
 
-History: TypeAlias = "Mapping[Node, Lineage]"
+History: TypeAlias = "Mapping[CheckpointKey, Lineage]"
 """All checkpoints of a thread."""
-Choice: TypeAlias = "Callable[[History], Collection[Node]]"
+Choice: TypeAlias = "Callable[[History], Collection[CheckpointKey]]"
 """Chooses the checkpoints of a thread to keep."""
 
 
-def with_ancestors(history: History, wanted: Collection[Node]) -> set[Node]:
+def with_ancestors(history: History, wanted: Collection[CheckpointKey]) -> set[CheckpointKey]:
     """The wanted checkpoints, and those that they need for delta channels and inner graphs."""
-    kept: set[Node] = set()
-    pending = [node for node in wanted if node in history]
+    kept: set[CheckpointKey] = set()
+    pending = [checkpoint for checkpoint in wanted if checkpoint in history]
     while pending:
-        node = pending.pop()
-        if node in kept:
+        checkpoint = pending.pop()
+        if checkpoint in kept:
             continue
-        kept.add(node)
-        line = history[node]
+        kept.add(checkpoint)
+        line = history[checkpoint]
         needed = list(line.inner.items())
         if line.needs_parent and line.parent_id is not None:
-            needed.append((node[0], line.parent_id))
+            needed.append((checkpoint[0], line.parent_id))
         pending += [other for other in needed if other in history]
     return kept
 
 
-def latest(history: History, count: int, before: Callable[[str], bool] | None) -> set[Node]:
+def latest(
+    history: History, count: int, before: Callable[[str], bool] | None
+) -> set[CheckpointKey]:
     """The last `count` checkpoints of each graph, and those that `before` does not call older."""
     by_graph: dict[str, list[str]] = {}
     for ns, id in history:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from milepost._db.engine import Vacuum
 from milepost.checkpoint._contract.facets import TransactionDriver, awaitable, blocking
 from milepost.checkpoint._contract.names import check_name, time_of
-from milepost.checkpoint._contract.pruning import Choice, History, Node, latest
+from milepost.checkpoint._contract.pruning import CheckpointKey, Choice, History, latest
 from milepost.checkpoint._contract.thread_metadata import metadata_text
 from milepost.checkpoint._contract.threads import Removed, ThreadFilter, ThreadInfo, not_judged
 from milepost.errors import MissingThreadError
@@ -256,7 +256,7 @@ class Threads:
             before = lambda id: time_of(id) < cutoff  # noqa: E731
         removed = Removed()
 
-        def chosen(history: History) -> Collection[Node]:
+        def chosen(history: History) -> Collection[CheckpointKey]:
             return latest(history, keep, before) if strategy == "keep_latest" else ()
 
         for done, thread_id in enumerate(ids, 1):
@@ -297,8 +297,8 @@ class Threads:
         _check_list("run_ids", run_ids)
         runs = {check_name("run_id", str(run_id)) for run_id in run_ids}
 
-        def of_others(history: History) -> Collection[Node]:
-            return [node for node, line in history.items() if line.run_id not in runs]
+        def of_others(history: History) -> Collection[CheckpointKey]:
+            return [checkpoint for checkpoint, line in history.items() if line.run_id not in runs]
 
         for thread_id in (yield from self._threads_of_runs(runs)):
             yield from self._keep(thread_id, of_others, dry_run=False)
@@ -435,7 +435,7 @@ def _report_one(progress: Progress | None, done: int) -> int:
     return done + 1
 
 
-def _nothing(_history: History) -> Collection[Node]:
+def _nothing(_history: History) -> Collection[CheckpointKey]:
     return ()
 
 

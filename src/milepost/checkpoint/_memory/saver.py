@@ -155,7 +155,7 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
 
     @property
     def admin(self) -> MemoryAdmin:
-        """All that is stored: sealed with another key."""
+        """Operations on all that is stored: re-encryption."""
         return MemoryAdmin(self)
 
     # -- the five methods

@@ -6,7 +6,7 @@ import json
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from milepost.checkpoint._contract.pruning import Choice, Lineage, Node, with_ancestors
+from milepost.checkpoint._contract.pruning import CheckpointKey, Choice, Lineage, with_ancestors
 from milepost.checkpoint._contract.records import Place
 from milepost.checkpoint._contract.thread_admin import Page, Sweeping, Threads
 from milepost.checkpoint._contract.thread_metadata import metadata_text
@@ -257,7 +257,7 @@ class MemoryThreads(Threads):
                 self._tidy(thread_id)
             return _done(removed)
 
-    def _history(self, thread_id: str) -> dict[Node, Lineage]:
+    def _history(self, thread_id: str) -> dict[CheckpointKey, Lineage]:
         inner: manifests.LookupCache = {}
         versions: dict[str, manifests.LookupCache] = {}
         return {

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 THREADS_PER_PAGE: Final = 200
 """Threads that a listing reads in one round trip."""
-_CHECKPOINTS, _BLOBS, _WRITES = 1, 2, 3
-"""The first column in the answer to `thread_size`: what is counted."""
 
 
 class RegistryStatements:
@@ -132,8 +130,8 @@ class RegistryStatements:
         inline = [len(row.led) for row in found.values() if row.led is not None]
         blobs = [len(row.blob) for row in (yield from view.all(BLOB)).values()]
         writes = [len(row.blob) for row in (yield from view.all(WRITE)).values()]
-        sizes = ((_CHECKPOINTS, frames), (_WRITES, inline), (_BLOBS, blobs), (_WRITES, writes))
-        return [(table, len(some), sum(some)) for table, some in sizes]
+        sizes = {"checkpoints": frames, "inline writes": inline, "values": blobs, "writes": writes}
+        return [(kind, len(some), sum(some)) for kind, some in sizes.items()]
 
     def delete_thread(self, id: str) -> RedisEffects[int]:
         view = self.view(id)

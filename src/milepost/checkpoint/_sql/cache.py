@@ -199,7 +199,7 @@ _MAX_EARLY_WRITES = 256
 """Cached large writes of one graph."""
 
 _LINE_INTERVAL = 60.0
-"""Seconds in which at most one line tells of dropped threads."""
+"""Seconds between two log lines about dropped threads."""
 
 
 class ThreadCache:

@@ -76,11 +76,13 @@ STATEMENTS: Final = Statements(
             ON CONFLICT DO NOTHING RETURNING 1)
         SELECT 1 / (count(*) = ?)::integer FROM held""",
     thread_size="""
-        SELECT 1, COUNT(*), SUM(LENGTH(frame) + LENGTH(metadata)) FROM checkpoints
+        SELECT 'checkpoints', COUNT(*), SUM(LENGTH(frame) + LENGTH(metadata)) FROM checkpoints
             WHERE thread_id = ?
-        UNION ALL SELECT 3, COUNT(led), SUM(LENGTH(led)) FROM checkpoints WHERE thread_id = ?
-        UNION ALL SELECT 2, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_blobs WHERE thread_id = ?
-        UNION ALL SELECT 3, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_writes
+        UNION ALL SELECT 'inline writes', COUNT(led), SUM(LENGTH(led)) FROM checkpoints
+            WHERE thread_id = ?
+        UNION ALL SELECT 'values', COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_blobs
+            WHERE thread_id = ?
+        UNION ALL SELECT 'writes', COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_writes
             WHERE thread_id = ?""",
     add_if_held="""
         INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id,

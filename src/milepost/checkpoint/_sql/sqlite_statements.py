@@ -15,11 +15,13 @@ STATEMENTS: Final = Statements(
         SELECT head, token, epoch, status, updated_at FROM threads WHERE thread_id = ?""",
     holds_thread="SELECT 1 FROM threads WHERE thread_id = ? AND token = ? AND epoch = ?",
     thread_size="""
-        SELECT 1, COUNT(*), SUM(LENGTH(frame) + LENGTH(metadata)) FROM checkpoints
+        SELECT 'checkpoints', COUNT(*), SUM(LENGTH(frame) + LENGTH(metadata)) FROM checkpoints
             WHERE thread_id = ?
-        UNION ALL SELECT 3, COUNT(led), SUM(LENGTH(led)) FROM checkpoints WHERE thread_id = ?
-        UNION ALL SELECT 2, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_values WHERE thread_id = ?
-        UNION ALL SELECT 3, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_writes
+        UNION ALL SELECT 'inline writes', COUNT(led), SUM(LENGTH(led)) FROM checkpoints
+            WHERE thread_id = ?
+        UNION ALL SELECT 'values', COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_values
+            WHERE thread_id = ?
+        UNION ALL SELECT 'writes', COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_writes
             WHERE thread_id = ?""",
     add_if_held="""
         INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id,

@@ -108,6 +108,7 @@ class Statements(_Texts):
                 AND c.checkpoint_id > COALESCE(head, '')), head), metadata
         FROM threads WHERE thread_id = ?"""
     thread_size: str
+    """Kind, number and bytes of rows; the kinds are checkpoints, inline writes, values, writes."""
     thread_metadata: str = "SELECT metadata FROM threads WHERE thread_id = ?"
     describe_thread: str = "UPDATE threads SET owner = ?, metadata = ? WHERE thread_id = ?"
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from milepost._db.dialect import POSTGRES
 from milepost._db.migrations import table_setup
-from milepost._db.postgres.engine import Pipes, Settings, connecting, driver
+from milepost._db.postgres.engine import Pipes, Settings, driver
+from milepost._db.postgres.errors import connecting
 from milepost._db.postgres.sync import PostgresEngine
 from milepost._internal.left_open import lend
 from milepost.checkpoint._contract.thread_metadata import (

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from milepost._db.postgres.aio import AsyncPostgresEngine
-from milepost._db.postgres.engine import AsyncPipes, Settings, connecting, driver
+from milepost._db.postgres.engine import AsyncPipes, Settings, driver
+from milepost._db.postgres.errors import connecting
 from milepost._internal.left_open import quiet_at_exit
 from milepost.checkpoint._contract.thread_metadata import (
     SaverOptions,

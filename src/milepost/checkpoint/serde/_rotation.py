@@ -11,7 +11,7 @@ Buffer: TypeAlias = bytes | memoryview
 
 @dataclass(slots=True)
 class Reencrypted(Generic[P]):
-    """What was done so far."""
+    """The counts of a re-encryption so far."""
 
     resealed: int = 0
     """How many rows were sealed again."""

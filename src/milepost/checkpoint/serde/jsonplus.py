@@ -204,7 +204,7 @@ class JsonPlusSerializer:
         return found
 
     def _blocked(self, found: dict[str, Any], refusal: InvalidModuleError) -> Any:
-        """What stored JSON means that names a class which is not allowed: itself."""
+        """Read stored JSON that names a class which is not allowed: as plain JSON."""
         if self._strict:
             raise refusal
         warn_of(f"{refusal}. It is read as the dict that is stored.")

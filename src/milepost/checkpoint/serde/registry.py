@@ -74,7 +74,7 @@ class TypeRegistry:
         self.by_tag: dict[str, Decode] = {}
         """Decoders that were looked up before, by the tag in stored bytes."""
         self.changes = 0
-        """How often it has changed what stored bytes mean."""
+        """How often a registration has changed what stored bytes mean."""
         self.bases: dict[type, Writer] = {}
         """What writes classes that are not registered all the same, as `base_writer` finds it.
         Not among `writers`, since a strict serializer refuses them."""

@@ -42,7 +42,7 @@ class ChannelProtocol(Protocol[Value, Update, C]):
         """The type of what is written."""
 
     def checkpoint(self) -> C | None:
-        """What is stored of it."""
+        """The stored form of the channel's value."""
 
     def from_checkpoint(self, checkpoint: C | None) -> Self:
         """The channel that was stored.

@@ -113,7 +113,7 @@ class TracingObserver(RunObserver):
         return "fork" if made_here else "resume"
 
     def run_ends(self, output: Any, error: BaseException | None) -> EffectGenerator[None]:
-        """End the span of the run, and before it what was broken off."""
+        """End the span of the run, after the spans of tasks that were broken off."""
         run, telemetry = self.run, self.telemetry
         if self._tasks is not None:
             self._tasks.cancel_open()

@@ -4,8 +4,8 @@
       attempt N          of a node with a retry policy or an error handler
       error_handler
 
-The innermost of these is current while the node runs. A node that is called once, come what may,
-has no attempt: its task is the call.
+The innermost of these is current while the node runs. A node that is called only once has no
+attempt: the span of its task is the span of the call.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ name."""
 
 
 def install(original: Sequence[str] = ()) -> None:
-    """From now on, in this process, `langgraph` means milepost. Twice is the same as once.
+    """Make imports of `langgraph` give milepost, in this process. A second call does nothing.
 
     `original` names packages below `langgraph`, such as "prebuilt", that are to be LangGraph's own.
     They are loaded from where they are installed, and what they import is milepost's.

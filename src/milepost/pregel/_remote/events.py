@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, Unpack
 
 from milepost._engine.context.config import merge_configs
 from milepost._internal.generators import adrive, drive
-from milepost.graph._runnable import RunnableMethods, _from_langchain, _runnable
+from milepost.graph._runnable import RunnableMethods, from_langchain, runnable_class
 from milepost.pregel._remote import wire
 from milepost.pregel._remote.requests import Headers, RemoteClients
 from milepost.types import Command
@@ -223,7 +223,7 @@ class AsyncRemoteGraphRunStream(_RemoteRun):
 
 def _property_of_runnable(name: str) -> property:
     def get(self: Any) -> Any:
-        return getattr(_runnable(name), name).fget(self)
+        return getattr(runnable_class(name), name).fget(self)
 
     get.__name__ = name
     get.__doc__ = f"LangChain's `Runnable.{name}`."
@@ -233,14 +233,14 @@ def _property_of_runnable(name: str) -> property:
 class RemoteRunnable(RemoteClients, RunnableMethods):
     """A graph on a server as a LangChain Runnable."""
 
-    batch = _from_langchain("batch")
-    abatch = _from_langchain("abatch")
-    get_input_schema = _from_langchain("get_input_schema")
-    get_output_schema = _from_langchain("get_output_schema")
-    get_input_jsonschema = _from_langchain("get_input_jsonschema")
-    get_output_jsonschema = _from_langchain("get_output_jsonschema")
-    get_config_jsonschema = _from_langchain("get_config_jsonschema")
-    config_schema = _from_langchain("config_schema")
+    batch = from_langchain("batch")
+    abatch = from_langchain("abatch")
+    get_input_schema = from_langchain("get_input_schema")
+    get_output_schema = from_langchain("get_output_schema")
+    get_input_jsonschema = from_langchain("get_input_jsonschema")
+    get_output_jsonschema = from_langchain("get_output_jsonschema")
+    get_config_jsonschema = from_langchain("get_config_jsonschema")
+    config_schema = from_langchain("config_schema")
     InputType = _property_of_runnable("InputType")
     OutputType = _property_of_runnable("OutputType")
     input_schema = _property_of_runnable("input_schema")
@@ -273,7 +273,7 @@ class RemoteRunnable(RemoteClients, RunnableMethods):
             **kwargs: `metadata`, kept with the run on the server.
         """
         if version != "v3":
-            return _runnable("stream_events").stream_events(
+            return runnable_class("stream_events").stream_events(
                 self, input, config, version=version, **kwargs
             )
         breaks = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}

@@ -1,4 +1,4 @@
-"""Assistants: graphs with a configuration; what they look like, and what they take."""
+"""Assistants (graphs with a configuration), their drawings and their schemas."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class AssistantCreate(msgspec.Struct, kw_only=True):
 
 
 class AssistantPatch(msgspec.Struct, kw_only=True):
-    """What is to be different in the next version."""
+    """The changes that the next version has."""
 
     graph_id: str | None = None
     config: dict[str, Any] | None = None
@@ -71,7 +71,7 @@ class AssistantFilter(msgspec.Struct, kw_only=True):
     name: str | None = None
 
     def holds(self, one: Assistant) -> bool:
-        """Whether an assistant is one of them."""
+        """Whether an assistant fulfils all conditions."""
         return (
             contains(one.metadata, self.metadata or {})
             and self.graph_id in (None, "", one.graph_id)
@@ -154,7 +154,7 @@ class GraphQuery(msgspec.Struct, frozen=True):
 
 @routes.get("/assistants/{assistant_id}/graph", answer=Drawing)
 def graph(call: Call[Empty, GraphQuery]) -> Any:
-    """What there is to draw of an assistant's graph."""
+    """The drawing of an assistant's graph: nodes and edges."""
     return drawing(_graph_of(call), _xray(call.query.xray))
 
 
@@ -168,7 +168,7 @@ def _xray(text: str) -> bool | int:
 
 @routes.get("/assistants/{assistant_id}/schemas")
 def get_schemas(call: Call[Empty, Empty]) -> GraphSchemas:
-    """What an assistant's graph takes and gives."""
+    """The JSON schemas of an assistant's graph."""
     graph_id = call.server.assistants.get(call.path["assistant_id"]).graph_id
     found = schemas(call.server.graph(graph_id))
     return GraphSchemas(graph_id=graph_id, **msgspec.structs.asdict(found))
@@ -188,7 +188,7 @@ def get_subgraphs(call: Call[Empty, SubgraphQuery]) -> dict[str, Schemas]:
 
 @routes.get("/assistants/{assistant_id}/subgraphs/{namespace}")
 def get_subgraph(call: Call[Empty, SubgraphQuery]) -> dict[str, Schemas]:
-    """One of them."""
+    """One graph inside of an assistant's graph."""
     return subgraphs(_graph_of(call), call.path["namespace"], call.query.recurse)
 
 

@@ -16,7 +16,7 @@ routes = Routes("milepost")
 
 
 class DatabaseInfo(msgspec.Struct):
-    """What is looked at; the address is without its password."""
+    """The database; its address is without the password."""
 
     url: str
     kind: str
@@ -60,14 +60,14 @@ def info(call: Call[Empty, Empty]) -> Info:
 
 
 class StatsQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one thread, or of all."""
+    """Which thread's totals; all threads by default."""
 
     thread_id: str | None = None
 
 
 @routes.get("/milepost/stats")
 def stats(call: Call[Empty, StatsQuery]) -> Stats:
-    """What takes how much room."""
+    """How much room threads and channels take."""
     return inspect.stats(call.server.database, call.query.thread_id)
 
 
@@ -88,7 +88,7 @@ class Edge(msgspec.Struct):
 
 
 class Graph(msgspec.Struct):
-    """What there is to draw of a graph, and what it takes."""
+    """The drawing of a graph, and the schema of its input."""
 
     graph_id: str
     nodes: list[Node]

@@ -68,7 +68,7 @@ def get_state_by_id(call: Call[Empty, StateQuery]) -> Any:
 
 
 class StateUpdate(msgspec.Struct, kw_only=True):
-    """What to write to a thread, as which node, and where; at an older checkpoint it forks."""
+    """Values to write to a thread as a node. At an older checkpoint the update forks."""
 
     values: dict[str, Any] | list[Any] | None = None
     as_node: str | None = None

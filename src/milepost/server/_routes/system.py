@@ -1,4 +1,4 @@
-"""What a server says of itself; its API as an OpenAPI document, made of the routes' own records."""
+"""Health, version, and the API as an OpenAPI document, made of the routes' own records."""
 
 from __future__ import annotations
 

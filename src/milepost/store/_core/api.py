@@ -34,7 +34,7 @@ class CoreStore:
     supports_versions = True
     supports_order = True
     index_config: IndexConfig | None
-    """How texts are embedded, as it was given."""
+    """The `index` that the store was made with."""
 
     def __init__(self, core: StoreCore, engine: Any = None) -> None:
         self._core = core

@@ -56,7 +56,7 @@ def _number(name: str, given: Any, otherwise: int) -> int:
 
 
 def index(paths: Any) -> Index:
-    """What a put says about embedding."""
+    """Check the `index` argument of a put."""
     if paths is False:
         return paths
     if isinstance(paths, str) or paths is True:

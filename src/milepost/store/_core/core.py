@@ -60,7 +60,7 @@ Deserializer: TypeAlias = Callable[[bytes], dict[str, Any]]
 
 ORDERS: Final[tuple[str, ...]] = get_args(Order)
 Resealed: TypeAlias = _rotation.Reencrypted[RefusedItem]
-"""What a change of keys has come to."""
+"""What a re-encryption has done so far."""
 
 
 class Stored(Protocol):
@@ -75,7 +75,7 @@ class Stored(Protocol):
 
 
 class StoreCore(ABC):
-    """What all stores of ours have in common."""
+    """The logic that all stores of milepost share."""
 
     makes_views = True
     """Whether the backend wants the view of a value along with it."""

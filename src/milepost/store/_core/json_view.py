@@ -29,7 +29,7 @@ _WHOLE: Final = 1e16
 """From here on a float is written with an exponent, which leaves out some of its digits."""
 
 as_json: Final = json.JSONEncoder(**_COMPACT).encode
-"""How a view has what JSON has a word for."""
+"""Writes a value of JSON's own types as views have it."""
 
 
 def has_word(number: float) -> bool:
@@ -59,7 +59,7 @@ class Viewer:
         return self.operand(value if self.clear is None else _clear_part(value, self.clear))
 
     def comparable(self, value: Any) -> Any:
-        """What a filter compares with: anything, as it would be found in a view."""
+        """The operand of a filter, in the form that a view would have it."""
         kind = type(value)
         if value is None or kind is bool or (kind is str and is_plain(value)):
             return value

@@ -179,7 +179,7 @@ def text_range(prefix: Namespace) -> tuple[str, str] | None:
 
 
 def matches(namespace: Namespace, condition: MatchCondition) -> bool:
-    """Whether the namespace begins or ends like this."""
+    """Whether the namespace begins or ends as the condition says."""
     path = tuple(condition.path)
     if len(path) > len(namespace):
         return False

@@ -198,7 +198,7 @@ def make_search_item(
     updated: int,
     score: float | None,
 ) -> SearchItem:
-    """What `make_item` does, for a search result."""
+    """Make a search result as `make_item` makes an item."""
     item: SearchItem = _new(SearchItem)
     item.value = value
     item.key = key

@@ -38,7 +38,7 @@ class Stamps:
             return self.next_of_mine(count)
 
     def next_of_mine(self, count: int = 1) -> int:
-        """The same for a caller under the lock that every taker of a stamp holds."""
+        """`next`, for a caller that holds the lock which all callers of `next_of_mine` share."""
         now = int(self._clock() * 1_000_000)
         if now <= self._last:
             now = self._last + 1

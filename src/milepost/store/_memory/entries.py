@@ -55,7 +55,7 @@ class Entry:
         return self.kind, self.body
 
     def is_expired(self, now: int) -> bool:
-        """Whether it has expired."""
+        """Whether the entry has expired."""
         return self.expires is not None and self.expires <= now
 
 

@@ -109,7 +109,7 @@ class Head:
     ttl: int | None
     expires: int | None
     nonce: str
-    """That of the batch that put the item (`Batch`)."""
+    """The nonce of the batch that put the item (`Batch`)."""
     index: Index
     stored: bytes = b""
     """The stored form that this head was read from."""

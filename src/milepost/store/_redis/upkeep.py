@@ -49,7 +49,7 @@ def names_in(core: RedisCore, space: Namespace) -> RedisEffects[list[str]]:
 
 
 def items_at(core: RedisCore, places: Sequence[Place]) -> RedisEffects[list[Stored]]:
-    """Those of these places that have an item. All places are below one root."""
+    """The places that have an item. All places are below one root."""
     keys, commands = heads_and_bodies(core.keys, places)
     replies = (yield reading(keys, commands))[1:] if commands else []
     found = []

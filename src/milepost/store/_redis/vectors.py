@@ -59,7 +59,10 @@ class Nearest(NamedTuple):
 
 
 class CopyOf(NamedTuple):
-    """What a copy is of. A root that was removed and added again has another token."""
+    """The generation and root that a copy was made from.
+
+    A root that was removed and added again has another token.
+    """
 
     generation: int
     token: bytes | None

@@ -42,7 +42,7 @@ _REPLACE: Final = "UPDATE milepost_items SET kind = ?, data = ? WHERE id = ? AND
 
 
 class SqlCore(EngineCore):
-    """What the stores on SQLite and on PostgreSQL have in common: everything but the SQL."""
+    """The logic of the stores on SQLite and on PostgreSQL: everything but the SQL."""
 
     def __init__(self, store_sql: StoreSql, vectors: VectorIndex | None, **settings: Any) -> None:
         super().__init__(**settings)

@@ -1,4 +1,4 @@
-"""What one database has of its own for a store: statements, conditions, limits."""
+"""The statements, conditions and limits that a store has for one database."""
 
 from __future__ import annotations
 

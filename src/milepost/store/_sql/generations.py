@@ -48,7 +48,7 @@ class VectorRegistry:
         self.state = RegistryState(embedder)
 
     def load(self, *, reading: bool = False) -> Operation[Generations]:
-        """What the database knows, and will know until the transaction ends."""
+        """Read the registry of generations. It stays as it is until the transaction ends."""
         meta = Query(self._store_sql.render(sql.META))
         if reading and self._store_sql.own.share is not None:
             # A reader has one snapshot. It must not be older than the lock.
@@ -58,7 +58,7 @@ class VectorRegistry:
         return self.state.known(dict(rows))
 
     def take(self) -> Operation[Generations]:
-        """The same; other transactions cannot read the registry until this one ends."""
+        """`load`, and keep other transactions from reading the registry until this one ends."""
         if self._store_sql.own.take is not None:
             yield Execute(self._store_sql.own.take)
         return (yield from self.load())
@@ -200,7 +200,7 @@ class SqlReindexer(Reindexer):
         return rows_of(self._render(statement), parameters)
 
     def _unchanged(self, found: list[Read]) -> Operation[list[Read]]:
-        """Those that are still what was read. They stay so until the transaction ends."""
+        """Lock items, and return those that have not changed since they were read."""
         places = json.dumps([_place(one) for one in found])
         rows = yield from self._rows(self._own.lock_items, (places,))
         versions = {(ns, key): updated for ns, key, updated in rows}

@@ -33,15 +33,15 @@ class Generation:
 
     @property
     def table(self) -> str:
-        """Where they are."""
+        """The name of the table with the vectors."""
         return f"milepost_vectors_{int(self.number)}"
 
     def fits(self, embedder: Embedder) -> bool:
-        """Whether this embedder makes such vectors, as far as names and dims tell."""
+        """Whether the embedder has the model and the dims of this generation."""
         return self.dims == embedder.dims and self.model == embedder.model
 
     def dump(self) -> str:
-        """For the meta table."""
+        """The generation as a cell of the meta table."""
         return json.dumps([self.number, self.dims, self.model])
 
 
@@ -51,7 +51,7 @@ class Generations:
 
     current: Generation | None
     coming: Generation | None
-    """What a reindex is making."""
+    """The generation that a reindex is making."""
     is_mine: bool
     """Whether this store has begun the coming generation."""
     lacks: bool
@@ -62,7 +62,7 @@ class Generations:
     probed: frozenset[int]
     """The generations of models without a name that were probed (`reindex.py`)."""
     matches: Mapping[int, bool]
-    """Of those, whether this store's model is the one that makes them."""
+    """Probed generation → whether this store's model makes its vectors."""
 
     @property
     def tables(self) -> list[str]:

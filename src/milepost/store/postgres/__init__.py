@@ -11,7 +11,8 @@ from typing_extensions import TypedDict
 
 from milepost._db.calls import Steps, make_calls
 from milepost._db.postgres.aio import AsyncPostgresEngine
-from milepost._db.postgres.engine import Settings, connecting, driver
+from milepost._db.postgres.engine import Settings, driver
+from milepost._db.postgres.errors import connecting
 from milepost._db.postgres.sync import PostgresEngine
 from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.lazy_imports import on_demand

@@ -44,7 +44,7 @@ class Outcome:
     reason: str = ""
     """Why it failed or was skipped."""
     error: BaseException | None = None
-    """What was raised."""
+    """The error that was raised."""
     about: str = ""
     """The clause as a sentence."""
 

@@ -69,7 +69,7 @@ def call(target: object, method: str, *arguments: Any, **keywords: Any) -> CallM
 
 
 def caught(effect: Effect) -> KitEffects[Exception | None]:
-    """What carrying out an effect raises; None if it succeeds."""
+    """The error that carrying out an effect raises; None if it succeeds."""
     try:
         yield effect
     except Exception as error:
@@ -84,7 +84,7 @@ Body = Callable[["SaverFixture"], KitEffects[None]]
 
 
 class Trait(StrEnum):
-    """What only some savers have. A clause that needs it is skipped for the others."""
+    """An ability that only some savers have. Clauses that need it are skipped for the others."""
 
     METHODS = "methods of this API"
     NO_METHODS = "no methods of this API"
@@ -112,11 +112,11 @@ class Clause:
     group: str
     """The part of the contract that it belongs to."""
     name: str
-    """What it is called in reports."""
+    """The name in reports."""
     about: str
     """The sentence."""
     needs: frozenset[Trait]
-    """What a saver must have for it; others skip it."""
+    """The traits that a saver must have for the clause; the clause is skipped for others."""
     body: Body
     """The program."""
 

@@ -33,7 +33,7 @@ class InjectedFault(ConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is to go wrong, and when.
+    """An error to be raised, and the calls that raise the error.
 
     Examples:
         >>> from milepost.testing import fail_before
@@ -136,11 +136,11 @@ class SaverCall:
     method: str
     """The name of the method."""
     arguments: tuple[Any, ...]
-    """What it was called with."""
+    """The arguments of the call."""
     returned: bool = False
     """Whether the call returned."""
     writes: Sequence[PendingWrite] = ()
-    """What it stored of tasks, if it returned."""
+    """The writes of tasks that the call stored, if it returned."""
 
 
 class _Prepared(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a clause works with: the saver, and threads that it writes by hand."""
+"""The fixture of clauses: a saver, and threads that a clause writes by hand."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Log(TypedDict):
 
 
 class Diary(TypedDict):
-    """The same for a graph with inner graphs, which give back what they were given."""
+    """`Log`, for a graph with inner graphs, which return the whole log that they were given."""
 
     log: Annotated[list[str], lambda old, new: [*old, *(name for name in new if name not in old)]]
 

@@ -272,9 +272,9 @@ class CheckpointReader:
     ) -> Operation[Resolver]:
         """Fetch the rows of the wanted channels and versions, except those in `come`.
 
-        Values that are cached from this epoch are not fetched. Without an epoch none is trusted,
-        nor one of another epoch: a thread that was deleted and created again may have other values
-        under the same versions, if a program made these.
+        Values that are cached from this epoch are not fetched. Values of another epoch are: a
+        thread that was deleted and created again may have other values under the same versions,
+        if a program made these. Without an epoch all are fetched.
         """
         cached = {} if epoch is None else self._cached_values(at, wanted, epoch)
         rows = come

@@ -23,7 +23,7 @@ from milepost.checkpoint._sql.threads.lock import LEASE, is_alive, lock
 from milepost.errors import DamagedRowError, SerdeError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from milepost._db.dialect import Traits
     from milepost.checkpoint._contract.thread_metadata import StoredMetadata, ThreadMetadata
@@ -159,22 +159,27 @@ class Registry:
             add("updated_at > ?", wanted.updated_after)
         if wanted.updated_before is not None:
             add("updated_at < ?", wanted.updated_before)
-        for key, value in wanted.metadata.items():
-            if key == "owner":
-                owners = [str(value), *self._metadata.digests(key, value)]
-                add(f"owner IN ({', '.join('?' * len(owners))})", *owners)
-            elif key == "tags":
-                for tag in tags_asked_for(value):
-                    given = json.dumps([tag])
-                    add(*self._or_sealed(self._q.has_tag, given, of=(key, tag)))
-            else:
-                given = json.dumps([value], sort_keys=True)
-                add(*self._or_sealed(self._q.has_metadata, given, str(key), of=(key, value)))
+        for condition in self._metadata_conditions(wanted.metadata):
+            add(*condition)
         if search.unfinished:
             add("status <> 'idle'")
         if search.text:
             add(self._q.has_text, *[search.text.lower()] * 2)
         return f" WHERE {' AND '.join(clauses)}" if clauses else "", values
+
+    def _metadata_conditions(self, wanted: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+        """Clauses for the metadata of threads, each with its parameters."""
+        for key, value in wanted.items():
+            if key == "owner":
+                owners = [str(value), *self._metadata.digests(key, value)]
+                yield f"owner IN ({', '.join('?' * len(owners))})", *owners
+            elif key == "tags":
+                for tag in tags_asked_for(value):
+                    given = json.dumps([tag])
+                    yield self._or_sealed(self._q.has_tag, given, of=(key, tag))
+            else:
+                given = json.dumps([value], sort_keys=True)
+                yield self._or_sealed(self._q.has_metadata, given, str(key), of=(key, value))
 
     def _or_sealed(self, clause: str, *given: str, of: tuple[str, Any]) -> tuple[str, ...]:
         """The clause, or a match of a digest of the same metadata where that is sealed."""
@@ -189,12 +194,12 @@ class Registry:
             return None
         info = self._info(rows[0])
         rows = yield Query(self._q.thread_size, (thread_id,) * 4)
-        checkpoints = writes = size = 0
-        for table, count, bytes_ in rows:
-            checkpoints += count if table == 1 else 0
-            writes += count if table == 3 else 0
-            size += int(bytes_ or 0)
-        return info._replace(checkpoints=checkpoints, writes=writes, bytes=size)
+        counts = {kind: count for kind, count, _ in rows}
+        return info._replace(
+            checkpoints=counts["checkpoints"],
+            writes=counts["writes"] + counts["inline writes"],
+            bytes=sum(int(size or 0) for *_, size in rows),
+        )
 
     def describe(self, thread_id: str, metadata: Mapping[str, Any]) -> Operation[None]:
         stored = self._metadata.stored(thread_id, metadata)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from milepost._db.engine import Transactions, transaction
 from milepost._db.operations import Execute, ExecuteMany, Operation, Query
 from milepost._internal.ids import new_epoch
-from milepost.checkpoint._contract.pruning import Choice, Lineage, Node, with_ancestors
+from milepost.checkpoint._contract.pruning import CheckpointKey, Choice, Lineage, with_ancestors
 from milepost.checkpoint._contract.thread_admin import Ids, Page, Threads, thread_ids_of
 from milepost.checkpoint._contract.threads import Removed, ThreadFilter, ThreadInfo
 from milepost.checkpoint._sql import manifest as manifests
@@ -48,7 +48,7 @@ class ThreadRows:
     def __init__(self, codec: Codec, thread_id: str, rows: Iterable[Sequence[Any]]) -> None:
         self._codec = codec
         self._thread_id = thread_id
-        self.rows: dict[Node, CheckpointRecord] = {}
+        self.rows: dict[CheckpointKey, CheckpointRecord] = {}
         graphs: dict[str, dict[str, CheckpointRecord]] = {}
         for ns, *cells in rows:
             row = CheckpointRecord(*cells)
@@ -57,20 +57,20 @@ class ThreadRows:
             ns: Manifests(codec, (thread_id, ns), own, own, {}) for ns, own in graphs.items()
         }
         """Namespace → the manifests of that graph."""
-        self.kept: Collection[Node] = ()
-        self.writes: dict[Node, list[WriteRecord]] = {}
+        self.kept: Collection[CheckpointKey] = ()
+        self.writes: dict[CheckpointKey, list[WriteRecord]] = {}
 
-    def history(self) -> dict[Node, Lineage]:
+    def history(self) -> dict[CheckpointKey, Lineage]:
         """The lineage of each checkpoint, which decides what can be removed."""
-        return {node: self._lineage(node, row) for node, row in self.rows.items()}
+        return {checkpoint: self._lineage(checkpoint, row) for checkpoint, row in self.rows.items()}
 
-    def manifest(self, node: Node) -> Manifest:
-        ns, id = node
+    def manifest(self, checkpoint: CheckpointKey) -> Manifest:
+        ns, id = checkpoint
         return self.manifests[ns].of(id).manifest
 
-    def _lineage(self, node: Node, row: CheckpointRecord) -> Lineage:
-        manifest = self.manifest(node)
-        metadata: Mapping[str, Any] = metadata_of(self._codec, self._thread_id, node[0], row)
+    def _lineage(self, checkpoint: CheckpointKey, row: CheckpointRecord) -> Lineage:
+        manifest = self.manifest(checkpoint)
+        metadata: Mapping[str, Any] = metadata_of(self._codec, self._thread_id, checkpoint[0], row)
         counters = metadata.get("counters_since_delta_snapshot") or ()
         needs_parent = any(manifest.inline.get(channel, EMPTIED) is EMPTIED for channel in counters)
         return Lineage(row.parent_id, row.run_id, needs_parent, manifest.seen.get(CHILDREN, {}))
@@ -88,11 +88,11 @@ class ThreadRows:
     def used_values(self) -> set[tuple[str, str, str]]:
         """Namespace, channel and version of the values that kept checkpoints and writes need."""
         used: set[tuple[str, str, str]] = set()
-        for node in self.kept:
-            used.update((node[0], *key) for key in self.manifest(node).large())
-            for write in self.writes.get(node, ()):
+        for checkpoint in self.kept:
+            used.update((checkpoint[0], *key) for key in self.manifest(checkpoint).large())
+            for write in self.writes.get(checkpoint, ()):
                 if write.base is not None:
-                    used.add((node[0], write.channel, write.base))
+                    used.add((checkpoint[0], write.channel, write.base))
         return used
 
     def split_inline_writes(self) -> tuple[list[Any], list[Any]]:
@@ -116,7 +116,7 @@ class ThreadRows:
     def counts(self, moved: Sequence[Any]) -> list[tuple[Any, ...]]:
         """New metadata of kept checkpoints with a removed child, which counted their writes: their
         number, with the `moved` rows of inline writes."""
-        found: dict[Node, set[tuple[str, int]]] = {}
+        found: dict[CheckpointKey, set[tuple[str, int]]] = {}
         for (ns, id), row in self.rows.items():
             if row.parent_id is None or (ns, id) in self.kept:
                 continue
@@ -129,11 +129,11 @@ class ThreadRows:
                 }
         for _, ns, id, task_id, position, *_ in moved:
             found[ns, id].add((task_id, position))
-        return [self._counted(node, len(keys)) for node, keys in found.items() if keys]
+        return [self._counted(checkpoint, len(keys)) for checkpoint, keys in found.items() if keys]
 
-    def _counted(self, node: Node, rows: int) -> tuple[Any, ...]:
+    def _counted(self, checkpoint: CheckpointKey, rows: int) -> tuple[Any, ...]:
         """The metadata of a checkpoint, with the number of its rows of writes."""
-        row, place = self.rows[node], (self._thread_id, *node)
+        row, place = self.rows[checkpoint], (self._thread_id, *checkpoint)
         cell = (row.metadata_kind, row.metadata)
         kind, data, counted = metadata_cells.opened(self._codec, *cell, *place)
         kind, data = metadata_cells.counted(kind, data, max(rows, counted))
@@ -196,7 +196,7 @@ class Remover:
             return Removed()
         history = thread.history()
         kept = thread.kept = with_ancestors(history, choose(history))
-        doomed = [node for node in thread.rows if node not in kept]
+        doomed = [checkpoint for checkpoint in thread.rows if checkpoint not in kept]
         if not doomed:
             return Removed()
         thread.add_writes((yield Query(self._q.all_writes_of, (thread_id, thread_id))))
@@ -208,7 +208,7 @@ class Remover:
         removed = Removed(
             [] if kept else [thread_id],
             len(doomed),
-            sum(len(thread.writes.get(node, ())) for node in doomed),
+            sum(len(thread.writes.get(checkpoint, ())) for checkpoint in doomed),
             len(unused),
         )
         if dry_run:
@@ -219,7 +219,7 @@ class Remover:
         yield ExecuteMany(self._q.count_writes, thread.counts(own_rows))
         yield from self._cut_values(thread_id, used)
         yield ExecuteMany(self._q.cut_checkpoint, thread.cut_manifests())
-        at = [(thread_id, *node) for node in doomed]
+        at = [(thread_id, *checkpoint) for checkpoint in doomed]
         yield ExecuteMany(self._q.delete_writes_at, at)
         yield ExecuteMany(self._q.delete_checkpoint, at)
         yield ExecuteMany(self._q.delete_blob, [(thread_id, *key) for key in unused])

@@ -45,7 +45,7 @@ def check(payload: Any, *kinds: Kinds, least: int | None = None) -> list[Any]:
 
 
 def check_all(members: Sequence[Any], allowed: frozenset[type]) -> None:
-    """That all members have one of these types."""
+    """Check that all members have one of these types."""
     if not allowed.issuperset(map(type, members)):
         raise TypeError("a member has a type that was not written there")
 

@@ -53,7 +53,7 @@ class _Listed(NamedTuple):
 
 
 def _item_codec(cls: Any) -> Codec:
-    """What a store gives back, as the arguments that make it."""
+    """Encode an item of a store as the arguments that make it."""
     names = ["value", "key", "namespace", "created_at", "updated_at", "version"]
     if cls.__name__ == "SearchItem":
         names.append("score")
@@ -71,7 +71,7 @@ _HOLDS: Final[dict[str, type]] = {
 }
 """Class names, and what each is made of."""
 _PARSED: Final = ("Url", "MultiHostUrl")
-"""What other URLs are made of."""
+"""The classes that other URLs hold."""
 
 
 def _pydantic_codec(cls: Any) -> Codec:

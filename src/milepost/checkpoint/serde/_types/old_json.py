@@ -45,7 +45,7 @@ def revived(
     plain: Plain = lambda members: members,
     blocked: Blocked | None = None,
 ) -> Any:
-    """What parsed JSON means. Raises whatever a builder raises."""
+    """The value that parsed JSON stands for. Errors of builders are passed on."""
     if isinstance(value, list):
         return [revived(member, find, plain, blocked) for member in value]
     if not isinstance(value, dict):

@@ -167,7 +167,7 @@ TO_BASE: Final[dict[type, Callable[[Any], Any]]] = {
     Decimal: Decimal,
     UUID: lambda value: UUID(int=value.int, is_safe=value.is_safe),
 }
-"""What makes an instance of these of one of a subclass."""
+"""Class → function that makes an instance of the class out of one of a subclass."""
 
 WRITERS: Final[dict[type, Callable[[Any, Level], Ext]]] = {
     datetime: _write_moment(ext.DATETIME),

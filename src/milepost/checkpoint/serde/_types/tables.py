@@ -44,7 +44,7 @@ _REPEATING: Final = (
 """Types of which several elements may be the same bytes. pandas would have these for each of them,
 but keeps a column of a dictionary as such."""
 _MARKED: Final = "pandas.Series"
-"""What has a byte before its stream."""
+"""The class whose stream has a byte before it."""
 
 
 def writer_for(cls: type) -> Writer | None:

@@ -29,7 +29,7 @@ _named: ContextVar[tuple[str, str]] = ContextVar("milepost_named_checkpoint", de
 
 
 def note_read(config: RunnableConfig, found: CheckpointTuple | None) -> None:
-    """A checkpoint was read: the run that does so may begin there."""
+    """Note that a checkpoint was read: the reading run may begin there."""
     thread_id, ns, named = place_of(config)
     if ns:
         return
@@ -41,7 +41,7 @@ def note_read(config: RunnableConfig, found: CheckpointTuple | None) -> None:
 
 
 def is_compared(config: RunnableConfig) -> bool:
-    """Whether a put is compared: an inner graph is, with the next step of the root graph."""
+    """Whether a put is compared with the head. For inner graphs the root graph's next step is."""
     return not place_of(config).checkpoint_ns
 
 

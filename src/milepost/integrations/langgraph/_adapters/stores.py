@@ -19,7 +19,7 @@ from milepost.store import base as ours
 def as_langgraph_store(store: ours.BaseStore) -> theirs.BaseStore:
     """A LangGraph store that keeps its items in one of milepost's.
 
-    Versions of items and the order of a search are things that LangGraph has no words for; use
+    LangGraph's API has neither versions of items nor an order for searches; use
     the milepost store itself for them.
 
     Args:

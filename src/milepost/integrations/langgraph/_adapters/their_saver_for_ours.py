@@ -200,11 +200,12 @@ def _pages(
 # -- names of steps that LangGraph left open
 
 _MOST_THREADS: Final = 10_000
-"""Of so many threads it is remembered which inner graphs are called otherwise."""
+"""For at most this many threads the other names of inner graphs are cached."""
 
 
 class NameTranslation:
-    """What is known of the threads that were read."""
+    """Translates LangGraph's names in the checkpoints that are read, and keeps those of inner
+    graphs."""
 
     def __init__(self) -> None:
         self._spaces: dict[str, dict[str, str]] = {}
@@ -245,7 +246,7 @@ class NameTranslation:
 
 
 class NoTranslation(NameTranslation):
-    """For a move, which gives things LangGraph's names and wants to see them."""
+    """Translates nothing: a move stores LangGraph's names itself, and compares them."""
 
     def translated(self, found: CheckpointTuple) -> Calls[CheckpointTuple]:
         yield from ()

@@ -1,1 +1,1 @@
-"""What LangGraph stores, and the same in our records."""
+"""LangGraph's stored formats, and their translation into milepost's records."""

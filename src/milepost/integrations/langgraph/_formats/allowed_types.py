@@ -119,7 +119,7 @@ def classes_named(names: Collection[tuple[str, ...]]) -> list[type]:
 
 
 def calling_module(depth: int) -> list[ModuleType]:
-    """The module whose code called the function that asks, as a list that may be empty."""
+    """The module whose code is `depth` frames up the stack, as a list that may be empty."""
     name = sys._getframe(depth).f_globals.get("__name__", "")
     module = sys.modules.get(name)
     return [] if module is None else [module]

@@ -40,7 +40,7 @@ def _collected(make: _Build) -> _Build:
 
 
 def as_list(stored: Any) -> Any:
-    """What was stored, if that is a list."""
+    """Check that a stored value is a list, and return it."""
     if type(stored) not in (list, tuple):
         raise TypeError(f"a {type(stored).__name__} where a list was stored")
     return stored
@@ -56,7 +56,7 @@ def _send(node: str, arg: Any, timeout: Any = None) -> types.Send:
     return types.Send(node, arg, timeout=timeout)
 
 
-_KNOWN: Final[dict[str, _Build]] = {
+BUILDERS: Final[dict[str, _Build]] = {
     "builtins.set": _collected(set),
     "builtins.frozenset": _collected(frozenset),
     "builtins.tuple": _collected(tuple),
@@ -182,7 +182,7 @@ class StrictSerializer:
         return self._builder(f"{module}.{name}", module, name)
 
     def _builder(self, known: str, module: str, name: str) -> _Build:
-        if (build := _KNOWN.get(known)) is not None:
+        if (build := BUILDERS.get(known)) is not None:
             return build
         root = module.partition(".")[0]
         if root in ("langchain", "langchain_core") and name in LANGCHAIN:

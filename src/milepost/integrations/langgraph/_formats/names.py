@@ -49,11 +49,11 @@ class _Position(NamedTuple):
     path: str
     id: str
     ns: str
-    """Of what runs inside the task."""
+    """The namespace of graphs that the task runs."""
 
 
 class _TaskPair(NamedTuple):
-    """A task, in the words of both."""
+    """A task, named as both libraries name it."""
 
     ours: _Position
     theirs: _Position
@@ -144,7 +144,7 @@ class Names:
         return self.tasks.get(id, id)
 
     def knows(self, id: str) -> bool:
-        """Whether a task was recognised, or is none: what came with a Command belongs to none."""
+        """Whether a task was recognised. Writes that came with a Command belong to no task."""
         return id in self.tasks or id.startswith(NULL_TASK_ID[:24])
 
     def space(self, ns: str) -> str:

@@ -69,7 +69,7 @@ def check_exists(address: str) -> None:
 
 
 def bad_address(address: str) -> BadAddressError:
-    """What to say about an address of another kind."""
+    """The error for an address of another kind."""
     return BadAddressError(
         f"'{without_password(address)}' names no database that this can use: write "
         "sqlite:///file.db or postgresql://user@host/name; an import can also read and write redis://host:6379/0."

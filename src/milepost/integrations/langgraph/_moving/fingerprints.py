@@ -1,4 +1,4 @@
-"""What a checkpoint is, in a few bytes: to tell whether a copy is the same."""
+"""Digests of checkpoints, by which a copy is compared with its source."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class ItemDatabase(ABC):
             after = places[-1]
 
     def find(self, places: Places) -> dict[Any, StoredItem]:
-        """Those of these items that are there, by namespace and key."""
+        """The items at these places, by namespace and key; missing ones are left out."""
         pairs = [part for ns, key in places for part in (self._text(ns), key)]
         if not pairs:
             return {}
@@ -90,7 +90,7 @@ class ItemDatabase(ABC):
         return {kept.place: kept for kept in (self._item(*row) for row in rows)}
 
     def change_times(self, places: Places) -> dict[Any, int]:
-        """When those of these items that are there were last changed, by namespace and key."""
+        """When the items at these places were last changed; missing ones are left out."""
         wanted = {(self._text(ns), key): (ns, key) for ns, key in places}
         if not wanted:
             return {}

@@ -32,13 +32,13 @@ _PAGE: Final = 200
 
 
 class Found(NamedTuple):
-    """What was asked of one key."""
+    """The requested parts of the document at one key."""
 
     key: str
     fields: dict[str, Any]
-    """Path → what is there; paths to nothing are left out."""
+    """Path → value; paths without a value are left out."""
     damage: str | None = None
-    """Why there is no document to read, if that is so."""
+    """Why the document cannot be read; None if it can."""
 
 
 class Documents:
@@ -73,7 +73,7 @@ class Documents:
         yield from self.fields(keys, "$")
 
     def milliseconds_left(self, keys: list[str]) -> Mapping[str, int]:
-        """Of keys that expire: how long they have left."""
+        """How long keys still live; keys that do not expire are left out."""
         pipeline = self._client.pipeline(transaction=False)
         for key in keys:
             pipeline.pttl(key)

@@ -96,12 +96,12 @@ class OurRedisItems:
         return kept
 
     def change_times(self, places: Places) -> dict[Any, int]:
-        """When those of these items that are there were last changed, by namespace and key."""
+        """When the items at these places were last changed; missing ones are left out."""
         heads = {place: self._head(place) for place in places}
         return {place: head.updated for place, head in heads.items() if head is not None}
 
     def find(self, places: Places) -> dict[Any, StoredItem]:
-        """Those of these items that are there, by namespace and key."""
+        """The items at these places, by namespace and key; missing ones are left out."""
         found: dict[Any, StoredItem] = {}
         for namespace, key in places:
             head = self._head((namespace, key))

@@ -96,7 +96,7 @@ class RedisThreads(Source):
         return len(self._heads)
 
     def damaged(self) -> Sequence[str]:
-        """Documents that cannot be told to belong to a thread."""
+        """Documents whose thread cannot be found out."""
         return self._damaged
 
     def places(self, thread_id: str) -> Sequence[tuple[str, str]]:

@@ -20,7 +20,7 @@ class BadAddressError(MilepostError, ValueError):
 
 
 class Source(ABC):
-    """Where threads come from."""
+    """A database whose threads can be read."""
 
     @abstractmethod
     def threads(self) -> Iterable[str]:
@@ -43,7 +43,7 @@ class Source(ABC):
         """A checkpoint with its writes."""
 
     def damaged(self) -> Sequence[str]:
-        """What is there and cannot be told to belong to a thread, and why."""
+        """Rows or documents whose thread cannot be found out, and why."""
         return ()
 
 

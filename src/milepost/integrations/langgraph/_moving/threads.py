@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from milepost.integrations.langgraph._moving.sources import Source
 
 _OFTEN: Final = 50
-"""Progress is told after so many checkpoints of a thread."""
+"""How many checkpoints of a thread are copied between two reports of progress."""
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Route:
-    """From where to where."""
+    """The source and the target of a move."""
 
     source: Source
     target: BaseCheckpointSaver[Any]
@@ -99,7 +99,7 @@ def move_threads(
 
 
 class _Move:
-    """One thread."""
+    """The move of one thread."""
 
     def __init__(self, route: Route, thread_id: str, report: Report) -> None:
         self.source = route.source
@@ -122,7 +122,7 @@ class _Move:
         """Tasks of unfinished steps that keep a name which the target does not look up."""
 
     def run(self) -> Iterator[int]:
-        """Copy the thread; how many checkpoints were copied, now and then."""
+        """Copy the thread; yield from time to time how many checkpoints were copied since."""
         if not self.places:
             raise CheckpointError("there is no such thread in the source")
         for place in self.places:
@@ -180,7 +180,7 @@ class _Move:
             self.stepped.add(parent)
 
     def _check_successors(self, head: CheckpointTuple) -> None:
-        """Of a thread that waits it has to be known for which node."""
+        """Refuse a waiting thread if no checkpoint shows which node comes next."""
         if nodes := self.edges.unknown(head.checkpoint):
             raise CheckpointError(
                 f"it is of format {head.checkpoint['v']} and waits in the middle of its first run;"
@@ -228,7 +228,7 @@ class _Move:
             yield new_id, self.names.paths.get(new_id, ""), channel, content
 
     def _new_id(self, place: Place, task_id: str, number: int) -> str:
-        """A task's name on the other side."""
+        """The id of a task in the other library."""
         known = self.names.knows(task_id)
         if place in self.updates and not (known and place in self.stepped):
             # The write of an update: here it carries the name of the checkpoint it made, and of
@@ -248,7 +248,7 @@ class _Move:
     # -- writing
 
     def _there(self) -> dict[Place, Fingerprint] | None:
-        """What the target has of the thread; None if it has gone on there."""
+        """The checkpoints that the target has; None if the thread has gone on there."""
         originals = {self._new(place): place for place in self.places}
         there: dict[Place, Fingerprint] = {}
         for found in self._listed(self.target):
