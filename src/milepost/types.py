@@ -21,7 +21,6 @@ from typing import (
 
 from typing_extensions import TypedDict, TypeVar
 
-from milepost._internal.dataclass_tools import frozen
 from milepost._internal.lazy_imports import on_demand
 from milepost.errors import NodeTimeoutError
 
@@ -288,7 +287,7 @@ class RetryPolicy(NamedTuple):
     """Which errors: a type, several types, or a function that decides."""
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimeoutPolicy:
     """How long one attempt of an async node may take, in seconds or as a timedelta.
 
@@ -335,7 +334,7 @@ class TimeoutPolicy:
         return cls(run_timeout=run, idle_timeout=idle, refresh_on=given.refresh_on)
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TracePolicy:
     """What tracers record of a node's input and output. The node itself gets what it would get.
 
@@ -397,7 +396,7 @@ def _cache_key_by_default(*args: Any, **kwargs: Any) -> bytes:
     return kind.encode() + data
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CachePolicy:
     """Whether a node's result may be taken from the graph's cache.
 
@@ -419,7 +418,7 @@ class CachePolicy:
 
 
 @final
-@frozen()
+@dataclass(frozen=True, slots=True)
 class Interrupt:
     """A question that a paused run is waiting to have answered.
 
@@ -712,7 +711,7 @@ class _ToolOutput(_Root):
     __slots__ = ()
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Command(Generic[N], _ToolOutput):
     """Updates the state, answers interrupts and says where to go, in one value.
 
@@ -751,7 +750,7 @@ class Command(Generic[N], _ToolOutput):
         return self.goto
 
 
-@frozen()
+@dataclass(frozen=True, slots=True)
 class Overwrite:
     """A write that replaces the value of a reducer channel instead of passing through it.
 

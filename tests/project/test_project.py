@@ -70,10 +70,8 @@ def test_an_import_loads_nothing_heavy(module):
 
 ON_DEMAND = {
     "milepost": "milepost._internal.version",
-    "milepost.channels": "milepost.channels.topic",
     "milepost.graph": "milepost.graph.message",
     "milepost.graph.state": "milepost.graph._compiled_state",
-    "milepost.runtime": "milepost._engine.context.task_context",
 }
 """Packages with public names that are imported when they are asked for, and a home of such."""
 

@@ -583,7 +583,7 @@ class TestSqliteVec:
         from milepost.store._vectors import sqlite as vectors
         from milepost.store.sqlite import SqliteStore
 
-        monkeypatch.setattr(vectors, "_numpy", lambda: None)
+        monkeypatch.setattr(vectors, "_has_numpy", lambda: False)
         with SqliteStore.from_conn_string(":memory:", index=index()) as store:
             store.put(NS, "a", {"text": "a"})
             store.put(NS, "b", {"text": "b"})

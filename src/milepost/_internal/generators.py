@@ -12,17 +12,22 @@ its user:
             steps.error = error
     return steps.result
 
+A sync and an async method are made of one generator function by what `method_pairs` returns.
+
 `except StopIteration` is around `send` and `throw` alone: one that `carry_out` raises is an error
 like any other, and not the end of the generator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Generic, Self, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import update_wrapper
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 E = TypeVar("E")
 R = TypeVar("R")
+S = TypeVar("S")
+P = ParamSpec("P")
 
 
 class GeneratorDriver(Generic[E, R]):
@@ -96,3 +101,41 @@ async def adrive(
             given, step = await carry_out(effect), send
         except thrown as error:
             given, step = error, generator.throw
+
+
+class MethodPairs(Protocol):
+    """Makes a sync and an async method of a generator function."""
+
+    def __call__(
+        self, program: Callable[Concatenate[S, P], Generator[Any, Any, R]], /
+    ) -> tuple[
+        Callable[Concatenate[S, P], R], Callable[Concatenate[S, P], Coroutine[Any, Any, R]]
+    ]: ...
+
+
+def method_pairs(
+    carry_out: Callable[[Any, Generator[Any, Any, Any], str], Any],
+    acarry_out: Callable[[Any, Generator[Any, Any, Any], str], Awaitable[Any]],
+) -> MethodPairs:
+    """What makes the methods `x` and `ax` of a generator function `_x`.
+
+    Both have its parameters and its docstring. They hand the object, the generator and the name
+    `x` to `carry_out` and `acarry_out`, which drive the generator to its end.
+    """
+
+    def pair(program: Callable[..., Generator[Any, Any, Any]]) -> Any:
+        name = program.__name__.removeprefix("_")
+
+        def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+            return carry_out(self, program(self, *args, **kwargs), name)
+
+        async def amethod(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+            return await acarry_out(self, program(self, *args, **kwargs), name)
+
+        for made, its_name in ((method, name), (amethod, f"a{name}")):
+            update_wrapper(made, program)
+            made.__name__ = its_name
+            made.__qualname__ = program.__qualname__.replace(program.__name__, its_name)
+        return method, amethod
+
+    return pair

@@ -14,12 +14,12 @@ from milepost._engine.context.config import check_interrupt_nodes, merge_configs
 from milepost._engine.drivers import async_driver
 from milepost._engine.drivers.at_exit import end_at_exit
 from milepost._engine.drivers.effects import ClearCache, DeleteThread
-from milepost._engine.drivers.sync import SyncDriver, SyncReader
+from milepost._engine.drivers.sync import SyncDriver
 from milepost._engine.superstep.node_cache import namespace_of
 from milepost._internal.older_names import older_names
 from milepost.constants import NS_SEP, START
 from milepost.graph import _batch, _thread_state
-from milepost.graph._methods import sync_and_async
+from milepost.graph._methods import reading, sync_and_async
 from milepost.graph._options import (
     checked_policy,
     event_stream,
@@ -592,7 +592,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         """
         return _thread_state.state(self, config, subgraphs)
 
-    get_state, aget_state = sync_and_async(_get_state, SyncReader)
+    get_state, aget_state = reading(_get_state)
 
     def get_state_history(
         self,

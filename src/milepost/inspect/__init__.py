@@ -31,107 +31,70 @@ Examples:
     >>> db = inspect.Database.of(saver)
 """
 
-from typing import TYPE_CHECKING
+# _open, _database                  an address becomes a Database
+# _sources, _redis_source, _langgraph
+#                                   what is read from each kind of database
+# _refs, _reading                   a reference becomes a checkpoint and its state
+# _stored, _data                    stored values become plain data
+# _threads, _log, _tasks            threads, histories, and the tasks after a checkpoint
+# _diff, _origin, _merge            states are compared, explained and merged
+# _runs, _graphs                    graphs are loaded, and run on stored threads
+# _thread_admin, _database_admin    copy, prune, erase; dump, verify, salvage
 
-from milepost._internal.lazy_imports import on_demand
-
-if TYPE_CHECKING:
-    from milepost.inspect._data import as_data, part_of
-    from milepost.inspect._database import Database
-    from milepost.inspect._database_admin import (
-        Checked,
-        SalvagedState,
-        check_threads,
-        dump,
-        load_dump,
-        reencrypt,
-        salvage,
-        verify,
-    )
-    from milepost.inspect._diff import changes, compare, diff
-    from milepost.inspect._errors import (
-        AmbiguousReferenceError,
-        BadReferenceError,
-        CannotOpenError,
-        DamagedError,
-        InspectError,
-        MergeConflictError,
-        ReadOnlyError,
-        StateNotFoundError,
-        ThreadNotFoundError,
-    )
-    from milepost.inspect._graphs import GraphNotFoundError, attached, load_graph, load_graphs
-    from milepost.inspect._log import GraphRow, graph_rows, log, tail
-    from milepost.inspect._merge import Merged, merge
-    from milepost.inspect._open import open_database
-    from milepost.inspect._origin import bisect, blame
-    from milepost.inspect._records import (
-        Blame,
-        Change,
-        LogEntry,
-        Page,
-        Path,
-        Question,
-        Stats,
-        TaskRow,
-        ThreadRow,
-        ThreadSize,
-        ThreadView,
-    )
-    from milepost.inspect._refs import Ref, TagRow, tag, tags, untag
-    from milepost.inspect._runs import RunEvent, answer, fork, resume, run
-    from milepost.inspect._stored import StoredObject
-    from milepost.inspect._thread_admin import (
-        copy_thread,
-        delete_threads,
-        erase_threads,
-        matching,
-        prune,
-        prune_preview,
-    )
-    from milepost.inspect._threads import namespaces, show, stats, thread, threads
-else:
-    # Each is imported when it is asked for: a command of the command line needs few of them.
-    #
-    # _open, _database                  an address becomes a Database
-    # _sources, _redis_source, _langgraph
-    #                                   what is read from each kind of database
-    # _refs, _reading                   a reference becomes a checkpoint and its state
-    # _stored, _data                    stored values become plain data
-    # _threads, _log, _tasks            threads, histories, and the tasks after a checkpoint
-    # _diff, _origin, _merge            states are compared, explained and merged
-    # _runs, _graphs                    graphs are loaded, and run on stored threads
-    # _thread_admin, _database_admin    copy, prune, erase; dump, verify, salvage
-    _HOMES = {
-        "_data": "as_data part_of",
-        "_database": "Database",
-        "_database_admin": (
-            "Checked SalvagedState check_threads dump load_dump reencrypt salvage verify"
-        ),
-        "_diff": "changes compare diff",
-        "_errors": (
-            "AmbiguousReferenceError BadReferenceError CannotOpenError DamagedError "
-            "InspectError MergeConflictError ReadOnlyError StateNotFoundError "
-            "ThreadNotFoundError"
-        ),
-        "_graphs": "GraphNotFoundError attached load_graph load_graphs",
-        "_log": "GraphRow graph_rows log tail",
-        "_merge": "Merged merge",
-        "_open": "open_database",
-        "_origin": "bisect blame",
-        "_records": (
-            "Blame Change LogEntry Page Path Question Stats TaskRow ThreadRow ThreadSize ThreadView"
-        ),
-        "_refs": "Ref TagRow tag tags untag",
-        "_runs": "RunEvent answer fork resume run",
-        "_stored": "StoredObject",
-        "_thread_admin": "copy_thread delete_threads erase_threads matching prune prune_preview",
-        "_threads": "namespaces show stats thread threads",
-    }
-    __getattr__, __dir__ = on_demand(
-        __name__,
-        {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names.split()},
-    )
+from milepost.inspect._data import as_data, part_of
+from milepost.inspect._database import Database
+from milepost.inspect._database_admin import (
+    Checked,
+    SalvagedState,
+    check_threads,
+    dump,
+    load_dump,
+    reencrypt,
+    salvage,
+    verify,
+)
+from milepost.inspect._diff import changes, compare, diff
+from milepost.inspect._errors import (
+    AmbiguousReferenceError,
+    BadReferenceError,
+    CannotOpenError,
+    DamagedError,
+    InspectError,
+    MergeConflictError,
+    ReadOnlyError,
+    StateNotFoundError,
+    ThreadNotFoundError,
+)
+from milepost.inspect._graphs import GraphNotFoundError, attached, load_graph, load_graphs
+from milepost.inspect._log import GraphRow, graph_rows, log, tail
+from milepost.inspect._merge import Merged, merge
+from milepost.inspect._open import open_database
+from milepost.inspect._origin import bisect, blame
+from milepost.inspect._records import (
+    Blame,
+    Change,
+    LogEntry,
+    Page,
+    Path,
+    Question,
+    Stats,
+    TaskRow,
+    ThreadRow,
+    ThreadSize,
+    ThreadView,
+)
+from milepost.inspect._refs import Ref, TagRow, tag, tags, untag
+from milepost.inspect._runs import RunEvent, answer, fork, resume, run
+from milepost.inspect._stored import StoredObject
+from milepost.inspect._thread_admin import (
+    copy_thread,
+    delete_threads,
+    erase_threads,
+    matching,
+    prune,
+    prune_preview,
+)
+from milepost.inspect._threads import namespaces, show, stats, thread, threads
 
 __all__ = [
     "AmbiguousReferenceError",

@@ -6,12 +6,11 @@ The public names are in `milepost.runtime`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, runtime_checkable
 
 from typing_extensions import TypeVar
 
-from milepost._internal.dataclass_tools import frozen
 from milepost.types import StreamWriter
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class RunControl:
         return self._reason
 
 
-@frozen()
+@dataclass(frozen=True, slots=True)
 class ExecutionInfo:
     """Which attempt of which task this is.
 
@@ -144,7 +143,7 @@ class BaseUser(Protocol):
     def __iter__(self) -> Iterator[str]: ...
 
 
-@frozen()
+@dataclass(frozen=True, slots=True)
 class ServerInfo:
     """Which assistant and graph of a server this call is for, and who calls.
 
@@ -184,7 +183,7 @@ def no_heartbeat() -> None:
     return None
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime(Generic[ContextT]):
     """What a node gets when it has a parameter `runtime`.
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from milepost._db.engine import Transactions, Vacuum
-from milepost.checkpoint._contract.facets import TransactionDriver, awaitable, blocking, method_of
+from milepost.checkpoint._contract.facets import TransactionDriver, method_of, sync_and_async
 from milepost.checkpoint._contract.thread_admin import Threads
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class Admin:
         """
         yield Vacuum()
 
-    reencrypt, areencrypt = blocking(_reencrypt), awaitable(_reencrypt)
-    vacuum, avacuum = blocking(_vacuum), awaitable(_vacuum)
+    reencrypt, areencrypt = sync_and_async(_reencrypt)
+    vacuum, avacuum = sync_and_async(_vacuum)
 
 
 def _threads(saver: FacetedSaver) -> Threads:

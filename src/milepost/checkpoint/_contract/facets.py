@@ -5,8 +5,7 @@ method are made from it:
 
     def _copy(self, source: str, target: str) -> Transactions[None]: ...
 
-    copy = blocking(_copy)
-    acopy = awaitable(_copy)
+    copy, acopy = sync_and_async(_copy)
 
 The documented method of the saver is `copy_thread = method_of(_threads, Threads.copy)`. Type
 checkers and editors still see all parameters and results.
@@ -21,10 +20,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from milepost._db.engine import adrive, drive
 from milepost._internal import generators
+from milepost._internal.generators import method_pairs
 from milepost._internal.operations import Operation, followed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable
 
     from milepost._db.engine import Engine, Transactions
 
@@ -62,32 +62,15 @@ class Facet(Protocol):
     driver: TransactionDriver
 
 
-def blocking(
-    operation: Callable[Concatenate[F, P], Transactions[R]],
-) -> Callable[Concatenate[F, P], R]:
-    """The method that carries out an operation in sync code."""
-
-    @wraps(operation)
-    def method(self: F, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.driver.drive(followed(Operation(name), operation(self, *args, **kwargs)))
-
-    method.__name__ = name = operation.__name__.lstrip("_")
-    return method
+def _drive(facet: Facet, transactions: Transactions[Any], name: str) -> Any:
+    return facet.driver.drive(followed(Operation(name), transactions))
 
 
-def awaitable(
-    operation: Callable[Concatenate[F, P], Transactions[R]],
-) -> Callable[Concatenate[F, P], Coroutine[Any, Any, R]]:
-    """The method that carries out an operation on an event loop."""
+def _adrive(facet: Facet, transactions: Transactions[Any], name: str) -> Awaitable[Any]:
+    return facet.driver.adrive(followed(Operation(name), transactions))
 
-    @wraps(operation)
-    async def method(self: F, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        transactions = followed(Operation(name), operation(self, *args, **kwargs))
-        return await self.driver.adrive(transactions)
 
-    name = operation.__name__.lstrip("_")
-    method.__name__, method.__doc__ = f"a{name}", f"`{name}`, for use on an event loop."
-    return method
+sync_and_async = method_pairs(_drive, _adrive)
 
 
 def method_of(

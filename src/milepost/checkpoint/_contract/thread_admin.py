@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from milepost._db.engine import Vacuum
-from milepost.checkpoint._contract.facets import TransactionDriver, awaitable, blocking
+from milepost.checkpoint._contract.facets import TransactionDriver, sync_and_async
 from milepost.checkpoint._contract.names import check_name, time_of
 from milepost.checkpoint._contract.pruning import CheckpointKey, Choice, History, latest
 from milepost.checkpoint._contract.thread_metadata import metadata_text
@@ -392,16 +392,16 @@ class Threads:
                 return removed
             wanted = wanted._replace(after=page[-1])
 
-    list, alist = blocking(_list), awaitable(_list)
-    get, aget = blocking(_get), awaitable(_get)
-    create, acreate = blocking(_create), awaitable(_create)
-    set_metadata, aset_metadata = blocking(_set_metadata), awaitable(_set_metadata)
-    copy, acopy = blocking(_copy), awaitable(_copy)
-    prune, aprune = blocking(_prune), awaitable(_prune)
-    delete, adelete = blocking(_delete), awaitable(_delete)
-    delete_for_runs, adelete_for_runs = blocking(_delete_for_runs), awaitable(_delete_for_runs)
-    erase, aerase = blocking(_erase), awaitable(_erase)
-    sweep, asweep = blocking(_sweep), awaitable(_sweep)
+    list, alist = sync_and_async(_list)
+    get, aget = sync_and_async(_get)
+    create, acreate = sync_and_async(_create)
+    set_metadata, aset_metadata = sync_and_async(_set_metadata)
+    copy, acopy = sync_and_async(_copy)
+    prune, aprune = sync_and_async(_prune)
+    delete, adelete = sync_and_async(_delete)
+    delete_for_runs, adelete_for_runs = sync_and_async(_delete_for_runs)
+    erase, aerase = sync_and_async(_erase)
+    sweep, asweep = sync_and_async(_sweep)
 
     def start_sweeper(self, *, ttl: float, every: float = 3600.0) -> Future[None]:
         """Call `sweep` at intervals in a background thread, unless one is running already.

@@ -16,7 +16,7 @@ from milepost._db.operations import Execute, Query
 from milepost._db.redis.client import make_client
 from milepost._db.redis.engine import RedisEngine
 from milepost._internal.asyncio_tools import see_through
-from milepost.checkpoint._contract.facets import awaitable, blocking
+from milepost.checkpoint._contract.facets import sync_and_async
 from milepost.checkpoint._contract.names import check_name
 from milepost.checkpoint._contract.thread_admin import thread_id_of
 from milepost.checkpoint._contract.thread_metadata import SEALED, ThreadOptions
@@ -97,8 +97,8 @@ class RedisThreads(SqlThreads):
         if not (yield Execute(SET_TTL, (thread_id, ttl))):
             raise no_such_thread(thread_id)
 
-    set_ttl, aset_ttl = blocking(_set_ttl), awaitable(_set_ttl)
-    pin, apin = blocking(_pin), awaitable(_pin)
+    set_ttl, aset_ttl = sync_and_async(_set_ttl)
+    pin, apin = sync_and_async(_pin)
 
 
 def seconds(minutes: float) -> float:

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from functools import update_wrapper
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    Literal,
-    NamedTuple,
-    ParamSpec,
-    TypeAlias,
-    TypedDict,
-    TypeVar,
-)
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 from milepost._engine.context.config import merge_configs
-from milepost._internal.generators import adrive, drive
+from milepost._internal.generators import adrive, drive, method_pairs
 from milepost.errors import GraphBuildError, MissingDependencyError, MissingThreadError
 from milepost.pregel._remote.wire import sent_checkpoint
 
 if TYPE_CHECKING:
     from milepost.types import All, Durability, RunnableConfig
 
-P = ParamSpec("P")
 T = TypeVar("T")
-G = TypeVar("G", bound="RemoteClients")
 Headers: TypeAlias = dict[str, str] | None
 
 
@@ -182,23 +169,8 @@ def _sdk() -> Any:
     return langgraph_sdk
 
 
-def sync_and_async(
-    method: Callable[Concatenate[G, P], Requests[T]],
-) -> tuple[
-    Callable[Concatenate[G, P], T],
-    Callable[Concatenate[G, P], Coroutine[Any, Any, T]],
-]:
-    """The two methods that send the requests of one generator."""
-
-    def sync(self: G, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return drive(method(self, *args, **kwargs), lambda request: request.send(self._sync()))
-
-    async def aio(self: G, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        requests = method(self, *args, **kwargs)
-        return await adrive(requests, lambda request: request.send(self._async()))
-
-    name = method.__name__.lstrip("_")
-    for made, its_name in ((sync, name), (aio, f"a{name}")):
-        update_wrapper(made, method)
-        made.__name__ = its_name
-    return sync, aio
+sync_and_async = method_pairs(
+    lambda graph, requests, _: drive(requests, lambda request: request.send(graph._sync())),
+    lambda graph, requests, _: adrive(requests, lambda request: request.send(graph._async())),
+)
+"""The two methods that send the requests of one generator."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 routes = Routes("milepost")
 
-_FEW: Final = 4
 _MOST: Final = 1000
 """Checkpoints that one read may find; a client that has missed more reads the log."""
 
@@ -303,23 +302,14 @@ async def follow(
 def _read(
     server: Server, thread_id: str, namespace: str, after: str | None
 ) -> tuple[ThreadRow, list[LogEntry]]:
-    """The thread as it is now, and its entries from `after` on, oldest first."""
+    """The thread as it is now, and its entries from `after` on, oldest first; without `after`, the
+    newest."""
     row = server.thread(thread_id)
-    if after is None:
-        return row, _entries(server, thread_id, namespace, 1)
-    # Most reads find nothing new: a few entries are enough.
-    for limit in (_FEW, _MOST):
-        found = _entries(server, thread_id, namespace, limit)
-        fresh = [entry for entry in found if entry.checkpoint_id >= after]
-        if len(fresh) < limit:
-            break
-    return row, fresh
-
-
-def _entries(server: Server, thread_id: str, namespace: str, limit: int) -> list[LogEntry]:
-    """The newest entries, oldest first."""
+    most = 1 if after is None else _MOST
+    # Entries are read as they are asked for, and most reads find nothing new.
+    found = inspect.log(server.database, thread_id, namespace=namespace, limit=most)
     try:
-        found = inspect.log(server.database, thread_id, namespace=namespace, limit=limit)
-        return list(found)[::-1]
+        fresh = list(takewhile(lambda entry: entry.checkpoint_id >= (after or ""), found))
     except inspect.StateNotFoundError:
-        return []  # an inner graph that has not begun
+        return row, []  # an inner graph that has not begun
+    return row, fresh[::-1]

@@ -122,11 +122,19 @@ class VectorTable(Generic[Owner]):
         found: list[float] = (self._matrix[places] @ unit_vector(self._np, vector)).tolist()
         return found
 
-    def nearest(self, vector: Packed, count: int) -> list[tuple[float, Owner]]:
-        """At least the `count` nearest of all, unsorted, with ties; gone ones are left out."""
+    def all_scores(self, vector: Packed) -> Array:
+        """How near the vectors at all places are to this one."""
         self._take_in()
-        scores = self._matrix[: len(self.owners)] @ unit_vector(self._np, vector)
+        scores: Array = self._matrix[: len(self.owners)] @ unit_vector(self._np, vector)
         scores[self._free] = -self._np.inf
+        return scores
+
+    def best(self, scores: Array, count: int) -> list[tuple[float, Owner]]:
+        """At least the `count` best of all scores, unsorted, with ties; gone ones are left out."""
         places = places_of_best(self._np, scores, count)
         found = zip(scores[places].tolist(), places.tolist(), strict=True)
         return [(score, owner) for score, at in found if (owner := self.owners[at]) is not None]
+
+    def nearest(self, vector: Packed, count: int) -> list[tuple[float, Owner]]:
+        """At least the `count` nearest of all."""
+        return self.best(self.all_scores(vector), count)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from milepost._db.engine import Transaction, Transactions, transaction
 from milepost.checkpoint._contract.faceted_saver import Admin
-from milepost.checkpoint._contract.facets import awaitable, blocking
+from milepost.checkpoint._contract.facets import sync_and_async
 from milepost.checkpoint._contract.names import check_name
 from milepost.checkpoint._contract.thread_admin import thread_id_of
 from milepost.checkpoint._sql.admin import salvage as salvaging
@@ -187,8 +187,8 @@ class DatabaseAdmin(Admin):
             _tell(progress, done, len(threads))
         return problems
 
-    salvage, asalvage = blocking(_salvage), awaitable(_salvage)
-    verify, averify = blocking(_verify), awaitable(_verify)
+    salvage, asalvage = sync_and_async(_salvage)
+    verify, averify = sync_and_async(_verify)
 
 
 def _tell(progress: Progress | None, done: int, total: int | None) -> None:

@@ -19,7 +19,7 @@ from milepost.checkpoint.serde._msgpack.codec import (
     take_interrupt,
     unpack_all,
 )
-from milepost.checkpoint.serde._msgpack.survey import NATIVE_KEYS, holds_buffer, suspects
+from milepost.checkpoint.serde._msgpack.survey import NATIVE_KEYS, holds_buffer, may_hold_bytes
 from milepost.errors import SerializationError
 
 if TYPE_CHECKING:
@@ -147,8 +147,7 @@ def _encode(level: Level, members: list[Any], places: Iterable[Any]) -> list[byt
     default = level.default
     try:
         encoded = [packb(member, default, PASS_THROUGH) for member in members]
-        doubtful = suspects(members, encoded)
-        if not doubtful or not holds_buffer(doubtful):
+        if not any(map(may_hold_bytes, encoded)) or not holds_buffer(members):
             return encoded
     except Exception:
         take_interrupt()

@@ -25,8 +25,7 @@ from milepost.integrations.langgraph._adapters.saver_adapter import (
     Call,
     Calls,
     SaverAdapter,
-    awaitable,
-    blocking,
+    sync_and_async,
 )
 from milepost.integrations.langgraph._formats.allowed_types import (
     AllowedTypes,
@@ -122,7 +121,7 @@ class AdaptedSaver(SaverAdapter, TheirSaver[Any]):
             head_fence.note_read(cast("Any", config), found)
         return None if found is None else _theirs(found)
 
-    get_tuple, aget_tuple = blocking(_get_tuple), awaitable(_get_tuple)
+    get_tuple, aget_tuple = sync_and_async(_get_tuple)
 
     def list(
         self,
@@ -178,8 +177,8 @@ class AdaptedSaver(SaverAdapter, TheirSaver[Any]):
     ) -> Calls[None]:
         yield Call("put_writes", config, _storable(writes), task_id, task_path)
 
-    put, aput = blocking(_put), awaitable(_put)
-    put_writes, aput_writes = blocking(_put_writes), awaitable(_put_writes)
+    put, aput = sync_and_async(_put)
+    put_writes, aput_writes = sync_and_async(_put_writes)
 
     # `get_delta_channel_history` is inherited: LangGraph stores the writes of an update in another
     # way than we do, so its own walk over the ancestors is the one that reads them rightly.

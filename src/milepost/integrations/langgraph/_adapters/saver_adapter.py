@@ -6,21 +6,18 @@ methods, one sync and one async, is made of it:
     def _delete_thread(self, thread_id: str) -> Calls[None]:
         yield Call("delete_thread", thread_id)
 
-    delete_thread, adelete_thread = blocking(_delete_thread), awaitable(_delete_thread)
+    delete_thread, adelete_thread = sync_and_async(_delete_thread)
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar
 
-from milepost._internal.generators import adrive, drive
+from milepost._internal.generators import adrive, drive, method_pairs
 
-P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S", bound="SaverAdapter")
 
 
 class Call:
@@ -33,30 +30,10 @@ class Call:
 Calls: TypeAlias = Generator[Call, Any, R]
 
 
-def blocking(
-    calls: Callable[Concatenate[S, P], Calls[R]],
-) -> Callable[Concatenate[S, P], R]:
-    """The method for sync code."""
-
-    @wraps(calls)
-    def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return drive(calls(self, *args, **kwargs), self._call)
-
-    method.__name__ = calls.__name__.lstrip("_")
-    return method
-
-
-def awaitable(
-    calls: Callable[Concatenate[S, P], Calls[R]],
-) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
-    """The method for use on an event loop."""
-
-    @wraps(calls)
-    async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await adrive(calls(self, *args, **kwargs), self._acall)
-
-    method.__name__ = f"a{calls.__name__.lstrip('_')}"
-    return method
+sync_and_async = method_pairs(
+    lambda adapter, calls, _: drive(calls, adapter._call),
+    lambda adapter, calls, _: adrive(calls, adapter._acall),
+)
 
 
 class SaverAdapter:
@@ -85,7 +62,7 @@ class SaverAdapter:
     def _prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> Calls[None]:
         yield Call("prune", thread_ids, strategy=strategy)
 
-    delete_thread, adelete_thread = blocking(_delete_thread), awaitable(_delete_thread)
-    delete_for_runs, adelete_for_runs = blocking(_delete_for_runs), awaitable(_delete_for_runs)
-    copy_thread, acopy_thread = blocking(_copy_thread), awaitable(_copy_thread)
-    prune, aprune = blocking(_prune), awaitable(_prune)
+    delete_thread, adelete_thread = sync_and_async(_delete_thread)
+    delete_for_runs, adelete_for_runs = sync_and_async(_delete_for_runs)
+    copy_thread, acopy_thread = sync_and_async(_copy_thread)
+    prune, aprune = sync_and_async(_prune)

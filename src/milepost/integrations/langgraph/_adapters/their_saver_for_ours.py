@@ -33,8 +33,7 @@ from milepost.integrations.langgraph._adapters.saver_adapter import (
     Call,
     Calls,
     SaverAdapter,
-    awaitable,
-    blocking,
+    sync_and_async,
 )
 from milepost.integrations.langgraph._formats.names import Names
 from milepost.integrations.langgraph._formats.records import to_theirs, tuple_to_ours
@@ -104,7 +103,7 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
         found = yield Call("get_tuple", self._names.theirs(config))
         return None if found is None else (yield from self._names.translated(tuple_to_ours(found)))
 
-    get_tuple, aget_tuple = blocking(_get_tuple), awaitable(_get_tuple)
+    get_tuple, aget_tuple = sync_and_async(_get_tuple)
 
     def list(
         self,
@@ -169,8 +168,8 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
         there, theirs = self._names.theirs(config), to_theirs(builtins.list(writes))
         yield Call("put_writes", there, theirs, task_id, task_path)
 
-    put, aput = blocking(_put), awaitable(_put)
-    put_writes, aput_writes = blocking(_put_writes), awaitable(_put_writes)
+    put, aput = sync_and_async(_put)
+    put_writes, aput_writes = sync_and_async(_put_writes)
 
 
 def _pages(
