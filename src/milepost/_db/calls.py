@@ -33,17 +33,18 @@ class Pause:
 
 
 Call: TypeAlias = Callable[[], Any]
-Steps: TypeAlias = Generator[Call, Any, R]
+Calls: TypeAlias = Generator[Call, Any, R]
+"""A generator of calls, which is sent their results."""
 
 
-def make_calls(steps: Steps[R]) -> R:
+def make_calls(calls: Calls[R]) -> R:
     """Make the calls of a sync client."""
-    return drive(steps, call, thrown=BaseException)
+    return drive(calls, call, thrown=BaseException)
 
 
-async def amake_calls(steps: Steps[R]) -> R:
+async def amake_calls(calls: Calls[R]) -> R:
     """Make the calls of an async client."""
-    return await adrive(steps, _amake, thrown=BaseException)
+    return await adrive(calls, _amake, thrown=BaseException)
 
 
 def _amake(asked: Call) -> Awaitable[Any]:

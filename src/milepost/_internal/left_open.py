@@ -76,7 +76,7 @@ def quiet_at_exit(function: Callable[P, AsyncGenerator[T, None]]) -> Callable[P,
 
 
 class _Quiet(AsyncIterator[T]):
-    """What `asynccontextmanager` uses of an async generator."""
+    """The methods of an async generator that `asynccontextmanager` uses."""
 
     def __init__(self, generator: AsyncGenerator[T, None]) -> None:
         self._generator = generator

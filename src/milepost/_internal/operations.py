@@ -23,14 +23,14 @@ class Operation:
     """Something that is done with threads."""
 
     name: str
-    """Of the method, without the `a` of async ones."""
+    """The name of the method, without the `a` of async ones."""
     thread_id: str | None = None
     graph: str | None = None
     """The name of the graph that it is done with."""
     yields: bool = False
     """Whether the caller's code runs in between: it reads states one after the other."""
     result: Any = None
-    """What it has returned, once it has ended."""
+    """The result, once the operation has ended."""
 
 
 Follower: TypeAlias = Callable[[Operation], AbstractContextManager[None]]

@@ -46,7 +46,7 @@ def shown(
 
 
 def display_for(stream: TextIO, label: str, unit: str) -> Display:
-    """What suits a stream."""
+    """The display that suits a stream."""
     if not stream.isatty():
         return Lines(stream, label, unit)
     try:

@@ -38,7 +38,7 @@ class InMemoryCache(BaseCache[ValueT]):
         super().__init__(serde=serde)
         self._entries: dict[FullKey, tuple[str, bytes, float | None]] = {}
         self._room = _FEW
-        """So many entries may be there before those that have expired are looked for."""
+        """With more entries than this, a `set` looks for those that have expired."""
         self._lock = fork_guard.held_at_fork(threading.Lock())
 
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:

@@ -48,7 +48,7 @@ def overwrite_of(write: Any) -> Any:
     return MISSING
 
 
-def overwritten_twice(key: str) -> InvalidUpdateError:
+def _overwritten_twice(key: str) -> InvalidUpdateError:
     """The error for two Overwrites of a key in one step."""
     return InvalidUpdateError(
         f"Key '{key}' was overwritten twice in one step. "
@@ -138,7 +138,7 @@ class BinaryOperatorAggregate(ValueChannel[Value, Value, Value], Generic[Value])
             replacement = overwrite_of(write)
             if replacement is not MISSING:
                 if overwritten:
-                    raise overwritten_twice(self.key)
+                    raise _overwritten_twice(self.key)
                 value = replacement
                 overwritten = True
             elif not overwritten:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from milepost.channels.base import Value, ValueChannel
-from milepost.channels.binop import neutral_element, overwrite_of, overwritten_twice
+from milepost.channels.binop import _overwritten_twice, neutral_element, overwrite_of
 from milepost.types import MISSING, _DeltaSnapshot
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class DeltaChannel(ValueChannel[Value, Any, Any], Generic[Value]):
             return False
         replacements = [r for w in values if (r := overwrite_of(w)) is not MISSING]
         if len(replacements) > 1:
-            raise overwritten_twice(self.key)
+            raise _overwritten_twice(self.key)
         if replacements:
             self.value = replacements[0]
         else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -164,7 +165,17 @@ def update_writer(
 class _ResultReader:
     """Turns the results of one node into writes. The arguments are those of `update_writer`."""
 
-    __slots__ = ("culprit", "is_root", "keys", "lenient", "managed", "node", "router", "who")
+    __slots__ = (
+        "culprit",
+        "is_root",
+        "keys",
+        "lenient",
+        "managed",
+        "names",
+        "node",
+        "router",
+        "who",
+    )
 
     def __init__(
         self,
@@ -182,6 +193,8 @@ class _ResultReader:
         self.lenient = lenient
         self.culprit = culprit
         self.is_root = is_one_value(keys)
+        self.names: AbstractSet[Any] | None = None if self.is_root else keys.keys()
+        """The names of the keys; None if the state is one value."""
         inputs = {INPUT: "The command that is the input", START: "The input"}
         self.who = inputs.get(node, f"Node '{node}'")
         """The subject of errors."""
@@ -191,8 +204,9 @@ class _ResultReader:
         if output is None:
             return []
         if type(output) is dict:
-            all_known = not self.is_root and output.keys() <= self.keys.keys()
-            return list(output.items()) if all_known else self.from_mapping(output)
+            if self.names is not None and output.keys() <= self.names:
+                return list(output.items())
+            return self.from_mapping(output)
         if isinstance(output, Command):
             return self.from_command(output)
         if isinstance(output, Send):

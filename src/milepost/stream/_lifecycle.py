@@ -46,7 +46,7 @@ class LifecyclePayload(TypedDict, total=False):
     namespace: list[str]
     """The graph."""
     graph_name: NotRequired[str]
-    """What the graph is called."""
+    """The name of the graph."""
     trigger_call_id: NotRequired[str]
     """The id of the task that it runs in."""
     cause: NotRequired[ToolCallCause]

@@ -45,7 +45,7 @@ class ProtocolEvent(TypedDict):
     event_id: NotRequired[str]
     """Set by servers."""
     seq: NotRequired[int]
-    """Its place among all events of the run."""
+    """The place of the event among all events of the run."""
     method: str
     """The stream mode, or the name of the channel that it was pushed to."""
     params: ProtocolEventParams
@@ -211,7 +211,7 @@ class StreamTransformer(ABC):
 
 
 def scheduled_by(transformer: StreamTransformer) -> set[asyncio.Task[Any]]:
-    """What a transformer has scheduled, without what has ended well."""
+    """The work that a transformer has scheduled, without what has ended well."""
     scheduled: set[asyncio.Task[Any]] = transformer.__dict__.get("_scheduled", set())
     return scheduled
 

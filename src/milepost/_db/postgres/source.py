@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 
-from milepost._db.calls import Pause, Steps, entering, leaving
+from milepost._db.calls import Calls, Pause, entering, leaving
 from milepost._db.connections import HOLDERS, ConnectionLock, OpenConnections, lock_of
 from milepost._db.engine import STILL_THERE, not_erased
 from milepost._db.operations import Batch, Execute, Operation, Query
@@ -109,7 +109,7 @@ class PostgresSource(ABC):
 
     # -- what they carry out
 
-    def opening(self) -> Steps[None]:
+    def opening(self) -> Calls[None]:
         """Open a pool that is the engine's own. A connection is open already."""
         if self._ended:
             raise ended_error()
@@ -117,7 +117,7 @@ class PostgresSource(ABC):
             yield self._pool.open
             self._is_open = True
 
-    def closing(self) -> Steps[None]:
+    def closing(self) -> Calls[None]:
         """Close a connection or pool that is the engine's own."""
         self._ended = True
         if self._connection is not None and not self._forked:
@@ -125,14 +125,14 @@ class PostgresSource(ABC):
         if self._repool is not None:
             yield self._pool.close
 
-    def setting_up_tables(self, tables: TableSetup) -> Steps[None]:
+    def setting_up_tables(self, tables: TableSetup) -> Calls[None]:
         """Make the tables, if that is not done."""
         if not (yield from self.attempts(tables.is_done, self.settings.begin_read, prepare=False)):
             with setting_up():
                 make = partial(self.settings.setup_work, tables.make)
                 yield from self.attempts(make, ("BEGIN",), prepare=False)
 
-    def vacuuming(self) -> Steps[None]:
+    def vacuuming(self) -> Calls[None]:
         """Rewrite the tables without the rows that were removed."""
         with not_erased():
             for table in self.settings.tables:
@@ -140,7 +140,7 @@ class PostgresSource(ABC):
                 yield from self.attempts(free, self.settings.begin_write, prepare=False)
                 yield from self.attempts(partial(_rewritten, table), (), prepare=False)
 
-    def attempts(self, work: Work[R], begin: Begin, *, prepare: bool = True) -> Steps[R]:
+    def attempts(self, work: Work[R], begin: Begin, *, prepare: bool = True) -> Calls[R]:
         """Carry out an operation in one transaction, on another connection if one has died."""
         prepare = prepare and self.settings.prepare
         retries: Retries | None = None
@@ -178,7 +178,7 @@ class PostgresSource(ABC):
                 pause = retries.pause(error, connection)
             yield Pause(pause)
 
-    def _carry_out(self, connection: Any, work: Work[R], begin: Begin, prepare: bool) -> Steps[R]:
+    def _carry_out(self, connection: Any, work: Work[R], begin: Begin, prepare: bool) -> Calls[R]:
         """One transaction; a connection on which it is broken off is closed."""
         if connection.pgconn.transaction_status != TransactionStatus.IDLE:
             yield from _settle(connection)
@@ -207,7 +207,7 @@ class PostgresSource(ABC):
             return True
         return self._pool is not None and not getattr(self._pool, "closed", False)
 
-    def _reconnected(self) -> Steps[Any]:
+    def _reconnected(self) -> Calls[Any]:
         """A new connection in place of one that has died."""
         if self._ended:
             raise ended_error()
@@ -218,7 +218,7 @@ class PostgresSource(ABC):
         return self._connection
 
 
-def _settle(connection: Any) -> Steps[None]:
+def _settle(connection: Any) -> Calls[None]:
     """Wait for what the program has sent in a pipeline; refuse a transaction that is still open."""
     pgconn = connection.pgconn
     is_active = pgconn.transaction_status == TransactionStatus.ACTIVE

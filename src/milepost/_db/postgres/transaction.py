@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from psycopg.pq.abc import PGresult
 
-    from milepost._db.calls import Steps
+    from milepost._db.calls import Calls
     from milepost._db.postgres.engine import Begin
 
 R = TypeVar("R")
@@ -47,7 +47,7 @@ _OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 def transaction(
     connection: Any, work: Work[R], begin: Begin, *, prepare: bool, wait: SocketWait
-) -> Steps[R]:
+) -> Calls[R]:
     """Carry out an operation: everything that it does, or nothing."""
     return _Transaction(connection, begin, prepare, wait).drive(work())
 
@@ -60,7 +60,7 @@ class _Transaction:
         self._prepare = prepare
         self._wait = wait
 
-    def drive(self, operation: Operation[R]) -> Steps[R]:
+    def drive(self, operation: Operation[R]) -> Calls[R]:
         steps = GeneratorDriver(operation)
         try:
             for statement in steps:
@@ -81,23 +81,23 @@ class _Transaction:
         finally:
             operation.close()
 
-    def _query(self, query: Query) -> Steps[Rows]:
+    def _query(self, query: Query) -> Calls[Rows]:
         [result] = yield from self._read([(query.sql, query.parameters)], last=query.last)
         return rows_of(self._connection, result)
 
-    def _queries(self, queries: Queries) -> Steps[list[Rows]]:
+    def _queries(self, queries: Queries) -> Calls[list[Rows]]:
         results = yield from self._read(_bound(queries.queries), last=queries.last)
         return [rows_of(self._connection, result) for result in results]
 
-    def _execute(self, statement: Execute) -> Steps[int]:
+    def _execute(self, statement: Execute) -> Calls[int]:
         [result] = yield from self._send([(statement.sql, statement.parameters)], last=False)
         return result.command_tuples or 0
 
-    def _execute_many(self, statement: ExecuteMany) -> Steps[None]:
+    def _execute_many(self, statement: ExecuteMany) -> Calls[None]:
         if statement.rows:
             yield from self._send(_bound((statement,)), last=False)
 
-    def _batch(self, batch: Batch) -> Steps[None]:
+    def _batch(self, batch: Batch) -> Calls[None]:
         statements = _bound(batch.statements)
         if not statements:
             return
@@ -115,20 +115,20 @@ class _Transaction:
                 ) from error
             raise
 
-    def _read(self, statements: list[BoundStatement], *, last: bool) -> Steps[list[PGresult]]:
+    def _read(self, statements: list[BoundStatement], *, last: bool) -> Calls[list[PGresult]]:
         """The results of queries. Several need one snapshot for all of them."""
         if last and not self._begun and len(statements) == 1:
             return self._one_trip(statements)
         return self._send(statements, last=last)
 
-    def _one_trip(self, statements: list[BoundStatement]) -> Steps[list[PGresult]]:
+    def _one_trip(self, statements: list[BoundStatement]) -> Calls[list[PGresult]]:
         """The results of a whole transaction. A pipeline is a transaction by itself: BEGIN and
         COMMIT are sent only if there is more to set."""
         if len(self._begin) < 2:
             return exchange(self._connection, statements, prepare=self._prepare, wait=self._wait)
         return self._send(statements, last=True)
 
-    def _send(self, statements: list[BoundStatement], *, last: bool) -> Steps[list[PGresult]]:
+    def _send(self, statements: list[BoundStatement], *, last: bool) -> Calls[list[PGresult]]:
         """The results of statements within the transaction."""
         count = len(statements)
         before: list[BoundStatement] = [] if self._begun else [(begin, ()) for begin in self._begin]
@@ -141,7 +141,7 @@ class _Transaction:
         )
         return results[len(before) : len(before) + count]
 
-    def _guarded(self, guarded: GuardedBatch) -> Steps[bool]:
+    def _guarded(self, guarded: GuardedBatch) -> Calls[bool]:
         statements: list[BoundStatement] = [
             (sql, [*map(array, zip(*rows, strict=True)), len(rows)]) for sql, rows in guarded.guards
         ]
@@ -153,7 +153,7 @@ class _Transaction:
             return False
         return True
 
-    def _conditional_insert(self, statement: ConditionalInsert) -> Steps[bool]:
+    def _conditional_insert(self, statement: ConditionalInsert) -> Calls[bool]:
         try:
             results = yield from self._one_trip([statement])
         except psycopg.errors.UniqueViolation:  # an earlier attempt has stored the row
@@ -161,7 +161,7 @@ class _Transaction:
             return False
         return results[0].command_tuples == 1
 
-    def _undo(self) -> Steps[None]:
+    def _undo(self) -> Calls[None]:
         """Roll back a failed transaction, if it was begun with BEGIN."""
         if self._connection.pgconn.transaction_status in _OPEN:
             yield from exchange(self._connection, [_ROLLBACK], prepare=False, wait=self._wait)

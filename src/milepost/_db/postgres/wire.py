@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from psycopg.pq.abc import PGconn, PGresult
 
-    from milepost._db.calls import Steps
+    from milepost._db.calls import Calls
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 BoundStatement: TypeAlias = "tuple[str, Sequence[Any]]"
@@ -77,7 +77,7 @@ _numbers = itertools.count()
 
 def exchange(
     connection: Any, statements: Sequence[BoundStatement], *, prepare: bool, wait: SocketWait
-) -> Steps[list[PGresult]]:
+) -> Calls[list[PGresult]]:
     """Send all, then wait for all. The first that failed is raised, and none has had an effect.
 
     A pipeline without BEGIN is a transaction by itself, up to where it is synchronised.
@@ -159,7 +159,7 @@ def _sorted_out(
     return found, failed
 
 
-def _results(pgconn: PGconn, wait: SocketWait, until: float = math.inf) -> Steps[list[PGresult]]:
+def _results(pgconn: PGconn, wait: SocketWait, until: float = math.inf) -> Calls[list[PGresult]]:
     """Send what is still to be sent, and read everything up to the synchronisation."""
     found: list[PGresult] = []
     while True:
@@ -184,7 +184,7 @@ def _results(pgconn: PGconn, wait: SocketWait, until: float = math.inf) -> Steps
             found.append(result)
 
 
-def _cancel(connection: Any, wait: SocketWait) -> Steps[None]:
+def _cancel(connection: Any, wait: SocketWait) -> Calls[None]:
     """Cancel on the server what was sent, and read its results, unless all have come."""
     if connection.pgconn.transaction_status != TransactionStatus.ACTIVE:
         return

@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
-from milepost._db.calls import Pause, Steps
+from milepost._db.calls import Calls, Pause
 from milepost._db.redis.client import check_client, is_async_client, is_cluster_client
 from milepost._db.redis.commands import (
     Command,
@@ -51,25 +51,25 @@ class Attempts:
         """Clients of single nodes of a cluster. Only for async clients: a sync cluster client
         has its own."""
 
-    def attempt(self, effect: Effect) -> Steps[Any]:
+    def attempt(self, effect: Effect) -> Calls[Any]:
         """Carry out an effect. Errors are those of the client."""
         return _ATTEMPT[type(effect)](self, effect)
 
-    def _command(self, effect: Command) -> Steps[Any]:
+    def _command(self, effect: Command) -> Calls[Any]:
         return (yield partial(self.client.execute_command, *effect.args))
 
-    def _pipeline(self, effect: Pipeline) -> Steps[list[Any]]:
+    def _pipeline(self, effect: Pipeline) -> Calls[list[Any]]:
         commands = [one.args for one in effect.commands]
         client = (yield from self._node_of(commands[0][1])) if effect.atomic else self.client
         replies: list[Any] = yield _queued(client, commands, atomic=effect.atomic).execute
         return replies
 
-    def _scan(self, effect: Scan) -> Steps[list[bytes]]:
+    def _scan(self, effect: Scan) -> Calls[list[bytes]]:
         names = self.client.scan_iter(match=effect.match, count=_SCAN_COUNT)
         found: list[bytes] = yield partial(_alist if self.is_async else list, names)
         return found
 
-    def _everywhere(self, effect: Everywhere) -> Steps[list[list[Any]]]:
+    def _everywhere(self, effect: Everywhere) -> Calls[list[list[Any]]]:
         clients = [self.client]
         if self.is_cluster:
             if self.is_async:
@@ -87,7 +87,7 @@ class Attempts:
 
     # -- scripts
 
-    def _script(self, run: RunScript) -> Steps[Any]:
+    def _script(self, run: RunScript) -> Calls[Any]:
         if self.scripts:
             by_digest, in_full = _script_commands(run)
             try:
@@ -106,7 +106,7 @@ class Attempts:
             log.warning(log.STORAGE, "%s may run no scripts; it uses transactions.", self.owner)
         self.scripts = False
 
-    def _optimistic(self, run: RunScript) -> Steps[Any]:
+    def _optimistic(self, run: RunScript) -> Calls[Any]:
         """Carry out the script's plan as a transaction, which fails if a key changes meanwhile."""
         client = (yield from self._node_of(run.keys[0])) if run.keys else self.client
         for race in range(1, _MAX_RACES + 1):
@@ -135,7 +135,7 @@ class Attempts:
             "Repeat the call later."
         )
 
-    def _planned(self, pipe: Any, plan: Plan) -> Steps[Decision]:
+    def _planned(self, pipe: Any, plan: Plan) -> Calls[Decision]:
         reads = GeneratorDriver(plan)
         for read in reads:
             reads.answer = yield partial(pipe.execute_command, *read.args)
@@ -143,7 +143,7 @@ class Attempts:
 
     # -- waiting until a write is safe
 
-    def _waited(self, effect: Waited) -> Steps[Confirmed]:
+    def _waited(self, effect: Waited) -> Calls[Confirmed]:
         if isinstance(effect.run, RunScript):
             return (yield from self._waited_script(effect, effect.run))
         node = yield from self._node_of(effect.run.args[1])
@@ -152,7 +152,7 @@ class Attempts:
             raise reply
         return _confirmed(reply, waits)
 
-    def _waited_script(self, effect: Waited, run: RunScript) -> Steps[Confirmed]:
+    def _waited_script(self, effect: Waited, run: RunScript) -> Calls[Confirmed]:
         if not self.scripts:
             return unconfirmed((yield from self._optimistic(run)))
         by_digest, in_full = _script_commands(run)
@@ -171,7 +171,7 @@ class Attempts:
             return unconfirmed((yield from self._optimistic(run)))
         raise reply
 
-    def _send_and_wait(self, node: Any, write: Command, effect: Waited) -> Steps[list[Any]]:
+    def _send_and_wait(self, node: Any, write: Command, effect: Waited) -> Calls[list[Any]]:
         """The reply to a write, and that to WAITAOF or WAIT, if either is asked for. Errors are
         values."""
         commands: list[tuple[Any, ...]] = [write.args]
@@ -184,7 +184,7 @@ class Attempts:
 
     # -- nodes of a cluster
 
-    def _node_of(self, key: Any) -> Steps[Any]:
+    def _node_of(self, key: Any) -> Calls[Any]:
         """The client of the node that has a key; outside of a cluster, the client. For several
         commands on one connection."""
         if not self.is_cluster:
@@ -207,7 +207,7 @@ class Attempts:
         return found
 
 
-_ATTEMPT: Final[dict[type, Callable[[Attempts, Any], Steps[Any]]]] = {
+_ATTEMPT: Final[dict[type, Callable[[Attempts, Any], Calls[Any]]]] = {
     Command: Attempts._command,
     Pipeline: Attempts._pipeline,
     RunScript: Attempts._script,

@@ -15,8 +15,8 @@ from itertools import count
 from typing import Any, Final, TypeVar
 
 from milepost._db.calls import (
+    Calls,
     Pause,
-    Steps,
     amake_calls,
     from_outside,
     make_calls,
@@ -128,7 +128,7 @@ class RedisEngine(Attempts):
 
     # -- attempts
 
-    def send(self, effect: Effect) -> Steps[Any]:
+    def send(self, effect: Effect) -> Calls[Any]:
         """Carry out an effect, and repeat it if the connection is lost."""
         if isinstance(effect, Pause):
             yield effect

@@ -177,7 +177,7 @@ _LISTENERS = ("langchain_core.tracers.context", "langsmith.run_helpers")
 
 def watch(run: GraphRun, input: Any) -> RunObserver | None:  # noqa: ARG001
     """An observer that calls LangChain's handlers, if some listen to this run."""
-    if not _has_handlers(run.resources.config.get("callbacks")) and not _may_listen(run.depth):
+    if not _has_handlers(run.resources.config.get("callbacks")) and not _may_listen(run):
         return None
     if langchain_messages() is None:
         return None
@@ -191,7 +191,7 @@ def _has_handlers(callbacks: Any) -> bool:
     return bool(getattr(callbacks, "handlers", callbacks))
 
 
-def _may_listen(depth: int) -> bool:
+def _may_listen(run: GraphRun) -> bool:
     """Whether handlers may listen to a run without callbacks: LangChain is then asked."""
     modules = sys.modules
     if LANGCHAIN in modules:
@@ -199,9 +199,9 @@ def _may_listen(depth: int) -> bool:
             return True
         if getattr(modules.get("langchain_core.globals"), "get_debug", bool)():
             return True
-    # Only the root graph's run reads the environment, which takes microseconds.
+    # Only the outermost run reads the environment, which takes microseconds.
     given = os.environ
-    return depth == 0 and any(n in given and given[n] not in _OFF for n in _TRACING)
+    return run.depth == 0 and any(n in given and given[n] not in _OFF for n in _TRACING)
 
 
 def load() -> None:

@@ -338,7 +338,7 @@ def _end(
 
 
 def _recorded(value: Any, process: Callable[[Any], Any] | None) -> Any:
-    """What tracers record of a value. A function that fails must not fail the node."""
+    """The form of a value that tracers record. A function that fails must not fail the node."""
     if process is None:
         return value
     try:

@@ -15,7 +15,7 @@ else:
     except ImportError:
 
         class Base:
-            """What is needed of BaseInstrumentor where its package is not installed."""
+            """The needed part of BaseInstrumentor, where its package is not installed."""
 
             def instrument(self, **options: Any) -> None:
                 """Switch it on."""

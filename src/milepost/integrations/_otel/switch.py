@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from milepost._engine.run import GraphRun
 
 _switched_on: tuple[Watcher, Follower] | None = None
-"""What asks about runs and operations, while tracing is on."""
+"""The watchers of runs and operations, while tracing is on."""
 _observers: WeakRegistry[TracingObserver] = WeakRegistry()
-"""Of runs that are going on, and of some that have ended."""
+"""The observers of runs that have not ended, and of some that have."""
 
 
 def switch_on(
@@ -101,7 +101,7 @@ def follow(telemetry: Telemetry, operation: Operation) -> Iterator[None]:
 
 
 def _result_attributes(result: Any) -> Attributes:
-    """What a span records of a result: numbers and ids, no values."""
+    """The attributes of a span for a result: numbers and ids, no values."""
     if isinstance(result, Removed):
         return {
             names.REMOVED_THREADS: len(result.threads),

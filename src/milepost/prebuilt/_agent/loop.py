@@ -109,9 +109,9 @@ class Routes:
     """The edges of an agent."""
 
     entry: str
-    """Where each round begins."""
+    """The node with which each round begins."""
     finish: str
-    """Where an agent goes that calls no more tools, hooks apart."""
+    """The node after an answer without tool calls, not counting hooks."""
     has_after_hook: bool
     sends: bool
     """Whether each call gets a task of the tools node."""

@@ -75,7 +75,7 @@ def _result_of(call: Callable[[], Any], refusal: str) -> Effects[Any]:
 
 
 def prompt_runnable(prompt: Prompt[Any] | None) -> Runnable[Any, Any]:
-    """What makes the model's input from the state."""
+    """A runnable that makes the model's input from the state."""
     if prompt is None:
         return _state_function(lambda state: get(state, "messages"))
     if isinstance(prompt, (str, SystemMessage)):

@@ -125,7 +125,7 @@ class Injected:
     state: Mapping[str, str | None]
     """Parameter → key of the state; None for the whole state."""
     optional: frozenset[str]
-    """Those of them that have a default."""
+    """The parameters in `state` that have a default."""
     store: str | None
     runtime: str | None
     hidden: frozenset[str]
@@ -138,7 +138,7 @@ class Injected:
 
 
 def injected_into(tool: BaseTool) -> Injected:
-    """What the annotations of a tool ask for."""
+    """The parameters of a tool that are filled in, as its annotations ask."""
     schema: Any = tool.get_input_schema()
     function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
     hints = {} if function is None else get_type_hints(function, include_extras=True)

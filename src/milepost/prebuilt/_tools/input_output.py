@@ -1,4 +1,4 @@
-"""What a ToolNode is called with, and what it returns in the same form."""
+"""The input of a ToolNode, and its output in the same form."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def msg_content_output(output: Any) -> str | list[dict[str, Any]]:
 
 
 def checked(response: Any, call: ToolCall, as_list: bool, messages_key: str) -> ToolOutput:
-    """What a tool gave for a call, if the state can take it."""
+    """The output of a tool, if the state can take it."""
     name, several = call["name"], isinstance(response, list)
     results: list[ToolResult] = list(response) if several else [response]
     if not all(isinstance(result, (Command, ToolMessage)) for result in results):
@@ -210,7 +210,7 @@ def _checked_command(
 
 
 def combined(outputs: Iterable[ToolOutput], as_list: bool, messages_key: str) -> Any:
-    """What the node returns for all calls."""
+    """The output of the node for all calls."""
     results: list[ToolResult] = []
     for output in outputs:
         results.extend(output if isinstance(output, list) else (output,))

@@ -20,7 +20,7 @@ ToolOutput: TypeAlias = "ToolResult | list[ToolResult]"
 
 
 class Overrides(TypedDict, total=False):
-    """What `ToolCallRequest.override` can change."""
+    """The fields that `ToolCallRequest.override` can change."""
 
     tool_call: ToolCall
     tool: BaseTool
@@ -89,7 +89,7 @@ AsyncToolCallWrapper: TypeAlias = Callable[
 """ToolCallWrapper, for use on an event loop."""
 
 WITH_CONTEXT = "tool_call_with_context"
-"""What marks a ToolCallWithContext."""
+"""The mark of a ToolCallWithContext."""
 
 ToolCallWithContext = TypedDict(
     "ToolCallWithContext",

@@ -135,7 +135,7 @@ class ToolCallTransformer(StreamTransformer):
 
 
 def _content(output: Any) -> Any:
-    """What a tool returned, out of the message that it came in."""
+    """The output of a tool, taken out of its message."""
     if isinstance(output, ToolMessage):
         return output.content
     if (

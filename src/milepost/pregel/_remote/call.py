@@ -80,7 +80,7 @@ class RemoteEvents:
         return self._subgraphs or bool(self._passed_on)
 
     def shown(self, part: Any) -> Iterator[Any]:
-        """What the caller gets of a part of the client's stream: one event, or nothing."""
+        """The parts that the caller gets for a part of the client's stream: one event, or none."""
         data = part.data
         mode, _, inside = part.event.partition(NS_SEP)
         if mode == "error":

@@ -79,7 +79,7 @@ class Streams(Mapping[str, Any]):
 
 
 class _RemoteRun:
-    """What the streams of a run on a server have in common, in sync code and on an event loop."""
+    """The streams of a run on a server, for sync code and for an event loop."""
 
     def __init__(self, client: Any, thread: Any, start_kwargs: dict[str, Any]) -> None:
         self._client = client

@@ -18,7 +18,7 @@ Headers: TypeAlias = dict[str, str] | None
 
 
 class RemoteEventOptions(TypedDict, total=False):
-    """What `stream_events(version="v3")` passes on."""
+    """The options of `stream_events(version="v3")` that are sent to the server."""
 
     metadata: Mapping[str, Any] | None
     """Kept with the run on the server."""

@@ -1,4 +1,4 @@
-"""What is sent to a server, and what comes back, as the records of this library."""
+"""Records of this library to what is sent to a server, and back."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _plain(value: Any) -> Any:
 
 
 def sent_checkpoint(config: RunnableConfig) -> dict[str, Any] | None:
-    """Where a config points."""
+    """The checkpoint that a config names, in the form of the API."""
     configurable = config.get("configurable") or {}
     place = {key: configurable[key] for key in _PLACE if configurable.get(key) is not None}
     return place or None

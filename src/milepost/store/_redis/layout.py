@@ -36,6 +36,7 @@ from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import Index, Row
 
 Place: TypeAlias = tuple[Namespace, str]
+"""A namespace and a key."""
 
 
 class RootKeys(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from typing_extensions import TypedDict
 
-from milepost._db.calls import Steps, make_calls
+from milepost._db.calls import Calls, make_calls
 from milepost._db.postgres.aio import AsyncPostgresEngine
 from milepost._db.postgres.engine import Settings, driver
 from milepost._db.postgres.errors import connecting
@@ -134,7 +134,7 @@ class BasePostgresStore(CoreStore, ProcessBound, BaseStore):
     @classmethod
     def _opening(
         cls, conn_string: str, pool_config: Mapping[str, Any] | None, settings: dict[str, Any]
-    ) -> Steps[Self]:
+    ) -> Calls[Self]:
         """A store on a connection or a pool of its own, which is open."""
         connect: Any = partial(cls._connection_type.connect, conn_string, **_CONNECTION)
         make_pool: Any = None
