@@ -75,7 +75,7 @@ def of_dataclass(cls: Any) -> Codec:
             return spec.default_factory()
         raise KeyError(name)
 
-    return _of_fields(cls, list(specs), default)
+    return _of_fields(cls, list(specs), default, _DERIVED | cached_properties(cls))
 
 
 def is_attrs(cls: type) -> bool:
@@ -98,7 +98,9 @@ def of_attrs(cls: Any) -> Codec:
         return found.factory()
 
     cached = _cached_hash()
-    encode, decode = _of_fields(cls, list(specs), default, _DERIVED.union(cached))
+    encode, decode = _of_fields(
+        cls, list(specs), default, _DERIVED.union(cached, cached_properties(cls))
+    )
     used = getattr(getattr(cls.__hash__, "__code__", None), "co_names", ())
     unhashed = {name: value for name, value in cached.items() if name in used}
     if not unhashed:
@@ -141,7 +143,7 @@ def _of_fields(
     cls: Any,
     in_order: list[str],
     default: Callable[[str], Any],
-    derived: frozenset[str] = _DERIVED,
+    derived: frozenset[str],
 ) -> Codec:
     names = dict.fromkeys(in_order).keys()
     set_one = object.__setattr__
