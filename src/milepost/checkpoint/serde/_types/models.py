@@ -4,7 +4,7 @@ that no validator needs to run again. Pydantic is used only if the program has i
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost._internal.warn import warn_of
@@ -90,10 +90,12 @@ def of_model(cls: Any) -> tuple[Codec, Brief]:
     derived = cached_properties(cls)
     defaults = _private_defaults(cls)
 
-    def default(name: str) -> Any:
+    def default(name: str, others: Mapping[str, Any]) -> Any:
         spec = specs[name]
         if spec.is_required():
             raise KeyError(name)
+        if getattr(spec, "default_factory_takes_validated_data", False):
+            return spec.default_factory(dict(others))
         return spec.get_default(call_default_factory=True)
 
     def encode(model: Any) -> Any:
@@ -244,7 +246,7 @@ def of_model_v1(cls: Any) -> Codec:
     specs = cls.__fields__
     names = specs.keys()
 
-    def default(name: str) -> Any:
+    def default(name: str, _: Mapping[str, Any]) -> Any:
         if specs[name].required:
             raise KeyError(name)
         return specs[name].get_default()
