@@ -1,5 +1,6 @@
 """Pydantic models: rebuilt as they were, without a validator running again."""
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -82,6 +83,15 @@ class Working(BaseModel):
     _lock: Any = PrivateAttr(default_factory=Lock)
     _count: int = PrivateAttr(default=0)
     _clock: Any = PrivateAttr()
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # that it shadows an attribute
+
+    class Shadowing(Computing):
+        """A field where its parent computes."""
+
+        tool: int = 0  # type: ignore[assignment]
 
 
 class Open(BaseModel):
@@ -234,6 +244,13 @@ def test_computed_values_that_earlier_versions_stored_are_computed_again(
         [back] = serde.loads_typed(stored)
         assert back == Computing(n=2)
         assert "twice" not in vars(back)
+
+
+def test_a_field_in_place_of_a_cached_property_is_stored(serde: JsonPlusSerializer) -> None:
+    model = Shadowing(n=1, tool=5)
+    assert model.twice == 2
+    [back] = serde.loads_typed(serde.dumps_typed([model]))
+    assert vars(back) == {"n": 1, "tool": 5}
 
 
 def test_an_instance_comes_back_without_the_fields_that_it_does_not_have(

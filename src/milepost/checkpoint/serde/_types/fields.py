@@ -133,8 +133,11 @@ def _cached_hash() -> Mapping[str, Any]:
 
 def cached_properties(cls: type) -> frozenset[str]:
     """The attributes in which a class keeps what it computes of others, and will compute again."""
-    members = [member for base in cls.__mro__ for member in vars(base).items()]
-    return frozenset(name for name, member in members if isinstance(member, cached_property))
+    members: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        members.update(vars(base))
+    found = (name for name, member in members.items() if isinstance(member, cached_property))
+    return frozenset(found)
 
 
 _DERIVED: Final = frozenset({"__orig_class__"})

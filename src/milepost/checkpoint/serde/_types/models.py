@@ -87,7 +87,7 @@ def of_model(cls: Any) -> tuple[Codec, Brief]:
     base = vars(sys.modules["pydantic"].BaseModel)
     slots = tuple(base[name] for name in SLOTS)
     set_given, set_extra, set_private, set_dict = (slot.__set__ for slot in slots)
-    derived = cached_properties(cls)
+    derived = cached_properties(cls) - names
     defaults = _private_defaults(cls)
 
     def default(name: str, others: Mapping[str, Any]) -> Any:
