@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import importlib
 import math
 import sqlite3
@@ -198,6 +199,16 @@ class TestFields:
         with pytest.warns(MilepostWarning, match="list of paths"):
             store.put(NS, "k", {"text": "a", "other": "b"}, index="other")
         assert [item.score for item in store.search(NS, query="b")] == [pytest.approx(1)]
+
+
+def test_a_copy_of_a_store_in_memory_has_items_and_vectors_of_its_own():
+    store = InMemoryStore(index=index())
+    store.put(NS, "a", {"text": "a"})
+    twin = copy.deepcopy(store)
+    twin.put(NS, "b", {"text": "b"})
+    store.delete(NS, "a")
+    assert store.search(NS, query="a") == []
+    assert [item.key for item in twin.search(NS, query="a")] == ["a", "b"]
 
 
 class TestPaths:

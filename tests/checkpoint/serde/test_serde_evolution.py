@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from milepost.checkpoint.serde.evolution import dry_run
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -58,6 +58,19 @@ def test_a_field_added_with_a_default_needs_no_migration(i: int) -> None:
     written = serde_with(type(old := classes_v1()[i]), name="thing").dumps_typed(old)
     back = serde_with(classes_v2()[i], name="thing").loads_typed(written)
     assert (back.a, back.b) == (1, [7])
+
+
+def test_its_default_may_be_made_of_the_other_fields() -> None:
+    class Model(BaseModel):
+        a: int
+
+    written = serde_with(Model, name="thing").dumps_typed(Model(a=1))
+
+    class Later(BaseModel):
+        a: int
+        b: int = Field(default_factory=lambda others: others["a"] + 1)
+
+    assert serde_with(Later, name="thing").loads_typed(written) == Later(a=1, b=2)
 
 
 @pytest.mark.parametrize("i", range(3), ids=["dataclass", "model", "named tuple"])

@@ -1,6 +1,9 @@
 """Pydantic models: rebuilt as they were, without a validator running again."""
 
+import warnings
+from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 from typing import Any, Generic, TypeVar
 
 import ormsgpack
@@ -21,6 +24,7 @@ from milepost.checkpoint.serde._msgpack import ext
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.errors import DeserializationError, SerializationError, UnregisteredTypeError
+from milepost.warnings import MilepostWarning
 
 T = TypeVar("T")
 
@@ -63,6 +67,31 @@ class Computing(BaseModel):
     def tool(self) -> object:
         """What could not be stored."""
         return object()
+
+
+@dataclass
+class Kept:
+    n: int
+
+    @cached_property
+    def tool(self) -> object:
+        return object()
+
+
+class Working(BaseModel):
+    n: int = 0
+    _lock: Any = PrivateAttr(default_factory=Lock)
+    _count: int = PrivateAttr(default=0)
+    _clock: Any = PrivateAttr()
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # that it shadows an attribute
+
+    class Shadowing(Computing):
+        """A field where its parent computes."""
+
+        tool: int = 0  # type: ignore[assignment]
 
 
 class Open(BaseModel):
@@ -138,6 +167,49 @@ def test_private_attributes_are_kept(serde: JsonPlusSerializer) -> None:
     assert serde.loads_typed(serde.dumps_typed(model))._secret == 42
 
 
+def test_a_private_attribute_that_cannot_be_stored_has_its_default_again(
+    serde: JsonPlusSerializer,
+) -> None:
+    model = Working(n=1)
+    model._count = 2
+    with pytest.warns(MilepostWarning, match="'_lock' of a Working cannot be stored"):
+        written = serde.dumps_typed([model])
+    [back] = serde.loads_typed(written)
+    assert back.n == 1
+    assert back._count == 2
+    assert not back._lock.locked()
+    assert back._lock is not model._lock
+    assert not hasattr(back, "_clock")
+
+
+def test_it_is_refused_where_it_has_no_default(serde: JsonPlusSerializer) -> None:
+    model = Working()
+    model._clock = Lock()
+    with (
+        pytest.warns(MilepostWarning),
+        pytest.raises(
+            SerializationError, match=r"_thread.lock is not registered.*at path '_clock'"
+        ),
+    ):
+        serde.dumps_typed(model)
+    with pytest.raises(
+        SerializationError, match=r"_thread.lock is not registered.*at path '_lock'"
+    ):
+        JsonPlusSerializer(registry=serde.registry, strict=True).dumps_typed(Working())
+
+
+@pytest.mark.parametrize("tag", ["!n", ""])
+def test_private_attributes_that_a_class_has_only_since_have_their_defaults(
+    serde: JsonPlusSerializer, tag: str
+) -> None:
+    payload: Any = {"n": 1} if tag else [{"n": 1}, ["n"], None, None]
+    body = ormsgpack.packb([f"{__name__}:Working{tag}", payload])
+    stored = "msgpack", ormsgpack.packb([ormsgpack.Ext(ext.RECORD, body)])
+    for _ in range(2):  # the second time, the decoder is known
+        [back] = serde.loads_typed(stored)
+        assert (back.n, back._count, back._lock.locked()) == (1, 0, False)
+
+
 def test_validators_do_not_run_twice(serde: JsonPlusSerializer) -> None:
     model = Doubling(n=2)
     assert model.n == 5
@@ -154,6 +226,9 @@ def test_what_a_cached_property_has_computed_is_not_stored(
     assert model.tool
     assert serde.dumps_typed(around(model)) == written
     assert serde.loads_typed(written) == around(Computing(n=2))
+    plain = Kept(1)
+    assert plain.tool
+    assert vars(serde.loads_typed(serde.dumps_typed(plain))) == {"n": 1}
 
 
 @pytest.mark.parametrize(
@@ -169,6 +244,13 @@ def test_computed_values_that_earlier_versions_stored_are_computed_again(
         [back] = serde.loads_typed(stored)
         assert back == Computing(n=2)
         assert "twice" not in vars(back)
+
+
+def test_a_field_in_place_of_a_cached_property_is_stored(serde: JsonPlusSerializer) -> None:
+    model = Shadowing(n=1, tool=5)
+    assert model.twice == 2
+    [back] = serde.loads_typed(serde.dumps_typed([model]))
+    assert vars(back) == {"n": 1, "tool": 5}
 
 
 def test_an_instance_comes_back_without_the_fields_that_it_does_not_have(

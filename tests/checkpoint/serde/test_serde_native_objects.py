@@ -159,6 +159,17 @@ def test_a_known_model_is_made_without_its_decoder(monkeypatch: pytest.MonkeyPat
     assert SERDE.loads_typed(stored) == expected
 
 
+def test_a_model_with_more_or_less_than_its_fields_is_left_to_python() -> None:
+    more = Inner()
+    object.__setattr__(more, "seen", 1)
+    SERDE.dumps_typed([Inner(), Model(text="", kept=[])])  # what they begin with is known then
+    assert native.elements is not None
+    for value in ([more], [Model.model_construct(text="", kept=[], _fields_set={"kept", "text"})]):
+        value[0].__dict__.pop("text", None)
+        assert native.elements(value, 8, None, REGISTRY.models, None) is None
+    assert native.elements([Inner()], 8, None, REGISTRY.models, None) is not None
+
+
 def packb(payload: Any) -> bytes:
     return ormsgpack.packb(payload, option=ormsgpack.OPT_NON_STR_KEYS)
 

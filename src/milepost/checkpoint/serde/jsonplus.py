@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from milepost._internal.warn import strict_by_default, warn_of
 from milepost.checkpoint.serde._msgpack import engine
 from milepost.checkpoint.serde._msgpack.codec import Level, native_pack, native_unpack
-from milepost.checkpoint.serde._msgpack.failures import Refused
 from milepost.checkpoint.serde._types import old_json
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
 from milepost.errors import DeserializationError, InvalidModuleError, SerializationError
@@ -151,13 +150,7 @@ class JsonPlusSerializer:
 
         What is inside a value may be refused all the same.
         """
-        if cls in _WRITTEN or cls in self.registry.writers:
-            return None
-        try:
-            self.level.find_writer(cls)
-        except Refused as refusal:
-            return str(refusal)
-        return None
+        return self.level.why_refused(cls)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """The value that was written.
@@ -274,5 +267,3 @@ _HOMES = {
     "langchain": "langchain_core", "langchain_core": "langchain_core", "langgraph": "milepost"
 }  # fmt: skip
 """Packages whose classes are stored under other names here."""
-_WRITTEN = frozenset({type(None), bool, int, float, str, bytes, list, dict, tuple})
-"""Types that need no writer."""

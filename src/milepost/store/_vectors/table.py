@@ -71,13 +71,16 @@ class VectorTable(Generic[Owner]):
     """Vectors, each with the entry that it belongs to."""
 
     def __init__(self, dims: int) -> None:
-        self._np = load_numpy()
         self._dims = dims
         self._matrix: Array = self._np.zeros((_FIRST_CAPACITY, dims), self._np.float32)
         self.owners: list[Owner | None] = []
         self._free: list[int] = []
         self._fresh: dict[int, bytes] = {}
         """Not yet in the matrix: taking many in at once costs much less."""
+
+    @property
+    def _np(self) -> Any:  # not an attribute: a module cannot be copied
+        return load_numpy()
 
     def add(self, vectors: Sequence[Packed], owner: Owner) -> tuple[int, ...]:
         """Take vectors in; their places."""

@@ -45,6 +45,8 @@ PASS_THROUGH: Final = (
 )
 OTHER_KEYS: Final = ormsgpack.OPT_NON_STR_KEYS
 
+WRITTEN: Final = frozenset({type(None), bool, int, float, str, bytes, list, dict, tuple})
+"""Types that need no writer."""
 _OTHER_KEY: Final = ("Dict key must be str",)
 
 _NUMBER: Final = os.urandom(8)
@@ -123,6 +125,16 @@ class Level:
             if writer is None:
                 raise
             return writer
+
+    def why_refused(self, cls: type) -> str | None:
+        """Why no value of this very type is written; None if values of it are."""
+        if cls in WRITTEN or cls in self.registry.writers:
+            return None
+        try:
+            Level.find_writer(self, cls)  # as it says it itself, without a place
+        except Refused as refusal:
+            return str(refusal)
+        return None
 
     def pack(self, value: Any) -> bytes:
         """`value` as msgpack; any exception means that the exact path must try."""

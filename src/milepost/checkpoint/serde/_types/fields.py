@@ -15,6 +15,8 @@ from milepost.errors import DeserializationError
 Encode = Callable[[Any], Any]
 Decode = Callable[[Any], Any]
 Codec = tuple[Encode, Decode]
+Default = Callable[[str, Mapping[str, Any]], Any]
+"""The default of a field, beside those that have a value; KeyError if it has none."""
 
 
 class Migrated(dict[str, Any]):
@@ -46,7 +48,7 @@ def of_named_tuple(cls: Any) -> Codec:
     def decode(payload: Any) -> Any:
         check([payload], FIELDS)
         if payload.keys() != set(names):
-            payload = complete(cls, payload, names, defaults.__getitem__)
+            payload = complete(cls, payload, names, lambda name, _: defaults[name])
         return tuple.__new__(cls, [payload[name] for name in names])
 
     return encode, decode
@@ -67,7 +69,7 @@ def of_dataclass(cls: Any) -> Codec:
     """Fields by name; attributes that are not fields go along beside them."""
     specs = {spec.name: spec for spec in dataclasses.fields(cls)}
 
-    def default(name: str) -> Any:
+    def default(name: str, _: Mapping[str, Any]) -> Any:
         spec = specs[name]
         if spec.default is not dataclasses.MISSING:
             return spec.default
@@ -75,7 +77,7 @@ def of_dataclass(cls: Any) -> Codec:
             return spec.default_factory()
         raise KeyError(name)
 
-    return _of_fields(cls, list(specs), default)
+    return _of_fields(cls, list(specs), default, _DERIVED | cached_properties(cls))
 
 
 def is_attrs(cls: type) -> bool:
@@ -87,7 +89,7 @@ def of_attrs(cls: Any) -> Codec:
     """The same for attrs. The library itself is not needed, nor are its converters."""
     specs = {spec.name: spec for spec in cls.__attrs_attrs__}
 
-    def default(name: str) -> Any:
+    def default(name: str, _: Mapping[str, Any]) -> Any:
         found = specs[name].default
         if getattr(type(found), "__name__", "") == "_Nothing":
             raise KeyError(name)
@@ -98,7 +100,9 @@ def of_attrs(cls: Any) -> Codec:
         return found.factory()
 
     cached = _cached_hash()
-    encode, decode = _of_fields(cls, list(specs), default, _DERIVED.union(cached))
+    encode, decode = _of_fields(
+        cls, list(specs), default, _DERIVED.union(cached, cached_properties(cls))
+    )
     used = getattr(getattr(cls.__hash__, "__code__", None), "co_names", ())
     unhashed = {name: value for name, value in cached.items() if name in used}
     if not unhashed:
@@ -129,8 +133,11 @@ def _cached_hash() -> Mapping[str, Any]:
 
 def cached_properties(cls: type) -> frozenset[str]:
     """The attributes in which a class keeps what it computes of others, and will compute again."""
-    members = [member for base in cls.__mro__ for member in vars(base).items()]
-    return frozenset(name for name, member in members if isinstance(member, cached_property))
+    members: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        members.update(vars(base))
+    found = (name for name, member in members.items() if isinstance(member, cached_property))
+    return frozenset(found)
 
 
 _DERIVED: Final = frozenset({"__orig_class__"})
@@ -140,8 +147,8 @@ _DERIVED: Final = frozenset({"__orig_class__"})
 def _of_fields(
     cls: Any,
     in_order: list[str],
-    default: Callable[[str], Any],
-    derived: frozenset[str] = _DERIVED,
+    default: Default,
+    derived: frozenset[str],
 ) -> Codec:
     names = dict.fromkeys(in_order).keys()
     set_one = object.__setattr__
@@ -228,7 +235,7 @@ def _assigning(cls: type, names: list[str], decode: Callable[[Any], Any]) -> Cal
     return made
 
 
-def complete(cls: type, stored: Any, names: Any, default: Callable[[str], Any]) -> dict[str, Any]:
+def complete(cls: type, stored: Any, names: Any, default: Default) -> dict[str, Any]:
     """The stored fields in today's shape: new ones get their default, lost ones are an error."""
     lost = [name for name in stored if name not in names]
     if lost:
@@ -240,7 +247,7 @@ def complete(cls: type, stored: Any, names: Any, default: Callable[[str], Any]) 
     for name in names:
         if name not in complete:
             try:
-                complete[name] = default(name)
+                complete[name] = default(name, complete)
             except KeyError:
                 raise DeserializationError(
                     f"{cls.__qualname__} now needs the field {name!r}, which was not stored; give"

@@ -4,11 +4,16 @@ that no validator needs to run again. Pydantic is used only if the program has i
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from milepost._internal.warn import warn_of
+from milepost.checkpoint.serde._msgpack.codec import WRITTEN
 from milepost.checkpoint.serde._msgpack.shapes import LIST, check
 from milepost.checkpoint.serde._types.fields import FIELDS, Codec, cached_properties, complete
+
+if TYPE_CHECKING:
+    from milepost.checkpoint.serde._msgpack.codec import Level
 
 _REMEMBERED = 32
 _OTHERS: frozenset[type] = frozenset({dict, type(None)})
@@ -37,6 +42,9 @@ class Brief(NamedTuple):
     """What decodes the fields that are stored with such a tag."""
     form: Form
     """What the accelerator is told; its list is filled as instances are written."""
+    spared: Callable[[Any, Level], Any]
+    """The values that an unusual instance is stored as, without those that cannot be stored and
+    have a default."""
 
 
 class FieldsDecoder(NamedTuple):
@@ -79,28 +87,32 @@ def of_model(cls: Any) -> tuple[Codec, Brief]:
     base = vars(sys.modules["pydantic"].BaseModel)
     slots = tuple(base[name] for name in SLOTS)
     set_given, set_extra, set_private, set_dict = (slot.__set__ for slot in slots)
-    derived = cached_properties(cls)
+    derived = cached_properties(cls) - names
+    defaults = _private_defaults(cls)
 
-    def default(name: str) -> Any:
+    def default(name: str, others: Mapping[str, Any]) -> Any:
         spec = specs[name]
         if spec.is_required():
             raise KeyError(name)
+        if getattr(spec, "default_factory_takes_validated_data", False):
+            return spec.default_factory(dict(others))
         return spec.get_default(call_default_factory=True)
 
     def encode(model: Any) -> Any:
-        attributes, private = model.__dict__, model.__pydantic_private__
-        others = {
-            name: value
-            for name, value in attributes.items()
-            if name not in names and name not in derived
-        }
-        unset = [name for name in in_order if name not in attributes]
+        stored, private = model.__dict__, model.__pydantic_private__
+        beside: Sequence[Any] = ()
+        if stored.keys() != names:
+            content = {name: value for name, value in stored.items() if name not in derived}
+            others = {name: value for name, value in content.items() if name not in names}
+            unset = [name for name in in_order if name not in stored]
+            stored = {name: value for name, value in content.items() if name in names}
+            beside = (others, unset) if others or unset else ()
         return [
-            {name: value for name, value in attributes.items() if name in names},
+            stored,
             sorted(model.__pydantic_fields_set__),
             model.__pydantic_extra__,
             private if private is None else _set_only(private),
-            *([others, unset] if others or unset else ()),
+            *beside,
         ]
 
     def rebuilt(
@@ -118,14 +130,36 @@ def of_model(cls: Any) -> tuple[Codec, Brief]:
         set_dict(model, stored)
         set_given(model, given)
         set_extra(model, extra)
-        set_private(model, private)
+        set_private(model, completed(private) if defaults else private)
         return model
+
+    def completed(private: Any) -> dict[str, Any]:
+        stored = private or {}
+        if defaults.keys() <= stored.keys():
+            return stored
+        return {**stored, **{name: make() for name, make in defaults.items() if name not in stored}}
+
+    def spared(stored: Any, level: Level) -> Any:
+        private = stored[3]
+        if not private or WRITTEN.issuperset(map(type, private.values())) or level.strict:
+            return stored
+        for name in defaults.keys() & private.keys():
+            why = level.why_refused(type(private[name]))
+            if why is not None:
+                warn_of(
+                    f"The private attribute {name!r} of a {cls.__qualname__} cannot be stored"
+                    f" ({why}). It is left out, and has its default when it is read."
+                )
+                del private[name]
+        return stored
 
     def decode(payload: Any) -> Any:
         stored, given, extra, private, *beside = check(
             payload, FIELDS, LIST, _OTHERS, _OTHERS, *_BESIDE, least=4
         )
-        others, unset = beside or ({}, ())
+        if not beside:
+            return rebuilt(stored, set(given), extra, private)
+        others, unset = beside
         model = rebuilt(stored, set(given), extra, private, unset)
         model.__dict__.update(others)
         return model
@@ -155,14 +189,15 @@ def of_model(cls: Any) -> tuple[Codec, Brief]:
         fields = dict.fromkeys(in_order)
         # mypy does not see that a named tuple can be called.
         decoder: Any = FieldsDecoder(cls, fields, given, extra_allowed, slots, rebuilt)
-        return decoder  # type: ignore[no-any-return]
+        # The accelerator knows no private attributes, which the class has only since.
+        return decoder.__call__ if defaults else decoder  # type: ignore[no-any-return]
 
     # No copies of instances whose class does something when they are looked at or freed.
     way = None
     if cls.__getattribute__ is object.__getattribute__ and not hasattr(cls, "__del__"):
         way = (slots, tuple(in_order))
     form: Form = (SLOTS, extra_allowed, [], way, tuple(in_order))
-    return (encode, decode), Brief(parts, decode_given, form)
+    return (encode, decode), Brief(parts, decode_given, form, spared)
 
 
 def _listed(given: set[str], before: list[_Given]) -> _Given:
@@ -175,6 +210,19 @@ def _listed(given: set[str], before: list[_Given]) -> _Given:
     if len(before) < _REMEMBERED:
         before.append(entry)
     return entry
+
+
+def _private_defaults(cls: Any) -> dict[str, Callable[[], Any]]:
+    """What makes the defaults of the private attributes that have one."""
+    undefined = sys.modules["pydantic_core"].PydanticUndefined
+    defaults = {}
+    for name, spec in cls.__private_attributes__.items():
+        if spec.default_factory is None:
+            if spec.default is not undefined:
+                defaults[name] = spec.get_default  # which copies it
+        elif not getattr(spec, "default_factory_takes_validated_data", False):
+            defaults[name] = spec.default_factory
+    return defaults
 
 
 def _set_only(private: dict[str, Any]) -> dict[str, Any]:
@@ -198,7 +246,7 @@ def of_model_v1(cls: Any) -> Codec:
     specs = cls.__fields__
     names = specs.keys()
 
-    def default(name: str) -> Any:
+    def default(name: str, _: Mapping[str, Any]) -> Any:
         if specs[name].required:
             raise KeyError(name)
         return specs[name].get_default()

@@ -113,14 +113,14 @@ def _writer(record: RecordType, encode: Encode) -> Callable[[Any, Level], Ext]:
 
     if record.brief is None:
         return write_fields if record.fielded else write
-    parts = record.brief.parts
+    parts, spared = record.brief.parts, record.brief.spared
     prefixes: dict[str, bytes] = {}
     begins = record.brief.form[2]
 
     def write_brief(obj: Any, level: Level) -> Ext:
         found = parts(obj)
         if found is None:
-            return write_fields(obj, level)
+            return Ext(code, prefix + level.pack_fields(spared(encode(obj), level)))
         given, stored = found
         begin = prefixes.get(given)
         if begin is None:
