@@ -41,6 +41,7 @@ class _RegistryEntry:
     head: str | None
     token: str | None
     epoch: int
+    """Below 0: others have put something beside a run, which has not looked at the thread since."""
     new: bool
     """Whether the entry was added as a lock, since the thread did not exist."""
     stored: str
@@ -162,8 +163,8 @@ class CheckedSteps:
             row.metadata = {**row.metadata, **fence.thread_metadata}
         elif row.token is not None and (row.status or row.stored) == "running" and row.epoch >= 0:
             # Makes the run that owns the thread look at it again: its next checkpoint may not come
-            # right after its last one any more, and the status has to be stored again. Below 0, it
-            # has not looked since: a foreign runtime that goes on here pays for this once.
+            # right after its last one any more, and the status has to be stored again. Only once,
+            # since all that a foreign runtime builds on is stored whole after that.
             yield from self._begin_epoch(step, row, -new_epoch())
         row.status = yield from self._status(step, row)
         if checkpoint is None and step.writes and not tables.counts.knows(step):
