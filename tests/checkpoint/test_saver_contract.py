@@ -17,6 +17,7 @@ from milepost.checkpoint.base import (
     empty_checkpoint,
 )
 from milepost.checkpoint.serde.types import _DeltaSnapshot
+from milepost.errors import BrokenChainError
 from milepost.graph import START, StateGraph
 
 
@@ -369,6 +370,15 @@ def test_the_history_of_a_delta_channel_ends_at_the_nearest_snapshot(run, saver,
     found = delta_history(run, saver, head, "log")
     assert found["log"]["seed"] == _DeltaSnapshot(["seed"])
     assert [value for _, _, value in found["log"]["writes"]] == ["a"]
+
+
+def test_ancestors_that_lead_in_a_circle_are_refused_where_a_delta_channel_needs_them(run, saver):
+    for id, parent in (("1", None), ("2", "1"), ("1", "2")):
+        place = {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": parent}
+        checkpoint = {**empty_checkpoint(), "id": id, "channel_versions": {"log": "1"}}
+        config = run.saver(saver, "put", {"configurable": place}, checkpoint, {}, {"log": "1"})
+    with pytest.raises(BrokenChainError):
+        delta_history(run, saver, config, "log")
 
 
 def test_asking_for_no_delta_channels_gives_nothing(run, saver, by_hand):

@@ -66,8 +66,7 @@ def find_saver(
         none or True  saved                         joins the thread of that run
         a saver       the same saver and thread     joins the thread of that run
         a saver       another saver, same thread    its own saver, in the inner namespace
-        a saver       not saved, with a thread      its own saver, in the inner namespace
-        a saver       not saved, without a thread   not saved
+        a saver       not saved                     not saved, unless it names a thread
         a saver       any, and names a thread       a run of its own, unless this is its thread
         a saver       there is none                 its own saver
     """
@@ -92,11 +91,11 @@ def find_saver(
             position.parent = None  # with its own saver and thread, it is a run of its own
             return own
     position.ns = parent.child_ns()
-    saver = above.saver if own is None and above is not None else own
-    if chosen is False or saver is None or (above is None and thread_id is None):
+    if chosen is False or above is None:
         position.thread_id = parent.run.position.thread_id
         return None
-    if above is not None and saver is above.saver:
+    saver = above.saver if own is None else own
+    if saver is above.saver:
         checkpoints.join(above, owned=False)
     if chosen is True:
         position.ns = without_ids(position.ns)

@@ -120,3 +120,17 @@ def random_token() -> str:
 def new_epoch() -> int:
     """The epoch of a thread. Random, so that it differs from earlier threads of the same id."""
     return getrandbits(53)
+
+
+def foreign_epoch() -> int:
+    """The epoch that begins when a foreign runtime writes where a run of ours goes on.
+
+    It is below 0 until a run of ours writes there again. So further writes of the foreign runtime
+    need no new epoch, in which they could not build on rows of the one before.
+    """
+    return -1 - new_epoch()
+
+
+def is_foreign(epoch: int | None) -> bool:
+    """Whether a foreign runtime has begun an epoch."""
+    return epoch is not None and epoch < 0

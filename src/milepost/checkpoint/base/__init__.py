@@ -406,13 +406,16 @@ def _delta_walk(
         from milepost.checkpoint._contract.threads import checkpoint_gone
 
         raise checkpoint_gone(place_of(config).thread_id, named)
+    passed = set()
     while child is not None and searching and child.parent_config is not None:
+        passed.add(child.checkpoint["id"])
         ancestor = yield child.parent_config
-        if ancestor is None:
+        if ancestor is None or ancestor.checkpoint["id"] in passed:
             place = child.parent_config.get("configurable", {})
+            what = "is gone" if ancestor is None else "is its own ancestor"
             raise BrokenChainError(
                 f"Checkpoint '{place.get('checkpoint_id')}' of thread '{place.get('thread_id')}' "
-                f"is gone, and the channels {sorted(searching)} depend on it. Restore it from a "
+                f"{what}, and the channels {sorted(searching)} depend on it. Restore it from a "
                 "backup; a prune must keep the ancestors that delta channels need."
             )
         applied = writes_leading_to(child, ancestor.pending_writes or ())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._db.operations import Batch, Execute, ExecuteMany, Operation, Query
 from milepost._internal.dataclass_tools import record
-from milepost._internal.ids import new_epoch
+from milepost._internal.ids import foreign_epoch, is_foreign, new_epoch
 from milepost.checkpoint._contract.threads import parent_gone
 from milepost.checkpoint._sql import manifest as manifests
 from milepost.checkpoint._sql.cache import CachedManifest
@@ -41,6 +41,7 @@ class _RegistryEntry:
     head: str | None
     token: str | None
     epoch: int
+    """Below 0: others have put something beside a run, which has not looked at the thread since."""
     new: bool
     """Whether the entry was added as a lock, since the thread did not exist."""
     stored: str
@@ -149,7 +150,7 @@ class CheckedSteps:
             yield from tables.send()
             yield from self._check_parent(step, None)
         if fence is not None:
-            if row.epoch < 0:
+            if is_foreign(row.epoch):
                 yield from self._begin_epoch(step, row, new_epoch())
             if fence.taken and fence.epoch != row.epoch:
                 yield from self._check_reached(step, fence, tables)
@@ -160,11 +161,15 @@ class CheckedSteps:
                 fence.overtakes = row.stored == "running" and not row.new
             row.token, fence.epoch, fence.touched = fence.token, row.epoch, time.time()
             row.metadata = {**row.metadata, **fence.thread_metadata}
-        elif row.token is not None and (row.status or row.stored) == "running" and row.epoch >= 0:
+        elif (
+            row.token is not None
+            and (row.status or row.stored) == "running"
+            and not is_foreign(row.epoch)
+        ):
             # Makes the run that owns the thread look at it again: its next checkpoint may not come
-            # right after its last one any more, and the status has to be stored again. Below 0, it
-            # has not looked since: a foreign runtime that goes on here pays for this once.
-            yield from self._begin_epoch(step, row, -new_epoch())
+            # right after its last one any more, and the status has to be stored again. Only once,
+            # since all that a foreign runtime builds on is stored whole after that.
+            yield from self._begin_epoch(step, row, foreign_epoch())
         row.status = yield from self._status(step, row)
         if checkpoint is None and step.writes and not tables.counts.knows(step):
             yield from tables.send()

@@ -17,7 +17,7 @@ from milepost._db.operations import (
 )
 from milepost._internal import log
 from milepost._internal.dataclass_tools import record
-from milepost._internal.ids import new_epoch
+from milepost._internal.ids import is_foreign, new_epoch
 from milepost.checkpoint._sql.cache import NOT_STORED, CachedValue, ThreadCache
 from milepost.checkpoint._sql.rows import CheckpointRow, Prepared
 from milepost.checkpoint._sql.write.checked import CheckedSteps
@@ -199,7 +199,7 @@ class Storer:
         if id is None:
             return None
         base = row.base if row is not None else self._cache.manifest(thread_id, ns, id, None)
-        if base is None or base.owner is not None or (base.epoch or 0) < 0:
+        if base is None or base.owner is not None or is_foreign(base.epoch):
             return None
         if row is None:
             loaded = fence.loaded.get((ns, id))
