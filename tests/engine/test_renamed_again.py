@@ -313,3 +313,21 @@ def test_all_nodes_wait_after_a_command_and_a_copy_or_a_replay(run, deploy, conf
         run.get_state(two_asking("ask now", "other", saver := deploy()), config)
     new = two_asking("ask now", "other now", saver, renamed_nodes=BOTH_RENAMED)
     assert run.get_state(new, config).next == ("ask now", "other now")
+
+
+@pytest.mark.parametrize("how", ["deferred", "join"])
+def test_a_node_that_waits_on_after_an_update_is_missed(run, deploy, config, how):
+    def build(name: str, saver: Any, **compiled: Any) -> Any:
+        builder = StateGraph(State).add_node("say", says("said")).add_node("other", says("other"))
+        builder.add_node(name, asks("sure?"), defer=how == "deferred").add_edge(START, "say")
+        builder.add_edge("say" if how == "deferred" else ["say"], name)
+        return builder.compile(checkpointer=saver, **compiled)
+
+    old = build("ask", deploy())
+    run.invoke(old, {"log": []}, config)
+    run.update_state(old, config, {"log": ["by hand"]}, as_node="other")
+    assert run.get_state(old, config).next == ("ask",)
+    with pytest.raises(MissingNodeError, match="'ask'"):
+        run.get_state(build("approve", saver := deploy()), config)
+    new = build("approve", saver, renamed_nodes={"ask": "approve"})
+    assert run.get_state(new, config).next == ("approve",)
