@@ -346,7 +346,8 @@ def is_of_this_call(position: Position, saved: CheckpointTuple) -> bool:
 def _same_graph(starts: Iterable[str], position: Position) -> str | None:
     """The namespace among `starts` that is the position's but for task ids, which a fork changes,
     and for names that nodes had before."""
-    ns, programs, around = without_ids(position.ns), [], position.parent
+    ns, around = without_ids(position.ns), position.parent
+    programs: list[ExecutableGraph] = []
     while around is not None:
         programs.insert(0, around.run.program)
         around = around.run.position.parent
