@@ -354,7 +354,8 @@ def test_a_renamed_delta_channel_keeps_what_only_a_finished_node_wrote_to_it(run
     assert run.get_state(new, config).values["lines"] == ["yes", "said"]
 
 
-def test_a_replay_inside_a_graph_finds_it_in_a_renamed_node(run, deploy, config):
+@pytest.mark.parametrize("sends", [False, True])
+def test_a_replay_inside_a_graph_finds_it_in_a_renamed_node(run, deploy, config, sends):
     said: list[str] = []
 
     def say(_state: Any) -> dict[str, Any]:
@@ -366,7 +367,8 @@ def test_a_replay_inside_a_graph_finds_it_in_a_renamed_node(run, deploy, config)
         inner.add_edge(START, "say")
         around = StateGraph(State).add_node(middle, inner.compile()).add_edge(START, middle)
         builder = StateGraph(State).add_node(outer, around.compile(renamed_nodes=renamed.get("in")))
-        builder.add_edge(START, outer)
+        where = Send(outer, {"log": []}) if sends else outer
+        builder.add_conditional_edges(START, lambda _: where, [outer])
         return builder.compile(checkpointer=deploy(), renamed_nodes=renamed.get("out"))
 
     run.invoke(build("outer", "middle"), {"log": []}, config)

@@ -346,11 +346,14 @@ def is_of_this_call(position: Position, saved: CheckpointTuple) -> bool:
 def _same_graph(starts: Iterable[str], position: Position) -> str | None:
     """The namespace among `starts` that is the position's but for task ids, which a fork changes,
     and for names that nodes had before."""
-    ns, around = without_ids(position.ns), position.parent
     programs: list[ExecutableGraph] = []
+    around = position.parent
     while around is not None:
         programs.insert(0, around.run.program)
         around = around.run.position.parent
+    ns = _under_present_names(
+        position.ns, programs
+    )  # a Send keeps the name that it was stored with
     return next((old for old in starts if _under_present_names(old, programs) == ns), None)
 
 
