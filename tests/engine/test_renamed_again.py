@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import pytest
 from typing_extensions import TypedDict
 
+from milepost.channels import DeltaChannel
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.evolution import dry_run
 from milepost.checkpoint.sqlite import SqliteSaver
@@ -313,3 +314,67 @@ def test_all_nodes_wait_after_a_command_and_a_copy_or_a_replay(run, deploy, conf
         run.get_state(two_asking("ask now", "other", saver := deploy()), config)
     new = two_asking("ask now", "other now", saver, renamed_nodes=BOTH_RENAMED)
     assert run.get_state(new, config).next == ("ask now", "other now")
+
+
+@pytest.mark.parametrize("how", ["deferred", "join"])
+def test_a_node_that_waits_on_after_an_update_is_missed(run, deploy, config, how):
+    def build(name: str, saver: Any, **compiled: Any) -> Any:
+        builder = StateGraph(State).add_node("say", says("said")).add_node("other", says("other"))
+        builder.add_node(name, asks("sure?"), defer=how == "deferred").add_edge(START, "say")
+        builder.add_edge("say" if how == "deferred" else ["say"], name)
+        return builder.compile(checkpointer=saver, **compiled)
+
+    old = build("ask", deploy())
+    run.invoke(old, {"log": []}, config)
+    run.update_state(old, config, {"log": ["by hand"]}, as_node="other")
+    assert run.get_state(old, config).next == ("ask",)
+    with pytest.raises(MissingNodeError, match="'ask'"):
+        run.get_state(build("approve", saver := deploy()), config)
+    new = build("approve", saver, renamed_nodes={"ask": "approve"})
+    assert run.get_state(new, config).next == ("approve",)
+
+
+def joined(old: list[Any], writes: list[Any]) -> list[Any]:
+    return [*old, *(item for write in writes for item in write)]
+
+
+def test_a_renamed_delta_channel_keeps_what_only_a_finished_node_wrote_to_it(run, deploy, config):
+    def build(key: str, **compiled: Any) -> Any:
+        schema = TypedDict(  # type: ignore[misc]
+            "schema", {"word": str, key: Annotated[list[Any], DeltaChannel(joined)]}
+        )
+        builder = StateGraph(schema).add_node("say", lambda _: {key: ["said"]})
+        builder.add_node("ask", lambda _: {key: [interrupt("sure?")]})
+        builder.add_edge(START, "say").add_edge(START, "ask")
+        return builder.compile(checkpointer=deploy(), **compiled)
+
+    run.invoke(build("log"), {"word": "in"}, config)
+    run.invoke(build("lines", renamed_keys={"log": "lines"}), Command(resume="yes"), config)
+    new = build("lines", renamed_keys={"log": "lines"})
+    assert run.get_state(new, config).values["lines"] == ["yes", "said"]
+
+
+@pytest.mark.parametrize("sends", [False, True])
+def test_a_replay_inside_a_graph_finds_it_in_a_renamed_node(run, deploy, config, sends):
+    said: list[str] = []
+
+    def say(_state: Any) -> dict[str, Any]:
+        said.append("said")
+        return {"log": ["said"]}
+
+    def build(outer: str, middle: str, **renamed: dict[str, str]) -> Any:
+        inner = StateGraph(State).add_sequence([("say", say), ("ask", asks("sure?"))])
+        inner.add_edge(START, "say")
+        around = StateGraph(State).add_node(middle, inner.compile()).add_edge(START, middle)
+        builder = StateGraph(State).add_node(outer, around.compile(renamed_nodes=renamed.get("in")))
+        where = Send(outer, {"log": []}) if sends else outer
+        builder.add_conditional_edges(START, lambda _: where, [outer])
+        return builder.compile(checkpointer=deploy(), renamed_nodes=renamed.get("out"))
+
+    run.invoke(build("outer", "middle"), {"log": []}, config)
+    new = build("outside", "between", **{"out": {"outer": "outside"}, "in": {"middle": "between"}})
+    state = run.get_state(new, config, subgraphs=True)
+    while state.tasks:
+        at, state = state.config, state.tasks[0].state or state._replace(tasks=())
+    assert run.invoke(new, None, at)["__interrupt__"][0].value == "sure?"
+    assert said == ["said"]

@@ -31,7 +31,7 @@ from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_
 from milepost.checkpoint._contract.step_saver import Fence, StepSaver, step_saver
 from milepost.checkpoint._contract.thread_metadata import metadata_text
 from milepost.checkpoint._contract.threads import checkpoint_gone
-from milepost.constants import INPUT, PREVIOUS
+from milepost.constants import INPUT, NS_SEP, PREVIOUS
 from milepost.errors import (
     CheckpointError,
     CheckpointNotFoundError,
@@ -44,6 +44,7 @@ from milepost.errors import (
 if TYPE_CHECKING:
     from milepost._engine.checkpoint_writer import CheckpointWriter
     from milepost._engine.context.config import RunSettings
+    from milepost._engine.superstep.program import ExecutableGraph
     from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.types import RunnableConfig
 
@@ -288,7 +289,7 @@ def _load_inner(
     def load(ns: str, id: str | None = None) -> LoadCheckpoint:
         return LoadCheckpoint(saver, Place(thread.thread_id, ns, id).config())
 
-    if (old_ns := _same_graph(starts, ns)) is not None:
+    if (old_ns := _same_graph(starts, position)) is not None:
         position.inner_starts = {n: id for n, id in starts.items() if n != old_ns}
         found = yield from load(old_ns, starts[old_ns])
         if found is not None:
@@ -342,9 +343,28 @@ def is_of_this_call(position: Position, saved: CheckpointTuple) -> bool:
     return position.is_transient or served is None or served == position.parent.task.id
 
 
-def _same_graph(starts: Iterable[str], ns: str) -> str | None:
-    """The namespace among `starts` that is `ns` but for task ids, which a fork changes."""
-    return next((old for old in starts if without_ids(old) == without_ids(ns)), None)
+def _same_graph(starts: Iterable[str], position: Position) -> str | None:
+    """The namespace among `starts` that is the position's but for task ids, which a fork changes,
+    and for names that nodes had before."""
+    programs: list[ExecutableGraph] = []
+    around = position.parent
+    while around is not None:
+        programs.insert(0, around.run.program)
+        around = around.run.position.parent
+    ns = _under_present_names(
+        position.ns, programs
+    )  # a Send keeps the name that it was stored with
+    return next((old for old in starts if _under_present_names(old, programs) == ns), None)
+
+
+def _under_present_names(ns: str, programs: Sequence[ExecutableGraph]) -> str:
+    """A namespace without task ids; `programs` have the nodes on its way."""
+    around = iter(programs)
+    parts = without_ids(ns).split(NS_SEP)
+    for at, part in enumerate(parts):
+        if not part.isdigit() and (program := next(around, None)) is not None:
+            parts[at] = program.renames.node(part)
+    return NS_SEP.join(parts)
 
 
 # -- continuing from a checkpoint
@@ -381,7 +401,8 @@ def restore(
         channels.dirty |= former.keys() & checkpoints.program.channels.keys()
         channels.unsaved_seen |= renamed.changed_seen
         channels.drops_names = renamed.drops_names
-        checkpoints.deltas.not_in_writes.update(former)  # the writes have the former names
+        # The writes have the former names.
+        checkpoints.deltas.not_in_writes.update(former, renamed.written_before())
     return previous
 
 

@@ -231,8 +231,8 @@ def _fork(run: GraphRun) -> EffectGenerator[None]:
 def unite_waiting_edges(run: GraphRun) -> None:
     """Give all edges that wait one version, for a checkpoint that is made without a step.
 
-    Edges that a Command to the paused thread has made are newer than the others. A later graph with
-    other names would take an older edge for what is left of an earlier graph.
+    Those that an update or a Command to the paused thread has made are newer than the others. A
+    later graph with other names would take an older edge for what is left of an earlier graph.
     """
     channels = run.channels
     for name in chain.from_iterable(task.triggers for task in waiting_tasks(run)):

@@ -170,6 +170,7 @@ def _write(run: GraphRun, updates: Sequence[StateUpdate], explicit: bool) -> Eff
     for task in tasks:
         seen = channels.seen.get(task.name, {})
         channels.mark_seen(task.name, {**seen, _UPDATED: channels.top})
+    unite_waiting_edges(run)
     position.step += 1
     # Writes of siblings are not marked as part of this update, there may be no parent to store
     # writes at, and a saver of another kind stores checkpoint and writes one after the other.

@@ -191,6 +191,11 @@ class RenamedCheckpoint:
         renames = self._renames
         return [(id, renames.channel(c), renames.value(c, value)) for id, c, value in pending]
 
+    def written_before(self) -> set[str]:
+        """The present names of channels that stored writes have under other names."""
+        stored = {channel for _, channel, _ in self._saved.pending_writes or ()}
+        return {present for name in stored if (present := self._renames.channel(name)) != name}
+
     @property
     def parent(self) -> Any:
         """The parent checkpoint, if the saver fetched it too."""
