@@ -348,7 +348,8 @@ def test_nodes_and_edges_are_tuples_as_those_of_langchain():
 
 
 def on(library: str) -> Any:
-    """Graphs with loops, labels, an inner graph and a node that waits for the others."""
+    """Graphs with loops, labels, an inner graph, a node that waits for the others, and several
+    ways between two nodes."""
     lib = names_of(library)
     inner = lib.StateGraph(State).add_node("i1", node).add_node("i2", node)
     inner.add_edge(lib.START, "i1").add_edge("i1", "i2")
@@ -358,6 +359,9 @@ def on(library: str) -> Any:
     builder.add_edge(lib.START, "a").add_edge("a", "inner").add_edge("inner", "last")
     builder.add_edge("b", "last")
     builder.add_conditional_edges("a", lambda _: "b", {"go": "b", "redo": "a"})
+    builder.add_conditional_edges("b", lambda _: "a", {"yes": "a", "no": "a"})
+    builder.add_node("joined", node).add_edge(["a", "b"], "joined").add_edge("joined", "last")
+    builder.add_conditional_edges("a", node, {"x": "joined"})
     return builder.compile(interrupt_before=["b"])
 
 

@@ -24,7 +24,10 @@ def survey(graph: AnyGraph, xray: int | bool = False, around: tuple[AnyGraph, ..
         if name != START:
             picture.nodes[name] = _node(graph, name)
     picture.nodes[END] = Node(END, END)
-    picture.edges = sorted(dict.fromkeys(_edges(graph)), key=_order)
+    drawn: dict[tuple[str, str], Edge] = {}
+    for edge in sorted(_edges(graph), key=_order):
+        drawn.setdefault((edge.source, edge.target), edge)
+    picture.edges = list(drawn.values())
     if not any(edge.target == END for edge in picture.edges):
         # An endless loop, or one that only Commands without declared targets leave.
         del picture.nodes[END]
@@ -98,12 +101,19 @@ def _edges_by_channels(program: ExecutableGraph) -> Iterator[Edge]:
 
 
 def _edges_from(builder: AnyBuilder, source: str) -> Iterator[Edge]:
-    for start, end in sorted(builder.edges):
-        if start == source:
+    conditional = list(_conditional_edges(builder, source))
+    # A plain edge beside a conditional one to the same node starts it by the same channel.
+    targets = {edge.target for edge in conditional}
+    for start, end in builder.edges:
+        if start == source and end not in targets:
             yield Edge(source, end)
-    for starts, end in sorted(builder.waiting_edges):
+    for starts, end in builder.waiting_edges:
         if source in starts:
             yield Edge(source, end)
+    yield from conditional
+
+
+def _conditional_edges(builder: AnyBuilder, source: str) -> Iterator[Edge]:
     for branch in builder.branches.get(source, {}).values():
         if branch.ends is None:
             # The targets are unknown without a path map or a Literal return type.
