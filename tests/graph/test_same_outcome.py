@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
 from typing_extensions import TypedDict
 
 from both import names_of
@@ -201,7 +203,29 @@ def a_graph_with_a_saver_in_one_without_starts_over(lib: Any) -> Any:
     return told, graph.invoke({"log": []}, T)
 
 
+def a_graph_that_a_tool_calls_is_in_the_namespace_of_the_node(lib: Any) -> Any:
+    inside: list[Any] = []
+
+    def note(_: Any, config: RunnableConfig) -> None:
+        inside.append(config["metadata"]["langgraph_checkpoint_ns"].count("|"))
+
+    inner = lib.StateGraph(State).add_node(note).add_edge(lib.START, "note").compile()
+
+    @tool
+    def call(x: int) -> str:
+        """Call a graph."""
+        return str(inner.invoke({"log": [x]})["log"])
+
+    calls = AIMessage("", tool_calls=[{"name": "call", "args": {"x": 1}, "id": "1"}])
+    tools = importlib.import_module(f"{lib.name}.prebuilt").ToolNode([call])
+    messages = importlib.import_module(f"{lib.name}.graph").MessagesState
+    builder = lib.StateGraph(messages).add_node("tools", tools).add_edge(lib.START, "tools")
+    told = builder.compile().stream({"messages": [calls]}, subgraphs=True)
+    return [len(ns) for ns, _ in told], inside
+
+
 PROGRAMS = [
+    a_graph_that_a_tool_calls_is_in_the_namespace_of_the_node,
     a_question_in_an_event_has_its_schema,
     a_resume_tells_of_every_task_of_the_step,
     a_resume_tells_of_the_calls_that_it_recalls,

@@ -7,14 +7,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.context.runtime import RunControl
+from milepost._engine.position import Position, shown_parts
 from milepost._internal.dataclass_tools import record
+from milepost.constants import NS_SEP
 from milepost.errors import GraphBuildError
 from milepost.types import All, RetryPolicy, RunnableConfig
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from milepost._engine.position import Position
     from milepost._engine.superstep.plan import Task
     from milepost.cache.base import BaseCache
     from milepost.store.base import BaseStore
@@ -145,7 +146,7 @@ def node_config(config: RunnableConfig, position: Position, task: Task) -> Runna
         "langgraph_node": task.name,
         "langgraph_triggers": tuple(task.triggers),
         "langgraph_path": (*task.path, True) if task.called else task.path,
-        "langgraph_checkpoint_ns": task.ns,
+        "langgraph_checkpoint_ns": NS_SEP.join(shown_parts(task.ns, position, task)),
     }
     for key in _METADATA_KEYS:
         # The `checkpoint_id` in the config of an inner graph is that of its caller.

@@ -26,6 +26,7 @@ from milepost._engine.context.config import node_config
 from milepost._engine.context.langchain_bridge import callbacks_around, is_langchain_runnable
 from milepost._engine.drivers.effects import Abandoned, EffectGenerator, Tell
 from milepost._engine.observers import RunObserver
+from milepost._engine.position import shown_parts
 from milepost._internal import log
 from milepost._internal.supported import RANGES
 from milepost._internal.warn import warn_of
@@ -165,7 +166,7 @@ class CallbackObserver(RunObserver):
         handlers = module.graph_handlers(self._graph.handlers) if module else ()
         if handlers:
             position = self._run.position
-            ns = tuple(position.ns.split(NS_SEP)) if position.ns else ()
+            ns = shown_parts(position.ns, position)
             make = getattr(module, kind)
             event = make(self._graph.run_id, status, position.checkpoint_id, ns, *more)
             yield from Tell(
