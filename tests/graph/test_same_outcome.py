@@ -197,6 +197,18 @@ def a_graph_in_a_thread_of_its_own_is_no_part_of_the_stream(lib: Any) -> Any:
     return told, graph.invoke({"log": []}, T)
 
 
+def a_node_has_the_config_of_its_run_before_what_is_bound_to_it(lib: Any) -> Any:
+    def user(_: Any, config: RunnableConfig) -> Any:
+        return {"log": [config["configurable"].get(key) for key in ("user", "other")]}
+
+    inner = side_by_side(lib, works=user)
+    bound = inner.with_config(configurable={"thread_id": "bound", "user": "bound", "other": 1})
+    graph = side_by_side(lib, inner=bound)
+    given = {"configurable": {"thread_id": "t", "user": "u"}}
+    told = [len(ns) for ns, _ in graph.stream({"log": []}, given, subgraphs=True)]
+    return told, graph.get_state(T).values
+
+
 def a_graph_with_a_saver_in_one_without_starts_over(lib: Any) -> Any:
     graph = called_with(lib, lib.InMemorySaver(), None)
     told = [[len(ns) for ns, _ in graph.stream({"log": []}, T, subgraphs=True)] for _ in range(2)]
@@ -234,6 +246,7 @@ PROGRAMS = [
     events_of_checkpoints_have_no_metadata_of_the_caller,
     a_key_that_no_config_has_belongs_to_the_configurable,
     a_graph_in_a_thread_of_its_own_is_no_part_of_the_stream,
+    a_node_has_the_config_of_its_run_before_what_is_bound_to_it,
     a_graph_with_a_saver_in_one_without_starts_over,
     the_messages_of_a_hand_over_are_not_streamed,
     the_error_of_a_task_is_text,
