@@ -187,23 +187,6 @@ def without_ids(ns: str) -> str:
     return NS_SEP.join(part.partition(NS_END)[0] for part in ns.split(NS_SEP))
 
 
-def shown_parts(ns: str, position: Position, task: Task | None = None) -> tuple[str, ...]:
-    """A namespace of a run, or inside a task of the run, as the tuple that streams show.
-
-    Of the calls of tools, which are tasks of their own, it has what tells them apart: the number
-    of each but the first.
-    """
-    parts = ns.split(NS_SEP)
-    while True:
-        while task is not None:
-            if task.node.silent:
-                parts[task.ns.count(NS_SEP)] = str(task.path[-1] or "")
-            task = task.caller
-        if position.parent is None:
-            return tuple(filter(None, parts))
-        task, position = position.parent.task, position.parent.run.position
-
-
 def node_names(ns: str) -> list[str]:
     """The nodes on the way to a namespace: `outer:uuid|1|inner:uuid` → `outer`, `inner`."""
     return [part for part in without_ids(ns).split(NS_SEP) if part and not part.isdigit()]

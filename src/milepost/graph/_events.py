@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
+from milepost._engine.context.config import shown_parts
 from milepost._engine.context.task_context import find_context
-from milepost._engine.position import shown_parts
 from milepost.constants import NS_SEP
 from milepost.stream._mux import StreamMux, TransformerFactory
 from milepost.stream._types import StreamTransformer

@@ -12,7 +12,7 @@ from contextvars import Token
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from uuid import UUID
 
-from milepost._engine.position import shown_parts
+from milepost._engine.context.config import shown_parts
 from milepost._engine.streaming.tool_calls import Writer, current_writer
 from milepost.constants import NS_SEP, TAG_NOSTREAM
 from milepost.errors import GraphDrained, GraphInterrupt

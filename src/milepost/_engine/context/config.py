@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.context.runtime import RunControl
-from milepost._engine.position import Position, shown_parts
 from milepost._internal.dataclass_tools import record
 from milepost.constants import NS_SEP
 from milepost.errors import GraphBuildError
@@ -16,6 +15,7 @@ from milepost.types import All, RetryPolicy, RunnableConfig
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from milepost._engine.position import Position
     from milepost._engine.superstep.plan import Task
     from milepost.cache.base import BaseCache
     from milepost.store.base import BaseStore
@@ -162,6 +162,23 @@ def node_config(config: RunnableConfig, position: Position, task: Task) -> Runna
     seen.pop("run_id", None)
     seen.pop("run_name", None)
     return seen
+
+
+def shown_parts(ns: str, position: Position, task: Task | None = None) -> tuple[str, ...]:
+    """A namespace of a run, or inside a task of the run, as the tuple that streams show.
+
+    Of the calls of tools, which are tasks of their own, it has what tells them apart: the number
+    of each but the first.
+    """
+    parts = ns.split(NS_SEP)
+    while True:
+        while task is not None:
+            if task.node.silent:
+                parts[task.ns.count(NS_SEP)] = str(task.path[-1] or "")
+            task = task.caller
+        if position.parent is None:
+            return tuple(filter(None, parts))
+        task, position = position.parent.task, position.parent.run.position
 
 
 def concurrency(config: RunnableConfig) -> int | None:

@@ -8,8 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost._engine.context import langchain_bridge
-from milepost._engine.context.config import node_config
-from milepost._engine.position import shown_parts
+from milepost._engine.context.config import node_config, shown_parts
 from milepost._engine.reading.snapshot import checkpoint_event
 from milepost._engine.streaming import payloads
 from milepost._engine.streaming.payloads import messages_in, messages_of

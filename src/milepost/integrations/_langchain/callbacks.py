@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks.manager import AsyncCallbackManager, CallbackManager
 
-from milepost._engine.context.config import node_config
+from milepost._engine.context.config import node_config, shown_parts
 from milepost._engine.context.langchain_bridge import callbacks_around, is_langchain_runnable
 from milepost._engine.drivers.effects import Abandoned, EffectGenerator, Tell
 from milepost._engine.observers import RunObserver
-from milepost._engine.position import shown_parts
 from milepost._internal import log
 from milepost._internal.supported import RANGES
 from milepost._internal.warn import warn_of
