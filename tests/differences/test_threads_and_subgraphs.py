@@ -198,6 +198,14 @@ def cache_around(lib: Any) -> Any:
     return len(ran)
 
 
+@ROWS.differ("a graph without a saver asks, called in a node with", langgraph=[], milepost=["?"])
+def asks_in_another_thread(lib: Any) -> Any:
+    inner = line(lib, i=asks(lib)).compile()
+    other = {"configurable": {"thread_id": "other"}}
+    graph = saved(lib, line(lib, n=lambda state: inner.invoke(state, other)))
+    return asked(graph.invoke({}, T))
+
+
 @ROWS.differ("`checkpointer=False` with durability `sync`", langgraph=False, milepost=True)
 def unsaved(lib: Any) -> Any:
     inner = line(lib, i=says("x")).compile(checkpointer=False)

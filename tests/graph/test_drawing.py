@@ -360,8 +360,8 @@ def on(library: str) -> Any:
     builder.add_edge("b", "last")
     builder.add_conditional_edges("a", lambda _: "b", {"go": "b", "redo": "a"})
     builder.add_conditional_edges("b", lambda _: "a", {"yes": "a", "no": "a"})
-    builder.add_node("joined", node, destinations=("last",)).add_edge(["a", "b"], "joined")
-    builder.add_edge("joined", "last").add_conditional_edges("a", lambda _: "x", {"x": "joined"})
+    builder.add_node("joined", node).add_edge(["a", "b"], "joined").add_edge("joined", "last")
+    builder.add_conditional_edges("a", node, {"x": "joined"})
     return builder.compile(interrupt_before=["b"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
 from typing_extensions import TypedDict
 
 from both import names_of
@@ -195,13 +197,47 @@ def a_graph_in_a_thread_of_its_own_is_no_part_of_the_stream(lib: Any) -> Any:
     return told, graph.invoke({"log": []}, T)
 
 
+def a_node_has_the_config_of_its_run_before_what_is_bound_to_it(lib: Any) -> Any:
+    def user(_: Any, config: RunnableConfig) -> Any:
+        return {"log": [config["configurable"].get(key) for key in ("user", "other")]}
+
+    inner = side_by_side(lib, works=user)
+    bound = inner.with_config(configurable={"thread_id": "bound", "user": "bound", "other": 1})
+    graph = side_by_side(lib, inner=bound)
+    given = {"configurable": {"thread_id": "t", "user": "u"}}
+    told = [len(ns) for ns, _ in graph.stream({"log": []}, given, subgraphs=True)]
+    return told, graph.get_state(T).values
+
+
 def a_graph_with_a_saver_in_one_without_starts_over(lib: Any) -> Any:
     graph = called_with(lib, lib.InMemorySaver(), None)
     told = [[len(ns) for ns, _ in graph.stream({"log": []}, T, subgraphs=True)] for _ in range(2)]
     return told, graph.invoke({"log": []}, T)
 
 
+def a_graph_that_a_tool_calls_is_in_the_namespace_of_the_node(lib: Any) -> Any:
+    inside: list[Any] = []
+
+    def note(_: Any, config: RunnableConfig) -> None:
+        inside.append(config["metadata"]["langgraph_checkpoint_ns"].count("|"))
+
+    inner = lib.StateGraph(State).add_node(note).add_edge(lib.START, "note").compile()
+
+    @tool
+    def call(x: int) -> str:
+        """Call a graph."""
+        return str(inner.invoke({"log": [x]})["log"])
+
+    calls = AIMessage("", tool_calls=[{"name": "call", "args": {"x": 1}, "id": "1"}])
+    tools = importlib.import_module(f"{lib.name}.prebuilt").ToolNode([call])
+    messages = importlib.import_module(f"{lib.name}.graph").MessagesState
+    builder = lib.StateGraph(messages).add_node("tools", tools).add_edge(lib.START, "tools")
+    told = builder.compile().stream({"messages": [calls]}, subgraphs=True)
+    return [len(ns) for ns, _ in told], inside
+
+
 PROGRAMS = [
+    a_graph_that_a_tool_calls_is_in_the_namespace_of_the_node,
     a_question_in_an_event_has_its_schema,
     a_resume_tells_of_every_task_of_the_step,
     a_resume_tells_of_the_calls_that_it_recalls,
@@ -210,6 +246,7 @@ PROGRAMS = [
     events_of_checkpoints_have_no_metadata_of_the_caller,
     a_key_that_no_config_has_belongs_to_the_configurable,
     a_graph_in_a_thread_of_its_own_is_no_part_of_the_stream,
+    a_node_has_the_config_of_its_run_before_what_is_bound_to_it,
     a_graph_with_a_saver_in_one_without_starts_over,
     the_messages_of_a_hand_over_are_not_streamed,
     the_error_of_a_task_is_text,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
+from milepost._engine.context.config import shown_parts
 from milepost._engine.context.task_context import find_context
-from milepost._engine.streaming.events import ns_parts
 from milepost.constants import NS_SEP
 from milepost.stream._mux import StreamMux, TransformerFactory
 from milepost.stream._types import StreamTransformer
@@ -97,4 +97,5 @@ def _own_namespace() -> tuple[str, ...]:
     if context is None:
         return ()
     ns, at = context.task.ns, context.children
-    return ns_parts(ns if at == 0 else f"{ns}{NS_SEP}{at}")
+    inside = ns if at == 0 else f"{ns}{NS_SEP}{at}"
+    return shown_parts(inside, context.run.position, context.task)

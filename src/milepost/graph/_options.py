@@ -91,7 +91,12 @@ def run_settings(
                 f"output_keys names '{key}', which is not in the state. "
                 f"It has: {', '.join(graph.program.keys)}."
             )
-    merged, saver = without_saver(run_config(_inherited(parent), graph.config, config))
+    inherited = _inherited(parent)
+    configs = [inherited, graph.config, config]
+    if is_node := parent is not None and parent.task.node.graph is graph:
+        # A node is called with the config of its run, which comes before what is bound to it.
+        configs.append({"configurable": (inherited or {}).get(CONF) or {}})
+    merged, saver = without_saver(run_config(*configs))
     return RunSettings(
         config=merged,
         checkpointer=graph.checkpointer if saver is None else saver,
@@ -108,6 +113,7 @@ def run_settings(
         run_name=merged.get("run_name") or graph.name,
         run_id=(config or {}).get("run_id") or graph.config.get("run_id"),
         own_thread=parent is not None
+        and not is_node
         and (_names_thread(config, parent) or _names_thread(graph.config, parent)),
     )
 

@@ -12,8 +12,9 @@ from contextvars import Token
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from uuid import UUID
 
+from milepost._engine.context.config import shown_parts
 from milepost._engine.streaming.tool_calls import Writer, current_writer
-from milepost.constants import TAG_NOSTREAM
+from milepost.constants import NS_SEP, TAG_NOSTREAM
 from milepost.errors import GraphDrained, GraphInterrupt
 
 try:
@@ -91,14 +92,15 @@ class TaskStream(BaseCallbackHandler):
 
     def __init__(self, context: TaskContext) -> None:
         self._context = context
+        task = context.task
+        self._ns = NS_SEP.join(shown_parts(task.ns, context.run.position, task))
 
     def _is_streamed(self, tags: list[str] | None, metadata: Mapping[str, Any]) -> bool:
         """Whether a model or tool belongs to this task, and no tag excludes it from streams."""
         if tags and TAG_NOSTREAM in tags:
             return False
-        here = self._context.task.ns
         # A graph inside this node may have been given our config, but has a stream of its own.
-        return bool(metadata.get("langgraph_checkpoint_ns", here) == here)
+        return bool(metadata.get("langgraph_checkpoint_ns", self._ns) == self._ns)
 
 
 class TokenStream(TaskStream):

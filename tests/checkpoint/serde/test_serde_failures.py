@@ -92,6 +92,7 @@ def test_where_the_class_is_not_known_a_stand_in_says_so() -> None:
     assert type(back) is RemoteError
     assert back.type_name == f"{__name__}:Custom"
     assert "code 7" in str(back)
+    assert repr(back) == repr(Custom(7))
 
 
 def test_in_the_state_an_unknown_exception_class_is_refused() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._engine.context.runtime import RunControl
 from milepost._internal.dataclass_tools import record
+from milepost.constants import NS_SEP
 from milepost.errors import GraphBuildError
 from milepost.types import All, RetryPolicy, RunnableConfig
 
@@ -145,7 +146,7 @@ def node_config(config: RunnableConfig, position: Position, task: Task) -> Runna
         "langgraph_node": task.name,
         "langgraph_triggers": tuple(task.triggers),
         "langgraph_path": (*task.path, True) if task.called else task.path,
-        "langgraph_checkpoint_ns": task.ns,
+        "langgraph_checkpoint_ns": NS_SEP.join(shown_parts(task.ns, position, task)),
     }
     for key in _METADATA_KEYS:
         # The `checkpoint_id` in the config of an inner graph is that of its caller.
@@ -161,6 +162,23 @@ def node_config(config: RunnableConfig, position: Position, task: Task) -> Runna
     seen.pop("run_id", None)
     seen.pop("run_name", None)
     return seen
+
+
+def shown_parts(ns: str, position: Position, task: Task | None = None) -> tuple[str, ...]:
+    """A namespace of a run, or inside a task of the run, as the tuple that streams show.
+
+    Of the calls of tools, which are tasks of their own, it has what tells them apart: the number
+    of each but the first.
+    """
+    parts = ns.split(NS_SEP)
+    while True:
+        while task is not None:
+            if task.node.silent:
+                parts[task.ns.count(NS_SEP)] = str(task.path[-1] or "")
+            task = task.caller
+        if position.parent is None:
+            return tuple(filter(None, parts))
+        task, position = position.parent.task, position.parent.run.position
 
 
 def concurrency(config: RunnableConfig) -> int | None:

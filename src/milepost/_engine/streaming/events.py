@@ -8,13 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost._engine.context import langchain_bridge
-from milepost._engine.context.config import node_config
+from milepost._engine.context.config import node_config, shown_parts
 from milepost._engine.reading.snapshot import checkpoint_event
 from milepost._engine.streaming import payloads
 from milepost._engine.streaming.payloads import messages_in, messages_of
 from milepost._engine.superstep.plan import in_path_order
 from milepost._internal.ids import random_uuid
-from milepost.constants import INTERRUPT, NS_SEP
+from milepost.constants import INTERRUPT
 from milepost.errors import GraphBubbleUp
 from milepost.messages import is_removal
 
@@ -161,7 +161,10 @@ class RunEvents:
 
     def push(self, mode: StreamMode, payload: Any) -> None:
         """Send an event of this graph."""
-        self.stream.push(Event(ns_parts(self.position.ns), mode, payload))
+        self.stream.push(Event(self._ns(), mode, payload))
+
+    def _ns(self) -> tuple[str, ...]:
+        return shown_parts(self.position.ns, self.position)
 
     def _visible(self, task: Task) -> bool:
         return payloads.visible(self.config, task)
@@ -261,7 +264,7 @@ class RunEvents:
     def message(self, message: Any, metadata: dict[str, Any], *, once: bool) -> None:
         """Stream a message or a piece of one; `once`: only to streams that have not had it."""
         if self._takers is None:
-            self._takers = ns_parts(self.position.ns), [*self.stream.takers_of_messages()]
+            self._takers = self._ns(), [*self.stream.takers_of_messages()]
         ns, takers = self._takers
         id, event = message.id, _event((ns, "messages", (message, metadata)))
         for taker in takers:
@@ -299,8 +302,3 @@ class RunEvents:
                     if metadata.get("checkpoint_ns") == task.ns:
                         del metadata["checkpoint_ns"]  # only for models that the node calls
                 self.message(message, metadata, once=True)
-
-
-def ns_parts(ns: str) -> tuple[str, ...]:
-    """A namespace as the tuple that streams show."""
-    return tuple(ns.split(NS_SEP)) if ns else ()

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks.manager import AsyncCallbackManager, CallbackManager
 
-from milepost._engine.context.config import node_config
+from milepost._engine.context.config import node_config, shown_parts
 from milepost._engine.context.langchain_bridge import callbacks_around, is_langchain_runnable
 from milepost._engine.drivers.effects import Abandoned, EffectGenerator, Tell
 from milepost._engine.observers import RunObserver
@@ -165,7 +165,7 @@ class CallbackObserver(RunObserver):
         handlers = module.graph_handlers(self._graph.handlers) if module else ()
         if handlers:
             position = self._run.position
-            ns = tuple(position.ns.split(NS_SEP)) if position.ns else ()
+            ns = shown_parts(position.ns, position)
             make = getattr(module, kind)
             event = make(self._graph.run_id, status, position.checkpoint_id, ns, *more)
             yield from Tell(

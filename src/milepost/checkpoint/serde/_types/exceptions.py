@@ -48,6 +48,12 @@ class RemoteError(MilepostError):
     def __str__(self) -> str:
         return f"{self.type_name}: {self.message}"
 
+    def __repr__(self) -> str:
+        """As the repr of the exception was: programs look for its class in `task.error`."""
+        name = self.type_name.rpartition(":")[2].rpartition(".")[2]
+        told = self.arguments or ((self.message,) if self.message else ())
+        return f"{name}({', '.join(map(repr, told))})"
+
 
 def fixed_class(name: str) -> type[BaseException] | None:
     """The built-in exception class, or milepost's own, of this name."""
