@@ -63,6 +63,11 @@ def test_a_thread_that_names_none_of_several_graphs_runs_with_the_one_that_is_ch
     assert shown.get_attribute("title")[-8:] == shown.inner_text(), "as on the command line"
     chosen, line = page.locator(".thread-head select").last, page.get_by_label("New input")
     assert (chosen.input_value(), line.count()) == ("", 0)
+    page.locator(".thread-title").evaluate("title => { title.textContent = 'long'.repeat(50) }")
+    for width in (360, 1280):
+        page.set_viewport_size({"width": width, "height": 700})
+        box = chosen.bounding_box()
+        assert box["width"] > 99 and box["x"] + box["width"] <= width
     chosen.select_option("support")
     line.wait_for()
 
