@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from milepost._engine.context.task_context import find_context
 from milepost._engine.superstep.task import ReturnedRunnable
 from milepost._internal.dataclass_tools import record
+from milepost._internal.other_root import advice
 from milepost._internal.warn import Strictness
 from milepost._schema import annotated_keys, is_one_value, is_pydantic
 from milepost.constants import BRANCH_TO, END, INPUT, JOIN, ROOT, START, TASKS
@@ -22,6 +23,10 @@ from milepost.types import Command, Send
 
 if TYPE_CHECKING:
     from milepost._engine.superstep.program import Write
+
+
+_OF_BOTH = ("Command", "Send")
+"""Classes that tell the graph what to do: LangGraph's would be taken for data."""
 
 
 def edge_channel(node: str) -> str:
@@ -56,6 +61,8 @@ class Router:
                 return None
             if target in self.nodes:
                 return (edge_channel(target), None)
+        if hint := advice(target):
+            raise InvalidUpdateError(f"{subject} goes to {target!r}.{hint}")
         self._unknown(target, f"{subject} goes to", culprit)
         return None
 
@@ -112,7 +119,7 @@ def branch_route(
         writes = []
         for one in answers:
             target = one
-            if ends is not None and not isinstance(one, Send):
+            if ends is not None and not isinstance(one, Send) and not advice(one):
                 if not isinstance(one, Hashable) or one not in ends:
                     known = ", ".join(map(repr, ends))
                     raise KeyError(
@@ -188,6 +195,8 @@ def update_writer(
         """The writes of a mapping or of an object with fields; None for anything else."""
         if isinstance(output, Mapping):
             return from_mapping(output)
+        if type(output).__name__ in _OF_BOTH and (hint := advice(output)):
+            raise InvalidUpdateError(f"{who}: {output!r} is no update.{hint}")
         if callable(getattr(output, "invoke", None)) and not isinstance(output, type):
             return None
         if is_root:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._engine.context.runtime import RunControl
 from milepost._internal.dataclass_tools import record
+from milepost._internal.other_root import advice
 from milepost.errors import GraphBuildError
 from milepost.types import All, RetryPolicy, RunnableConfig
 
@@ -90,6 +91,8 @@ def retry_policies(
     """The policies of a node or task, checked when they are given."""
     if given is None:
         return ()
+    if hint := advice(given):
+        raise GraphBuildError(f"A retry policy must be a RetryPolicy.{hint}")
     policies = (given,) if isinstance(given, RetryPolicy) else tuple(given)
     for policy in policies:
         if not isinstance(policy, RetryPolicy):
