@@ -45,6 +45,7 @@ GIVEN = {
     "an answer": lambda: answered(langgraph.types.Command(resume=1)),
     "an edge returns a Send": lambda: graph_of(lambda _: {}, answer=[SENT]).invoke({}),
     "a retry policy": lambda: graph_of(len, retry_policy=langgraph.types.RetryPolicy()),
+    "retry policies": lambda: graph_of(len, retry_policy=[langgraph.types.RetryPolicy()]),
     "a saver": lambda: graph_of(len, saver=InMemorySaver()),
 }
 

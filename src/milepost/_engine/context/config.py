@@ -91,12 +91,13 @@ def retry_policies(
     """The policies of a node or task, checked when they are given."""
     if given is None:
         return ()
-    if hint := advice(given):
-        raise GraphBuildError(f"A retry policy must be a RetryPolicy.{hint}")
     policies = (given,) if isinstance(given, RetryPolicy) else tuple(given)
     for policy in policies:
         if not isinstance(policy, RetryPolicy):
-            raise GraphBuildError(f"A retry policy must be a RetryPolicy, not {policy!r}.")
+            raise GraphBuildError(
+                f"A retry policy must be a RetryPolicy, not {policy!r}."
+                f"{advice(given) or advice(policy)}"
+            )
         on = policy.retry_on
         kinds = on if isinstance(on, (list, tuple)) else [on] if isinstance(on, type) else []
         if not kinds and not callable(on):
