@@ -186,9 +186,9 @@ def connecting() -> Iterator[None]:
         # What libpq quotes here is a part of the address, such as the password.
         text = re.sub(r"(percent-encoded token):.*", r"\1 in the address (% is written %25)", text)
         raise ConnectionUnusableError(
-            f"No connection to PostgreSQL could be made: {text}. See that the server runs and "
-            "takes connections at this address, and that the database, the role and the password "
-            "of the connection string are right."
+            "No connection to PostgreSQL could be made. See that the server runs and takes "
+            "connections at this address, and that the database, the role and the password of the "
+            f"connection string are right. ({text})"
         ) from error
 
 
