@@ -22,6 +22,7 @@ from typing import (
 from typing_extensions import TypedDict, TypeVar
 
 from milepost._internal.lazy_imports import on_demand
+from milepost._internal.other_root import advice
 from milepost.errors import NodeTimeoutError
 
 if TYPE_CHECKING:
@@ -854,6 +855,11 @@ def ensure_valid_checkpointer(checkpointer: Any) -> Checkpointer:
         raise TypeError(
             f"A checkpointer must be an instance, not the class {checkpointer.__name__}: pass "
             f"{checkpointer.__name__}(...)."
+        )
+    if advice(checkpointer):
+        raise TypeError(
+            f"{type(checkpointer).__name__} is a saver of LangGraph's: pass from_langgraph(saver), "
+            "from milepost.integrations.langgraph, or take the saver of milepost.checkpoint."
         )
     for enter, example in (
         ("__enter__", "with SqliteSaver.from_conn_string(...) as saver:"),

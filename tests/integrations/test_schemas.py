@@ -1,5 +1,6 @@
 """The schemas of a compiled graph are those that LangGraph gives for the same graph."""
 
+import importlib
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -152,3 +153,13 @@ def test_a_context_that_is_no_schema_is_refused() -> None:
     graph = compiled(MILEPOST, {"state_schema": Typed, "context_schema": int}, None)
     with pytest.raises(ValueError, match="TypedDict or a dataclass"):
         graph.get_context_jsonschema()
+
+
+@pytest.mark.parametrize("name", ["graph.MessagesState", "prebuilt.chat_agent_executor.AgentState"])
+def test_examples_for_programmers_are_not_in_the_schema_of_our_own_states(name: str) -> None:
+    module, _, kind = f"milepost.{name}".rpartition(".")
+    state: Any = getattr(importlib.import_module(module), kind)
+    builder = MILEPOST.StateGraph(state).add_node("a", lambda s: s).add_edge("__start__", "a")
+    described = builder.compile().get_input_jsonschema()["description"]
+    assert state.__doc__.startswith(described)
+    assert ">>>" not in described

@@ -54,6 +54,24 @@ def test_a_new_input_runs_and_its_tokens_are_shown_as_they_come(writing, own, vi
     assert said[-2:] == ["And to the moon?", ANSWER]
 
 
+def test_a_thread_that_names_none_of_several_graphs_runs_with_the_one_that_is_chosen(
+    own, start, visit
+):
+    graphs = {"first": demo.make_graph(), "support": demo.make_graph()}
+    page = visit(start(own, graphs=graphs, write=True), "#/thread/shipping")
+    shown = page.locator(".detail-head code")
+    assert shown.get_attribute("title")[-8:] == shown.inner_text(), "as on the command line"
+    chosen, line = page.locator(".thread-head select").last, page.get_by_label("New input")
+    assert (chosen.input_value(), line.count()) == ("", 0)
+    page.locator(".thread-title").evaluate("title => { title.textContent = 'long'.repeat(50) }")
+    for width in (360, 1280):
+        page.set_viewport_size({"width": width, "height": 700})
+        box = chosen.bounding_box()
+        assert 99 < box["width"] <= width - box["x"]
+    chosen.select_option("support")
+    line.wait_for()
+
+
 def test_an_input_can_be_json_and_what_is_no_json_is_refused_here(writing, visit):
     page = visit(writing, "#/thread/shipping")
     page.get_by_role("button", name="JSON", exact=True).click()

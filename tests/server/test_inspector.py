@@ -192,6 +192,8 @@ def test_a_graph_is_drawn_with_kinds(with_graph: Any) -> None:
     ]
     assert drawn["edges"][0].keys() == {"source", "target", "conditional", "label"}
     assert with_graph.get("/milepost/graphs/nothing").status_code == 404
+    said = with_graph.get("/threads/t/runs").json()["detail"]
+    assert "POST /milepost/threads/{id}/run runs a graph" in said
 
 
 def test_a_state_read_without_its_graph_is_the_same(client: Any, with_graph: Any) -> None:

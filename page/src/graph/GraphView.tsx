@@ -2,6 +2,7 @@
 
 import { useMemo } from "preact/hooks";
 import type { GraphDrawing } from "../api/types";
+import { info } from "../model/app";
 import { Empty } from "../ui/parts";
 import type { Mark } from "./derive";
 import { type Box, layout, type Line, shown, title } from "./layout";
@@ -72,7 +73,12 @@ export function GraphView({ graph, marks, busy, derived }: Props) {
           </li>
         ))}
       </ul>
-      {derived && <p class="graph-note">Drawn from what ran. Start with --graph for every edge.</p>}
+      {derived && (
+        <p class="graph-note">
+          Drawn from what ran.{" "}
+          {info.value?.graphs.length ? "Choose a graph" : "Start with --graph"} for every edge.
+        </p>
+      )}
     </div>
   );
 }

@@ -60,11 +60,10 @@ export function moment(time: Time | undefined): string {
   return then ? `${day(then)} ${clock(time)}` : "";
 }
 
-/** The part of an id that tells it from its neighbours. */
+/** The part of an id that tells it from its neighbours; of a UUID the end, as on the command line. */
 export function shortId(id: string): string {
-  if (!/^[0-9a-f]{8}-[0-9a-f-]{27}$/i.test(id)) return id.length > 12 ? `${id.slice(0, 11)}…` : id;
-  // A UUIDv6 starts with its time, so that neighbours have the same head; others are random there.
-  return id[14] === "6" ? `${id.slice(6, 8)}${id.slice(9, 13)}${id.slice(15, 18)}` : id.slice(0, 8);
+  if (/^[0-9a-f]{8}-[0-9a-f-]{27}$/i.test(id)) return id.slice(-8);
+  return id.length > 12 ? `${id.slice(0, 11)}…` : id;
 }
 
 export function pathText(path: Path): string {

@@ -219,6 +219,7 @@ function GraphChoice({ session }: { session: Session }) {
           session.chosenGraph.value = event.currentTarget.value;
         }}
       >
+        {session.graph.value === null && <option value="">Choose a graph</option>}
         {graphs.map((graph) => (
           <option key={graph.graph_id} value={graph.graph_id}>
             {graph.name || graph.graph_id}

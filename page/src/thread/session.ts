@@ -24,14 +24,16 @@ export class Session {
   private readonly stopReading: () => void;
   private soon = 0;
 
-  /** The graph that runs use: the chosen one, the thread's own, or the only one. */
+  /** The graph that runs use: the chosen one, the thread's own, or the only one; a new thread takes
+   *  the first. A thread that does not say its graph must not be run with another one by mistake. */
   readonly graph = computed<string | null>(() => {
     const graphs = info.value?.graphs ?? [];
     const known = (id: unknown) => graphs.some((graph) => graph.graph_id === id);
     if (known(this.chosenGraph.value)) return this.chosenGraph.value;
     const own = this.thread.row.value?.metadata?.["graph_id"];
     if (typeof own === "string" && known(own)) return own;
-    return graphs[0]?.graph_id ?? null;
+    const any = graphs.length === 1 || current.value.query.has("new");
+    return (any && graphs[0]?.graph_id) || null;
   });
 
   readonly canWrite = computed(
@@ -57,6 +59,7 @@ export class Session {
   async start(title: string, request: Omit<api.RunRequest, "graph_id">): Promise<void> {
     const graph_id = this.graph.peek();
     if (!graph_id) return;
+    this.chosenGraph.value = graph_id;
     this.run.peek()?.leave();
     const run = new Run(title);
     this.run.value = run;

@@ -32,6 +32,7 @@ from milepost._engine.superstep.pending_writes import (
 from milepost._engine.superstep.plan import Task, plan
 from milepost._engine.superstep.program import ExternalWriter, Write
 from milepost._internal.ids import LateId, interrupt_id
+from milepost._internal.other_root import advice
 from milepost.checkpoint._contract.records import (
     SENDS_ARE_A_CHANNEL,
     CheckpointTuple,
@@ -42,6 +43,7 @@ from milepost.checkpoint._contract.step_saver import TaskWrites
 from milepost.constants import ANSWERS, BRANCH_TO, INPUT, JOIN, START, TRACED
 from milepost.errors import (
     EmptyInputError,
+    InvalidUpdateError,
     OutsideRunError,
     UnknownInterruptError,
 )
@@ -79,6 +81,8 @@ def open_run(run: GraphRun, input: Any) -> EffectGenerator[None]:
         yield from _open_with_command(run, input, saved, explicit)
     elif input is None or _is_repeated(position, saved):
         yield from continue_run(run, saved, explicit)
+    elif type(input).__name__ == "Command" and (hint := advice(input)):
+        raise InvalidUpdateError(f"The input would be taken for data: {input!r}.{hint}")
     else:
         yield from take_input(run, input)
 

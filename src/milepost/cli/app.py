@@ -92,6 +92,6 @@ def _show_version(ctx: click.Context) -> None:
 def app() -> None:
     """Threads of a durable graph runtime: look at them, compare them, go back.
 
-    THREAD@CHECKPOINT means a checkpoint: its id as it is shown, or a part from either end, a tag, or
-    ~3 for three before the latest. The database is --db, or MILEPOST_DB.
+    THREAD@CHECKPOINT means a checkpoint: its id, of which the end or a beginning is enough, a tag,
+    or ~3 for three before the latest. The database is --db, or MILEPOST_DB.
     """

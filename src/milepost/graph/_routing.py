@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from milepost._engine.context.task_context import find_context
 from milepost._engine.superstep.task import ReturnedRunnable
 from milepost._internal.dataclass_tools import record
+from milepost._internal.other_root import advice
 from milepost._internal.warn import Strictness
 from milepost._schema import annotated_keys, is_one_value, is_pydantic
 from milepost.constants import BRANCH_TO, END, INPUT, JOIN, ROOT, START, TASKS
@@ -23,6 +24,10 @@ from milepost.types import Command, Send
 
 if TYPE_CHECKING:
     from milepost._engine.superstep.program import Write
+
+
+_OF_BOTH = ("Command", "Send")
+"""Classes that tell the graph what to do: LangGraph's would be taken for data."""
 
 
 def edge_channel(node: str) -> str:
@@ -57,6 +62,8 @@ class Router:
                 return None
             if target in self.nodes:
                 return (edge_channel(target), None)
+        if hint := advice(target):
+            raise InvalidUpdateError(f"{subject} goes to {target!r}.{hint}")
         self._unknown(target, f"{subject} goes to", culprit)
         return None
 
@@ -113,7 +120,7 @@ def branch_route(
         writes = []
         for one in answers:
             target = one
-            if ends is not None and not isinstance(one, Send):
+            if ends is not None and not isinstance(one, Send) and not advice(one):
                 if not isinstance(one, Hashable) or one not in ends:
                     known = ", ".join(map(repr, ends))
                     raise KeyError(
@@ -236,6 +243,8 @@ class _ResultReader:
         keys = self.keys
         if isinstance(output, Mapping):
             return self.from_mapping(output)
+        if type(output).__name__ in _OF_BOTH and (hint := advice(output)):
+            raise InvalidUpdateError(f"{self.who}: {output!r} is no update.{hint}")
         if callable(getattr(output, "invoke", None)) and not isinstance(output, type):
             return None
         if self.is_root:

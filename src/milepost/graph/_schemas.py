@@ -162,7 +162,7 @@ class Schemas:
 
     def _json_schema(self, schema: Any, suffix: str) -> dict[str, Any]:
         if is_pydantic(schema) or is_typeddict(schema):
-            return _type_schema(schema)
+            return type_schema(schema)
         channels, read = self.program.channels, schema_of(schema)
         if read.is_root:
             (key,) = read.keys
@@ -189,7 +189,7 @@ class Schemas:
         if schema is None:
             return None
         if is_pydantic(schema) or is_typeddict(schema) or dataclasses.is_dataclass(schema):
-            return _type_schema(schema)
+            return type_schema(schema)
         raise ValueError(
             f"The context schema {schema!r} has no JSON schema: make it a pydantic model, a "
             "TypedDict or a dataclass."
@@ -230,13 +230,17 @@ def _pydantic() -> Any:
     return pydantic
 
 
-def _type_schema(schema: Any) -> dict[str, Any]:
+def type_schema(schema: Any) -> dict[str, Any]:
+    """The JSON schema of a model, a TypedDict or a dataclass."""
     pydantic = _pydantic()
-    if is_pydantic(schema):
-        found: dict[str, Any] = schema.model_json_schema()
-        return found
-    adapted: dict[str, Any] = pydantic.TypeAdapter(schema).json_schema()
-    return adapted
+    found: dict[str, Any] = (
+        schema.model_json_schema()
+        if is_pydantic(schema)
+        else pydantic.TypeAdapter(schema).json_schema()
+    )
+    if schema.__module__.startswith("milepost.") and (text := found.get("description")):
+        found["description"] = text.partition("\n\n")[0]  # without examples for programmers
+    return found
 
 
 def _model_of(name: str, typ: Any) -> type[BaseModel]:

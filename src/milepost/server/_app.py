@@ -98,7 +98,14 @@ def create_app(
 
 async def _no_such_path(request: Request, error: Exception) -> Response:
     del error
-    return error_response(HttpError(404, f"There is nothing at {request.url.path}."))
+    path = request.url.path
+    hint = ""
+    if "/runs" in path:
+        hint = (
+            " This server has no runs of the Agent Server's: POST /milepost/threads/{id}/run runs "
+            "a graph, and the graph itself, where it is imported, with this database as its saver."
+        )
+    return error_response(HttpError(404, f"There is nothing at {path}.{hint}"))
 
 
 async def _failed(request: Request, error: Exception) -> Response:

@@ -100,9 +100,9 @@ def _by_keys(hinted: Any) -> dict[str, Any] | None:
 def _state_schema(builder: Any) -> Any:
     if builder is None:
         return None
-    from pydantic import TypeAdapter
+    from milepost.graph._schemas import type_schema
 
-    return TypeAdapter(builder.state_schema).json_schema()
+    return type_schema(builder.state_schema)
 
 
 def _configurable(graph: Any) -> Any:

@@ -52,9 +52,9 @@ def connecting() -> Iterator[None]:
         text = re.sub(r"(percent-encoded token):.*", r"\1 in the address (% is written %25)", text)
         text = without_password(text)
         raise ConnectionUnusableError(
-            f"No connection to PostgreSQL could be made: {text}. See that the server runs and "
-            "takes connections at this address, and that the database, the role and the password "
-            "of the connection string are right."
+            "No connection to PostgreSQL could be made. See that the server runs and takes "
+            "connections at this address, and that the database, the role and the password of the "
+            f"connection string are right. ({text})"
         ) from error
 
 

@@ -122,8 +122,8 @@ def translated(error: BaseException, owner: str) -> SaverError:
         )
     if is_lost(error):
         return ConnectionUnusableError(
-            f"{owner}: the connection to the server was lost or refused: {text or type(error)}. "
-            "See that the server runs and takes connections at this address."
+            f"{owner}: the connection to the server was lost or refused. See that the server runs "
+            f"and takes connections at this address. ({text or type(error).__name__})"
         )
     return SaverError(f"{owner}: {text or type(error).__name__}.")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._engine.context.runtime import RunControl
 from milepost._internal.dataclass_tools import record
+from milepost._internal.other_root import advice
 from milepost.constants import NS_SEP
 from milepost.errors import GraphBuildError
 from milepost.types import All, RetryPolicy, RunnableConfig
@@ -109,7 +110,10 @@ def retry_policies(
     policies = (given,) if isinstance(given, RetryPolicy) else tuple(given)
     for policy in policies:
         if not isinstance(policy, RetryPolicy):
-            raise GraphBuildError(f"A retry policy must be a RetryPolicy, not {policy!r}.")
+            raise GraphBuildError(
+                f"A retry policy must be a RetryPolicy, not {policy!r}."
+                f"{advice(given) or advice(policy)}"
+            )
         on = policy.retry_on
         kinds = on if isinstance(on, (list, tuple)) else [on] if isinstance(on, type) else []
         if not kinds and not callable(on):
