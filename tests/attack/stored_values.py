@@ -16,7 +16,6 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from checkpoint.serde.msgpack_trees import changed, parse
-from milepost.checkpoint.serde import jsonplus
 from milepost.checkpoint.serde._msgpack import codec, engine
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import register_type
@@ -89,7 +88,7 @@ class Readers:
 @contextlib.contextmanager
 def without_the_accelerator() -> Iterator[None]:
     """What other threads read meanwhile would be read in Python too, or not at all."""
-    modules: list[Any] = [codec, engine, jsonplus]
+    modules: list[Any] = [codec, engine]
     before = [module.native_unpack for module in modules]
     for module in modules:
         module.native_unpack = None

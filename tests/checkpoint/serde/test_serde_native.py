@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from test_serde_fuzz import BLOBS, BOMBS, _mutated
 
 from milepost._internal import native
-from milepost.checkpoint.serde import jsonplus
 from milepost.checkpoint.serde._msgpack import codec, engine, ext
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
@@ -39,7 +38,7 @@ pack, unpack = native.pack, native.unpack
 def pure() -> Iterator[None]:
     """Python alone."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (codec, engine, jsonplus):
+        for module in (codec, engine):
             for name in ("native_pack", "native_unpack"):
                 patch.setattr(module, name, None, raising=False)
         yield

@@ -25,7 +25,6 @@ from ormsgpack import Ext
 from pydantic import BaseModel, SecretBytes
 from test_serde_exact import VALUES, Frozen, Late, Pair, Point, Slotted
 
-from milepost.checkpoint.serde import jsonplus
 from milepost.checkpoint.serde._msgpack import codec, engine, ext, shapes
 from milepost.checkpoint.serde._types import families
 from milepost.checkpoint.serde._types.exceptions import RemoteError
@@ -220,7 +219,7 @@ def test_nothing_in_the_place_of_another_value_takes_more_than_its_bytes(pure: s
 @pytest.fixture(params=["accelerated", "pure"])
 def serde(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> JsonPlusSerializer:
     if request.param == "pure":
-        for module in (codec, engine, jsonplus):
+        for module in (codec, engine):
             monkeypatch.setattr(module, "native_unpack", None)
     registry = TypeRegistry()
     registry.register_data_types(sys.modules["test_serde_exact"], Model, Open)

@@ -20,7 +20,6 @@ from test_serde_fuzz import BLOBS, BOMBS, SERDE, _mutated
 
 from milepost._internal import native
 from milepost.checkpoint._delta import diff
-from milepost.checkpoint.serde import jsonplus
 from milepost.checkpoint.serde._msgpack import codec, engine, ext
 from milepost.errors import DeserializationError
 
@@ -86,7 +85,7 @@ TREES = [parse(data)[0] for data in SMALL]
 @contextlib.contextmanager
 def python_alone() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (codec, engine, jsonplus):
+        for module in (codec, engine):
             patch.setattr(module, "native_unpack", None)
         yield
 

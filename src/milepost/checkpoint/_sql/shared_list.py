@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import accumulate, chain, repeat
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost.checkpoint._delta.rope import Rope, spliced
@@ -18,7 +17,7 @@ from milepost.checkpoint.serde._msgpack import skim
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from milepost.checkpoint._delta.diff import Buffer, DeltaOps, Parts
     from milepost.checkpoint._delta.encode import Codec
@@ -44,20 +43,11 @@ def copier(elements: list[Any]) -> _Copy | None:
     kinds = set(map(type, elements))
     if kinds <= _ATOMS:
         return _first
-    if kinds == {dict} and _ATOMS.issuperset(map(type, chain.from_iterable(_insides(elements)))):
-        return _copies_of_dicts
+    if kinds == {dict}:
+        members = chain.from_iterable(chain(elements, map(dict.values, elements)))
+        if _ATOMS.issuperset(map(type, members)):
+            return _copies_of_dicts
     return None
-
-
-def _insides(elements: list[dict[Any, Any]]) -> Iterable[Iterable[Any]]:
-    """Iterables that together have all keys and values of some dicts."""
-    names = tuple(elements[0])
-    if len(names) > 1 and {len(names)} == set(map(len, elements)):
-        try:  # mostly all dicts have the same keys, and looking these up is fastest
-            return [names, *map(itemgetter(*names), elements)]
-        except KeyError:
-            pass
-    return chain(elements, map(dict.values, elements))
 
 
 def _first(elements: list[Any], count: int) -> list[Any]:

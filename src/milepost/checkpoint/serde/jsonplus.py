@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from milepost._internal.warn import strict_by_default, warn_of
 from milepost.checkpoint.serde._msgpack import engine
-from milepost.checkpoint.serde._msgpack.codec import Level, native_pack, native_unpack
+from milepost.checkpoint.serde._msgpack.codec import Level
 from milepost.checkpoint.serde._types import old_json
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
 from milepost.errors import DeserializationError, InvalidModuleError, SerializationError
@@ -82,7 +82,6 @@ class JsonPlusSerializer:
     def _use(self, registry: TypeRegistry) -> None:
         self.registry = registry
         self.level = Level(registry, strict=self._strict)
-        self._tuples, self._hooks = self.level.tuples, self.level.hooks
 
     def _extend(self, named: Allowed, *, everything: bool, only_registered: bool) -> None:
         """Allow more types, to this serializer only."""
@@ -123,10 +122,6 @@ class JsonPlusSerializer:
             return "null", b""
         if type(obj) is bytes:
             return "bytes", obj
-        if native_pack is not None:  # spelled out: for small values a call more is felt
-            plain = native_pack(obj, self._tuples)
-            if plain is not None:
-                return "msgpack", plain
         try:
             return "msgpack", self.level.pack(obj)
         except Exception:
@@ -164,12 +159,7 @@ class JsonPlusSerializer:
         """
         kind, body = data
         if kind == "msgpack":
-            if native_unpack is None:
-                return engine.unpack(self.level, body)
-            try:  # the usual case, spelled out as well
-                return native_unpack(body, self._hooks, self.registry.by_tag)
-            except BaseException as error:
-                raise engine.unpack_failed(self.level, body, error) from None
+            return engine.unpack(self.level, body)
         if kind == "null" and not body:
             return None
         if kind == "bytes":

@@ -35,18 +35,12 @@ class StoreSql:
         return self.dialect.placed(statement)
 
     @lru_cache(maxsize=64)  # noqa: B019
-    def putting(self, rows: int, plain: tuple[int, int] | None = None) -> str:
-        """Stores so many items, or so many plain ones with these marks; after their values comes
-        the time."""
-        if rows == 1:
-            text = self.own.put if plain is None else self.own.put_plain
-        else:
+    def putting(self, rows: int) -> str:
+        """Stores so many items; after their values comes the time."""
+        text = self.own.put
+        if rows > 1:
             assert self.own.several is not None
-            row = self.own.several.row if plain is None else self.own.several.plain_row
-            text = self.own.several.put.replace("{rows}", ", ".join([row] * rows))
-        if plain is not None:
-            indexed, reindexed = map(int, plain)
-            text = text.format(indexed=indexed, reindexed=reindexed)
+            text = self.own.several.put.replace("{rows}", ", ".join([self.own.several.row] * rows))
         return self.render(text)
 
     @lru_cache(maxsize=256)  # noqa: B019

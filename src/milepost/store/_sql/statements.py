@@ -119,9 +119,8 @@ class PutSeveral(NamedTuple):
     """Stores several items with one statement, which locks no shards: `RowLocks` does before."""
 
     put: str
-    """With `{rows}`, many of one of these."""
+    """With `{rows}`, many of these."""
     row: str
-    plain_row: str
 
 
 class RowLocks(NamedTuple):
@@ -155,8 +154,6 @@ class OwnStatements(NamedTuple):
     put: str
     """One item. Its version is larger than every version that was deleted, should the clock have
     gone back since: a version is never used twice, also where an item was deleted and put again."""
-    put_plain: str
-    """One item that has nothing special: what is not sent needs not be read."""
 
     vectors_of: str
     """Deletes the vectors of all the places in a JSON array."""
@@ -207,10 +204,6 @@ SQLITE: Final = OwnStatements(
     put="INSERT INTO milepost_items (ns, key, kind, data, view, idx, created, updated, ttl,"
     " expires, indexed, reindexed) VALUES (?, ?, ?, ?, ?, ?, ?, max(?, coalesce((SELECT version +"
     " 1 FROM milepost_deleted WHERE shard = ?), 0)), ?, ?, ?, ?)" + REPLACING,
-    put_plain="INSERT INTO milepost_items (ns, key, kind, data, view, idx, created, updated, ttl,"
-    " expires, indexed, reindexed) VALUES (?, ?, 'msgpack', ?, ?, NULL, ?, max(?, coalesce((SELECT"
-    " version + 1 FROM milepost_deleted WHERE shard = ?), 0)), NULL, NULL, {indexed}, {reindexed})"
-    + REPLACING,
     vectors_of="DELETE FROM {table} WHERE item IN (SELECT i.id FROM (SELECT json_extract(value,"
     " '$[0]') AS a, json_extract(value, '$[1]') AS b FROM json_each(?)) p JOIN milepost_items i ON"
     " i.ns = p.a AND i.key = p.b)",
@@ -275,10 +268,6 @@ POSTGRES: Final = OwnStatements(
     " expires, indexed, reindexed) VALUES (?, ?, ?, ?, ?::jsonb, ?, ?, GREATEST(?,"
     " coalesce((SELECT version + 1 FROM milepost_deleted WHERE shard = ? FOR KEY SHARE), 0)), ?,"
     " ?, ?, ?)" + REPLACING,
-    put_plain="INSERT INTO milepost_items (ns, key, kind, data, view, idx, created, updated, ttl,"
-    " expires, indexed, reindexed) VALUES (?, ?, 'msgpack', ?, ?::jsonb, NULL, ?, GREATEST(?,"
-    " coalesce((SELECT version + 1 FROM milepost_deleted WHERE shard = ? FOR KEY SHARE), 0)),"
-    " NULL, NULL, {indexed}, {reindexed})" + REPLACING,
     vectors_of="DELETE FROM {table} WHERE item IN (SELECT i.id FROM (SELECT (value->>0) COLLATE"
     ' "C" AS a, (value->>1) COLLATE "C" AS b FROM json_array_elements(?::json) LIMIT (SELECT'
     " 1000000)) p JOIN milepost_items i ON i.ns = p.a AND i.key = p.b)",
@@ -317,8 +306,6 @@ POSTGRES: Final = OwnStatements(
         " created, updated, shard, ttl, expires, indexed, reindexed)" + REPLACING,
         row="(?::text, ?::text, ?::text, ?::bytea, ?::jsonb, ?::text, ?::bigint, ?::bigint,"
         " ?::integer, ?::bigint, ?::bigint, ?::integer, ?::integer)",
-        plain_row="(?::text, ?::text, 'msgpack', ?::bytea, ?::jsonb, NULL::text, ?::bigint,"
-        " ?::bigint, ?::integer, NULL::bigint, NULL::bigint, {indexed}, {reindexed})",
     ),
     locks=RowLocks(
         share_shards="SELECT d.shard FROM milepost_deleted d WHERE d.shard IN (SELECT p.a::bigint"

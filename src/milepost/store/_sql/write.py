@@ -50,7 +50,6 @@ class ItemWriter:
         self._vectors = vectors
         self._stamps = stamps
         self._put = store_sql.putting(1)
-        self._put_plain = store_sql.putting(1, NO_MARKS)
         self._put_new = store_sql.render(store_sql.own.put + sql.IF_EXPIRED)
         self._delete = store_sql.render(sql.DELETE)
 
@@ -122,10 +121,7 @@ class ItemWriter:
         """The only group, of one put on no conditions, to a store without vectors."""
         place = (namespaces.to_text(write.namespace), write.key)
         stamp = self._stamps.next()
-        if _is_plain(write):
-            yield ConditionalInsert(self._put_plain, (*_plain_row(place, write, stamp), now))
-        else:
-            yield ConditionalInsert(self._put, (*_row(place, write, now, stamp, NO_MARKS), now))
+        yield ConditionalInsert(self._put, (*_row(place, write, now, stamp, NO_MARKS), now))
         return [[None]]
 
     def renew(self, ids: Sequence[int], now: int) -> Operation[None]:
@@ -232,23 +228,18 @@ class ItemWriter:
     def _puts(
         self, puts: Sequence[tuple[Place, Write, int]], now: int, marks: tuple[int, int]
     ) -> Iterator[Execute | ExecuteMany]:
-        plain = all(_is_plain(write) for _, write, _ in puts)
-        if plain:
-            rows = [_plain_row(place, write, stamp) for place, write, stamp in puts]
-        else:
-            rows = [_row(place, write, now, stamp, marks) for place, write, stamp in puts]
+        rows = [_row(place, write, now, stamp, marks) for place, write, stamp in puts]
         # Sorted, so that two transactions cannot lock the same rows in opposite orders.
         rows.sort(key=_PLACE)
-        putting, size = self._store_sql.putting, self._store_sql.rows
+        size = self._store_sql.rows
         if size > 1 and _bytes(write for _, write, _ in puts) > _SENT_AT_ONCE:
             size = 1
         while size > 1 and len(rows) >= size:
             some, rows = rows[:size], rows[size:]
-            block = putting(size, marks if plain else None)
+            block = self._store_sql.putting(size)
             yield Execute(block, (*chain.from_iterable(some), now))
         if rows:
-            one = putting(1, marks if plain else None)
-            yield many(one, [(*row, now) for row in rows])
+            yield many(self._put, [(*row, now) for row in rows])
 
 
 _PLACE: Final = itemgetter(0, 1)
@@ -282,11 +273,6 @@ def _row(
     )
 
 
-def _plain_row(place: Place, write: Write, stamp: int) -> tuple[Any, ...]:
-    assert write.data is not None
-    return (*place, write.data[1], write.view, stamp, stamp, _shard(place))
-
-
 def _bytes(writes: Iterable[Write]) -> int:
     return sum(len(write.data[1]) + len(write.view) for write in writes if write.data is not None)
 
@@ -294,7 +280,3 @@ def _bytes(writes: Iterable[Write]) -> int:
 def _shard(place: Place) -> int:
     """Which row remembers the versions of a deleted item."""
     return crc32("\0".join(place).encode()) % SHARDS
-
-
-def _is_plain(write: Write) -> bool:
-    return write.ttl is None and write.index is None and write.data[0] == "msgpack"  # type: ignore[index]

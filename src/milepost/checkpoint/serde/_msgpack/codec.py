@@ -24,7 +24,6 @@ import ormsgpack
 
 from milepost._internal import native
 from milepost.checkpoint.serde._msgpack import depth
-from milepost.checkpoint.serde._msgpack.ext import RECORD
 from milepost.checkpoint.serde._msgpack.failures import NotExact, Refused
 from milepost.checkpoint.serde._msgpack.survey import holds_buffer, only_native
 
@@ -196,26 +195,12 @@ def _writing(level: Level) -> Callable[[Any], object]:
 
 
 def _reading(level: Level) -> Callable[[int, bytes], Any]:
-    """What ormsgpack calls for an extension."""
-    registry = level.registry
-    readers = registry.readers
-    known = registry.by_tag
-    hooks: tuple[Any, ...] = ()
+    """What ormsgpack and the accelerator call for an extension."""
+    readers = level.registry.readers
 
     def read(code: int, data: bytes) -> Any:
-        nonlocal hooks
         try:
-            if code != RECORD or not hooks:
-                deeper = level.deeper
-                hooks = () if deeper.guarded else deeper.hooks
-                return readers[code](data, deeper)
-            # The most frequent reader, spelled out here: calls are what reading costs. The
-            # accelerator calls it for the first object of a type, and reads the others itself.
-            if native_unpack is not None:
-                tag, payload = native_unpack(data, hooks, known)
-            else:
-                tag, payload = unpack_all(data, hooks[0])
-            return (known.get(tag) or registry.decoder(tag))(payload)
+            return readers[code](data, level.deeper)
         except (KeyboardInterrupt, SystemExit) as interrupt:
             _interrupted.error = interrupt
             raise

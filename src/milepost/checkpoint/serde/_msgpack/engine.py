@@ -53,14 +53,12 @@ def unpack(level: Level, data: Buffer) -> Any:
         if native_unpack is None:
             return unpack_all(data, level.hook)
         return native_unpack(data, level.hooks, level.registry.by_tag)
-    except BaseException as error:
-        raise unpack_failed(level, data, error) from None
-
-
-def unpack_failed(level: Level, data: Buffer, error: BaseException) -> BaseException:
-    """What to raise after `error`: an interrupt as it is, and otherwise what explains it."""
-    take_interrupt()
-    return explain.failure(level, bytes(data)) if isinstance(error, Exception) else error
+    except Exception:
+        take_interrupt()
+        raise explain.failure(level, bytes(data)) from None
+    except BaseException:
+        take_interrupt()
+        raise
 
 
 def unpack_pieces(level: Level, pieces: Sequence[Buffer]) -> Any:
