@@ -131,6 +131,25 @@ SLOW = {
 """Files whose tests run many processes, or thousands of random cases."""
 
 
+LONGEST = {
+    f"test_{name}.py"
+    for name in (
+        "bench",
+        "differential",
+        "exit",
+        "frameworks",
+        "killed_tools",
+        "our_savers",
+        "site",
+        "their_programs",
+        "time_travel",
+        "typing",
+    )
+}
+"""Files that take many seconds. They come first, so that no process ends with one of them while the
+others have nothing left to do."""
+
+
 def pytest_itemcollected(item: Any) -> None:
     """Mark what needs a server: by its fixtures, or by a parameter that chooses one of them."""
     chosen = item.callspec.params.values() if hasattr(item, "callspec") else ()
@@ -161,11 +180,12 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the matrix has too much of."""
+    """Leave out what the matrix has too much of, and begin with what takes long."""
     left_out = {item for item in items if _is_too_much(item)}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 def _is_too_much(item: Any) -> bool:
