@@ -216,7 +216,7 @@ def _is_one_of_three_too_many(item: Any) -> bool:
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
-def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+def saver(request: pytest.FixtureRequest) -> Iterator[Any]:
     """An empty saver of each kind."""
     if request.param == "memory":
         with InMemorySaver() as memory:
@@ -238,7 +238,8 @@ def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
             on_redis.engine.client.flushall()
             yield on_redis
     else:
-        with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as sqlite:
+        path = request.getfixturevalue("tmp_path") / "threads.db"
+        with SqliteSaver.from_conn_string(str(path)) as sqlite:
             yield sqlite
 
 
