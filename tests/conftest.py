@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import sys
@@ -12,6 +13,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,35 @@ if (
 ):
     # What a shell starts in its background does not hear Ctrl-C, and neither do its children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+LONG = bool(os.environ.get("MILEPOST_LONG"))
+
+
+def _keep_files_in_memory() -> None:
+    """Wait for no disk: what survives a killed process is the same, and power cuts are no tests.
+
+    The long form stays on the disk, and so does a run with `TMPDIR`, or with little memory, or
+    where no program can be run from there.
+    """
+    place = Path("/dev/shm")
+    if LONG or "TMPDIR" in os.environ or not os.access(place, os.W_OK):
+        return
+    if shutil.disk_usage(place).free > 4 << 30 and not os.statvfs(place).f_flag & os.ST_NOEXEC:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(place)
+
+
+_keep_files_in_memory()
+
+
+FOLDERS = count(1)
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for one test. pytest's own fixture looks through those of all tests before it."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    return tmp_path_factory.mktemp(f"{name}-{next(FOLDERS)}", numbered=False)
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -92,9 +123,6 @@ ON_REDIS = {
 saver does with the rest is shared with the savers on databases."""
 
 
-LONG = bool(os.environ.get("MILEPOST_LONG"))
-
-
 SERVERS = {"server", "own_server", "postgres", "uri", "shared_uri", "new_database"}
 """Fixtures that start a PostgreSQL server."""
 
@@ -113,6 +141,25 @@ SLOW = {
     )
 }
 """Files whose tests run many processes, or thousands of random cases."""
+
+
+LONGEST = {
+    f"test_{name}.py"
+    for name in (
+        "bench",
+        "differential",
+        "exit",
+        "frameworks",
+        "killed_tools",
+        "our_savers",
+        "site",
+        "their_programs",
+        "time_travel",
+        "typing",
+    )
+}
+"""Files that take many seconds. They come first, so that no process ends with one of them while the
+others have nothing left to do."""
 
 
 def pytest_itemcollected(item: Any) -> None:
@@ -145,11 +192,12 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the matrix has too much of."""
+    """Leave out what the matrix has too much of, and begin with what takes long."""
     left_out = {item for item in items if _is_too_much(item)}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 def _is_too_much(item: Any) -> bool:
@@ -180,7 +228,7 @@ def _is_one_of_three_too_many(item: Any) -> bool:
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
-def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+def saver(request: pytest.FixtureRequest) -> Iterator[Any]:
     """An empty saver of each kind."""
     if request.param == "memory":
         with InMemorySaver() as memory:
@@ -202,7 +250,8 @@ def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
             on_redis.engine.client.flushall()
             yield on_redis
     else:
-        with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as sqlite:
+        path = request.getfixturevalue("tmp_path") / "threads.db"
+        with SqliteSaver.from_conn_string(str(path)) as sqlite:
             yield sqlite
 
 

@@ -53,7 +53,6 @@ def attacked_redis() -> Any:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
-@pytest.mark.xdist_group("attack")
 @pytest.mark.parametrize("place", [*PLACES])
 @pytest.mark.parametrize("workloads", TOGETHER, ids=" and ".join)
 def test_what_was_promised_holds_while_everybody_does_everything(
@@ -87,7 +86,6 @@ def test_what_was_promised_holds_while_everybody_does_everything(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
-@pytest.mark.xdist_group("attack")
 @pytest.mark.parametrize("workload", ["threads", "store"])
 def test_the_last_rounds_can_be_checked_again_with_what_was_known_before_them(workload, tmp_path):
     settings = Settings(

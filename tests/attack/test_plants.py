@@ -151,10 +151,7 @@ def problems() -> dict[str, list[str]]:
         return pool.submit(look_at_all).result()
 
 
-pytestmark = [
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="forks"),
-    pytest.mark.xdist_group("plants"),
-]
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 
 
 @pytest.mark.parametrize("name", [*PLANTS])

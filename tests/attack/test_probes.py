@@ -136,10 +136,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
         return pool.submit(look, directory).result()
 
 
-pytestmark = [
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="forks"),
-    pytest.mark.xdist_group("plants"),
-]
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 
 
 @pytest.mark.parametrize("plant", [*PROBES])

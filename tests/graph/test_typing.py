@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("mypy")
-
 STRICT = "# mypy: disallow-any-generics, disallow-untyped-calls, disallow-untyped-decorators"
 STATE = """
 from dataclasses import dataclass

@@ -41,13 +41,7 @@ def opener(run: Any) -> Iterator[Opener]:
     opened.close()
 
 
-ADDRESSES = [
-    "sqlite",
-    pytest.param("postgres", marks=pytest.mark.xdist_group("postgres")),
-]
-
-
-@pytest.fixture(params=ADDRESSES)
+@pytest.fixture(params=["sqlite", "postgres"])
 def addresses(request, tmp_path) -> tuple[str, str]:
     """Where LangGraph's threads are, and where ours are to be."""
     if request.param == "sqlite":

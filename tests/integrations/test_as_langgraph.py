@@ -39,7 +39,7 @@ KINDS = [
     "encrypted",
     "sqlite",
     "sqlite-async",
-    pytest.param("postgres", marks=pytest.mark.xdist_group("postgres")),
+    "postgres",
 ]
 
 
@@ -108,7 +108,6 @@ def test_every_capability_of_the_conformance_suite_passes(kind):
     check(asyncio.run(validate(kind)))
 
 
-@pytest.mark.xdist_group("postgres")
 @pytest.mark.parametrize("colour", ["sync", "async"])
 def test_every_capability_of_the_conformance_suite_passes_on_postgres(colour, new_database):
     from milepost.checkpoint.postgres import PostgresSaver

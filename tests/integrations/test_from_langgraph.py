@@ -55,10 +55,9 @@ def on_async_postgres(opener: Any, request: Any) -> Any:
 EITHER_COLOUR = [on_memory, on_sqlite, on_postgres]
 ON_A_LOOP = [on_async_sqlite, on_async_postgres]
 CASES = [
-    pytest.param(colour, open, id=f"{colour}-{open.__name__}", marks=marks)
+    pytest.param(colour, open, id=f"{colour}-{open.__name__}")
     for colour in ("sync", "async")
     for open in [*EITHER_COLOUR, *(ON_A_LOOP if colour == "async" else [])]
-    for marks in [pytest.mark.xdist_group("postgres") if "postgres" in open.__name__ else ()]
 ]
 
 
@@ -110,10 +109,9 @@ def test_answered_questions_stay_in_the_history(run):
 
 
 IN_BOTH = [
-    pytest.param(colour, open, id=f"{colour}-{open.__name__}", marks=marks)
+    pytest.param(colour, open, id=f"{colour}-{open.__name__}")
     for colour, opens in (("sync", EITHER_COLOUR), ("async", [on_memory, *ON_A_LOOP]))
     for open in opens
-    for marks in [pytest.mark.xdist_group("postgres") if "postgres" in open.__name__ else ()]
 ]
 
 

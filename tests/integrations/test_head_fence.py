@@ -27,7 +27,7 @@ KINDS = [
     "memory",
     "sqlite",
     "sqlite-async",
-    pytest.param("postgres", marks=pytest.mark.xdist_group("postgres")),
+    "postgres",
 ]
 
 

@@ -57,7 +57,6 @@ def used(store: Any) -> Any:
     )
 
 
-POSTGRES = pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))
 INDEX = {"dims": 2, "fields": ["likes"]}
 
 
@@ -96,12 +95,7 @@ def opened(library: str, kind: str, request: Any, **settings: Any) -> Any:
 def cases(kinds: list[str]) -> list[Any]:
     """Colour and kind: what lives on a loop is used on it alone."""
     return [
-        pytest.param(
-            colour,
-            kind,
-            id=f"{colour}-{kind}",
-            marks=[pytest.mark.xdist_group("postgres")] if "postgres" in kind else [],
-        )
+        pytest.param(colour, kind, id=f"{colour}-{kind}")
         for colour in ("sync", "async")
         for kind in kinds
         if colour == "async" or "async" not in kind
@@ -112,12 +106,12 @@ LOADS_EXTENSIONS = hasattr(sqlite3.Connection, "enable_load_extension")
 EVERY = cases(["memory", "sqlite", "sqlite-async", "postgres", "postgres-async"])
 
 
-@pytest.fixture(params=["memory", "sqlite", POSTGRES])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def ours(request, opener) -> Any:
     return opened("milepost", request.param, request)
 
 
-@pytest.fixture(params=["memory", "sqlite", POSTGRES])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def theirs(request, opener) -> Any:
     return opened("langgraph", request.param, request)
 
@@ -240,7 +234,6 @@ def test_items_are_imported_and_exported(tmp_path, capsys):
         assert items_of(store) == expected
 
 
-@pytest.mark.xdist_group("postgres")
 def test_items_are_imported_and_exported_on_postgres(new_database, capsys):
     from langgraph.store.postgres import PostgresStore as TheirPostgresStore
 

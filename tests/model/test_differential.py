@@ -196,7 +196,6 @@ def an_input_that_keeps_waiting_tasks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(start, "take_input", keep)
 
 
-@pytest.mark.xdist_group("planted")  # they share LangGraph's part
 @pytest.mark.parametrize(
     "plant",
     [

@@ -33,14 +33,6 @@ OPTIONS = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker runs all of them, with one browser."""
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("page"))
-
-
 # Not of the session: while it is open, no other test of this process could start an event loop.
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:

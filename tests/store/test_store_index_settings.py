@@ -40,7 +40,6 @@ def found(store: Any) -> list[tuple[str, float]]:
     return [(item.key, round(item.score, 2)) for item in store.search(("n",), query="query")]
 
 
-@pytest.mark.xdist_group("postgres")
 @pytest.mark.parametrize("distance", ["l2", "inner_product", "cosine"])
 @pytest.mark.parametrize(
     "ann",
@@ -77,7 +76,6 @@ def test_a_distance_ranks_and_scores_as_in_langgraph(new_database, distance, ann
             assert "ef_construction='32'" in kinds[0]
 
 
-@pytest.mark.xdist_group("postgres")
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
