@@ -19,7 +19,7 @@ from hitl_graphs import (
 from milepost.errors import InvalidUpdateError
 from milepost.func import entrypoint, task
 from milepost.graph import END, START, StateGraph
-from milepost.types import Command, StateSnapshot, interrupt
+from milepost.types import Command, Send, StateSnapshot, interrupt
 
 
 def checkpoint_id(snapshot: Any) -> str:
@@ -568,3 +568,35 @@ class TestTheChildStateOfThatMoment:
             seen.clear()
             run.invoke(graph, None, at.config)
             assert seen == expected[number:]
+
+
+class TestAnInnerCheckpoint:
+    """Where a replay starts from one, this call of the inner graph goes on, and no other."""
+
+    def test_is_not_that_of_a_sibling(self, run, trace, saver, config):
+        def ask(state: Both):
+            trace.append(state["inner"][0])
+            return {"log": [interrupt(state["inner"][0])]}
+
+        child = chain(("before", lambda state: None), ("ask", ask), schema=Both)
+        builder = StateGraph(Both).add_node("child", child)
+        sends = [Send("child", {"inner": [name]}) for name in ("x", "y")]
+        graph = builder.add_conditional_edges(START, lambda _: sends).compile(saver)
+        run.invoke(graph, {"log": []}, config)
+        trace.clear()
+        tasks = run.get_state(graph, config, subgraphs=True).tasks
+        run.invoke(graph, None, tasks[1].state.config)
+        assert sorted(trace) == ["x", "y"]
+        assert sorted(i.value for i in run.get_state(graph, config).interrupts) == ["x", "y"]
+
+    def test_is_not_that_of_a_later_round(self, run, trace, saver, config):
+        child = chain(("a", step(trace, "a")), ("b", step(trace, "b")))
+        builder = StateGraph(State).add_node("child", child).add_edge(START, "child")
+        builder.add_conditional_edges("child", lambda s: END if len(s["log"]) > 5 else "child")
+        graph = builder.compile(checkpointer=saver)
+        options = {"stream_mode": "checkpoints", "subgraphs": True}
+        events = run.stream(graph, {"log": []}, config, **options)
+        rounds = [event["config"] for ns, event in events if ns and event["next"] == ["b"]]
+        trace.clear()
+        run.invoke(graph, None, rounds[0])
+        assert trace == ["b", *["a", "b"] * (len(rounds) - 1)]

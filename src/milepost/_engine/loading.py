@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.checkpoint_writer import metadata_in_configurable
@@ -44,6 +44,7 @@ from milepost.errors import (
 if TYPE_CHECKING:
     from milepost._engine.checkpoint_writer import CheckpointWriter
     from milepost._engine.context.config import RunSettings
+    from milepost._engine.context.task_context import TaskContext
     from milepost._engine.superstep.program import ExecutableGraph
     from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.types import RunnableConfig
@@ -343,11 +344,24 @@ def is_of_this_call(position: Position, saved: CheckpointTuple) -> bool:
     return position.is_transient or served is None or served == position.parent.task.id
 
 
-def _same_graph(starts: Iterable[str], position: Position) -> str | None:
+def _same_graph(starts: Collection[str], position: Position) -> str | None:
     """The namespace among `starts` that is the position's but for task ids, which a fork changes,
     and for names that nodes had before."""
+    if not starts or position.parent is None:
+        return None
+    run, task = position.parent.run, position.parent.task
+    base = run.position.forked
+    former = task.ns_before(base) + position.ns.removeprefix(task.ns)
+    if former in starts:
+        return former
+    # The ids of renamed nodes differ, and so do LangGraph's. A namespace of another task, such as a
+    # second Send to the same node, is not this one.
+    while task.caller is not None:
+        task = task.caller
+    others = tuple(other.ns_before(base) for other in run.tasks if other is not task)
+    starts = [old for old in starts if not old.startswith(others)]
     programs: list[ExecutableGraph] = []
-    around = position.parent
+    around: TaskContext | None = position.parent
     while around is not None:
         programs.insert(0, around.run.program)
         around = around.run.position.parent

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from milepost._engine.superstep.plan import Base, Task, path_text
 from milepost._internal.ids import LateId, digest_id, random_token
@@ -22,12 +23,15 @@ A new input, a fork and an update start a new line; a resume continues the old o
 path identify a task even if a crash has lost the task's checkpoint.
 """
 
+NO_STARTS: Final[Mapping[str, str]] = MappingProxyType({})
+
 
 class Position:
     """Where a run is: thread, namespace, step, and its latest checkpoints."""
 
     __slots__ = (
         "enclosing",
+        "forked",
         "inner_starts",
         "loaded_ns",
         "ns",
@@ -52,10 +56,12 @@ class Position:
         """The last checkpoint that is stored."""
         self.previous_id: str | None = None
         """The checkpoint before the present one."""
-        self.inner_starts: Mapping[str, str] = {}
+        self.inner_starts: Mapping[str, str] = NO_STARTS
         """Namespace → checkpoint id, for inner graphs that start from an older checkpoint."""
         self.loaded_ns: str | None = None
         """The namespace of the loaded checkpoint, if `inner_starts` named this checkpoint."""
+        self.forked: Base | None = None
+        """What the ids of the next tasks were made of before a fork, which changes these ids."""
         self.enclosing: Mapping[str, str] | None = None
         """The value of `parents` for an update, which has no enclosing run."""
 

@@ -221,6 +221,8 @@ def _fork(run: GraphRun) -> EffectGenerator[None]:
     position, channels = run.position, run.channels
     unite_waiting_edges(run)
     run.checkpoints.pending = ()
+    former_ns = position.ns if position.loaded_ns is None else position.loaded_ns
+    position.forked = (position.present, former_ns, position.step + 1)
     if position.loaded_ns is not None and position.loaded_ns != position.ns:
         # Namespaces share no stored values: every channel is stored again in this one.
         position.stored_id = None

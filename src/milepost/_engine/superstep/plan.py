@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from copy import copy
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -125,6 +126,19 @@ class Task:
         """The namespace of graphs that the task runs."""
         own = f"{self._planned_name}{NS_END}{self.id}"
         return f"{self.base[1]}{NS_SEP}{own}" if self.base[1] else own
+
+    def ns_before(self, base: Base | None) -> str:
+        """The namespace that graphs in the task had before a fork, where ids were made of `base`.
+
+        Without a fork it is the present one.
+        """
+        if base is None:
+            return self.ns
+        if self.caller is not None:
+            base = (base[0], self.caller.ns_before(base), base[2])
+        former = copy(self)
+        former.base, former._id = base, None
+        return former.ns
 
 
 def plan(
