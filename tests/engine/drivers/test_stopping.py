@@ -16,7 +16,8 @@ from hitl_graphs import State, chain, fan, questions, step
 from milepost._engine.drivers.aio import AsyncDriver
 from milepost._engine.drivers.thread_pool import TaskThreadPool
 from milepost._engine.streaming.events import Event, EventStream
-from milepost.errors import GraphDrained
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.errors import GraphDrained, StorageFullError
 from milepost.runtime import RunControl, Runtime
 from milepost.types import Command
 
@@ -307,6 +308,34 @@ class TestCancelling:
             timeout=120,
         )
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_who_leaves_a_stream_hears_that_a_step_was_not_stored(is_async, config, monkeypatch):
+    with SqliteSaver.from_conn_string(":memory:") as saver:
+        graph = chain(("a", step([], "a")), ("b", step([], "b")), checkpointer=saver)
+
+        def fail(steps: Any) -> Any:
+            raise StorageFullError("no room")
+
+        async def afail(steps: Any) -> Any:
+            fail(steps)
+
+        async def leave() -> None:
+            stream = graph.astream({"log": []}, config, durability="exit")
+            async for _ in stream:
+                break
+            await stream.aclose()
+
+        monkeypatch.setattr(saver, "commit", fail)
+        monkeypatch.setattr(saver, "acommit", afail)
+        with pytest.raises(StorageFullError):
+            if is_async:
+                asyncio.run(leave())
+            else:
+                stream = graph.stream({"log": []}, config, durability="exit")
+                next(stream)
+                stream.close()
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3])

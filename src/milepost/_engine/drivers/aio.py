@@ -38,7 +38,7 @@ from milepost._engine.drivers.effects import (
     is_deep,
     is_sync_only,
 )
-from milepost._engine.drivers.run_driver import Ended, RunDriver, sorted_out
+from milepost._engine.drivers.run_driver import NOT_STORED, Ended, RunDriver, sorted_out
 from milepost._engine.drivers.timeouts import within
 from milepost._engine.streaming.events import Event, EventStream
 from milepost._engine.superstep.task import outcome_of, raise_own_cancellation
@@ -149,10 +149,15 @@ class AsyncDriver:
                 finally:
                     undelivered.clear()  # no consumer is left
             raise
-        except Exception:
+        except Exception as failure:
             # Events from before the failure are still delivered.
-            while undelivered:
-                yield show(undelivered.popleft())
+            try:
+                while undelivered:
+                    yield show(undelivered.popleft())
+            except GeneratorExit:
+                if isinstance(failure, NOT_STORED):
+                    raise failure from None
+                raise
             raise
         finally:
             if self._running and runs_here(loop):

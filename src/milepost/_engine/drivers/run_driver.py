@@ -8,10 +8,11 @@ and stores them. Then it is stopped where it would start or await more.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from milepost._engine.drivers.effects import STARTING, Await, Effect, EffectGenerator
 from milepost._internal.generators import GeneratorDriver
+from milepost.errors import CheckpointError, SerdeError
 
 if TYPE_CHECKING:
     from milepost._engine.superstep.plan import Task
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 Ended: TypeAlias = "tuple[Task, BaseException | None]"
 """A task that has ended, and what it crashed with."""
+
+NOT_STORED: Final = (CheckpointError, SerdeError)
+"""Failures of which a consumer that leaves the stream hears too: steps that it was shown may not be
+stored."""
 
 
 class RunDriver(GeneratorDriver[Effect[Any], R]):

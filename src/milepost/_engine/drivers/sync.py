@@ -37,7 +37,7 @@ from milepost._engine.drivers.effects import (
     is_async_only,
     is_deep,
 )
-from milepost._engine.drivers.run_driver import RunDriver
+from milepost._engine.drivers.run_driver import NOT_STORED, RunDriver
 from milepost._engine.drivers.thread_pool import TaskThreadPool
 from milepost._engine.streaming.events import Event, EventStream
 from milepost._engine.superstep.task import raise_own_cancellation
@@ -117,10 +117,15 @@ class SyncDriver:
                     if not isinstance(failure, Exception):
                         self._pool.dismiss()
                     steps.fail(failure, effect, answered=answered)
-        except Exception:
+        except Exception as failure:
             # Events from before the failure are still delivered.
-            while undelivered:
-                yield show(undelivered.popleft())
+            try:
+                while undelivered:
+                    yield show(undelivered.popleft())
+            except GeneratorExit:
+                if isinstance(failure, NOT_STORED):
+                    raise failure from None
+                raise
             raise
         except BaseException as failure:
             if isinstance(generator, GeneratorType) and generator.gi_frame is not None:
