@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 import milepost
 from hitl_graphs import State, chain, fan, questions, step
+from milepost._engine.context.task_context import find_context
 from milepost._engine.drivers.aio import AsyncDriver
 from milepost._engine.drivers.thread_pool import TaskThreadPool
 from milepost._engine.streaming.events import Event, EventStream
@@ -312,30 +314,46 @@ class TestCancelling:
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_who_leaves_a_stream_hears_that_a_step_was_not_stored(is_async, config, monkeypatch):
+    def commit(steps: Any) -> Any:
+        raise StorageFullError("no room")
+
+    async def acommit(steps: Any) -> Any:
+        commit(steps)
+
+    def is_told() -> bool:
+        """Whether the next step to be stored will hear of the failure."""
+        context = find_context()
+        assert context is not None
+        assert context.run.checkpoints.thread is not None
+        queue = context.run.checkpoints.thread.queue
+        return queue is not None and queue.error is not None
+
+    def a(state: State) -> dict[str, Any]:
+        while not is_told():
+            time.sleep(0.001)
+        return {"log": ["a"]}
+
+    async def async_a(state: State) -> dict[str, Any]:
+        while not is_told():  # noqa: ASYNC110 - the queue has no event
+            await asyncio.sleep(0)
+        return {"log": ["a"]}
+
+    def leave() -> None:
+        stream = graph.stream({"log": []}, config, durability="async")
+        assert next(stream) == {"a": {"log": ["a"]}}
+        stream.close()
+
+    async def aleave() -> None:
+        stream = graph.astream({"log": []}, config, durability="async")
+        assert await anext(stream) == {"a": {"log": ["a"]}}
+        await stream.aclose()
+
     with SqliteSaver.from_conn_string(":memory:") as saver:
-        graph = chain(("a", step([], "a")), ("b", step([], "b")), checkpointer=saver)
-
-        def fail(steps: Any) -> Any:
-            raise StorageFullError("no room")
-
-        async def afail(steps: Any) -> Any:
-            fail(steps)
-
-        async def leave() -> None:
-            stream = graph.astream({"log": []}, config, durability="exit")
-            async for _ in stream:
-                break
-            await stream.aclose()
-
-        monkeypatch.setattr(saver, "commit", fail)
-        monkeypatch.setattr(saver, "acommit", afail)
+        monkeypatch.setattr(saver, "commit", commit)
+        monkeypatch.setattr(saver, "acommit", acommit)
+        graph = chain(("a", async_a if is_async else a), checkpointer=saver)
         with pytest.raises(StorageFullError):
-            if is_async:
-                asyncio.run(leave())
-            else:
-                stream = graph.stream({"log": []}, config, durability="exit")
-                next(stream)
-                stream.close()
+            asyncio.run(aleave()) if is_async else leave()
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3])
