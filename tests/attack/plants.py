@@ -225,9 +225,9 @@ def batch_goes_on() -> None:
 
 def busy_pool_is_lost() -> None:
     """A pool whose connections are all in use was told as a lost connection."""
-    from milepost._db.postgres import engine as pg
+    from milepost._db.postgres import engine, errors
 
-    pg._POOL_IS_BUSY = ()  # type: ignore[assignment]
+    engine.POOL_IS_BUSY = errors.POOL_IS_BUSY = ()  # type: ignore[assignment]
 
 
 def memory_takes_any_name() -> None:

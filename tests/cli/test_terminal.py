@@ -2,6 +2,7 @@
 
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -23,21 +24,27 @@ def on_a_terminal(arguments: list[str], typed: str = "", **env: str) -> tuple[in
         if "NO_COLOR" not in env:
             names.pop("NO_COLOR", None)
         os.execve(sys.executable, [sys.executable, "-m", "milepost.cli", *arguments], names)
-    shown = b""
+    shown, asked = b"", False
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
-        if not select.select([terminal], [], [], 1)[0]:
+        if select.select([terminal], [], [], 1)[0]:
+            try:
+                some = os.read(terminal, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not some:
+                break
+            shown += some
+            if asked or not typed or b"[y/N]" not in shown:
+                continue
+            asked = True
+        elif not asked:
             continue
-        try:
-            some = os.read(terminal, 65536)
-        except OSError:  # the other end is closed
-            break
-        if not some:
-            break
-        shown += some
-        if typed and b"[y/N]" in shown:
-            os.write(terminal, typed.encode())
-            typed = ""
+        # Typed again if nothing follows: a Ctrl-C just before Python waits for a key is noticed
+        # with the next key.
+        os.write(terminal, typed.encode())
+    else:
+        os.kill(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     os.close(terminal)
     return status, shown.decode()

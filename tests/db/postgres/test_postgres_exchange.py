@@ -13,7 +13,8 @@ import pytest
 
 from milepost._db.operations import Batch, Execute, Queries, Query
 from milepost._db.postgres.aio import AsyncPostgresEngine
-from milepost._db.postgres.engine import Settings, connecting
+from milepost._db.postgres.engine import Settings
+from milepost._db.postgres.errors import connecting
 from milepost._db.postgres.sync import PostgresEngine
 from milepost.errors import ConnectionUnusableError, SaverError
 
