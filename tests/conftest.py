@@ -201,30 +201,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_too_much(item: Any) -> bool:
-    if "callspec" not in item.__dict__ or not _is_of_the_matrix(item, "saver"):
+    if "callspec" not in item.__dict__:
         return False
-    chosen = {"postgres": ON_POSTGRES, "redis": ON_REDIS}.get(str(item.callspec.params["saver"]))
-    if chosen is not None and item.path.name not in chosen:
-        return True
-    return not LONG and item.path.name not in ON_POSTGRES and _is_one_of_three_too_many(item)
-
-
-def _is_of_the_matrix(item: Any, name: str) -> bool:
-    """Whether a parameter is that of the fixture of this file."""
-    fixtures = item._fixtureinfo.name2fixturedefs.get(name)
-    ours = fixtures is not None and fixtures[-1].func.__code__.co_filename == __file__
-    return ours and name in item.callspec.params
-
-
-def _is_one_of_three_too_many(item: Any) -> bool:
-    """About the runtime the short form has every two of colour, saver and durability together.
-
-    That is half of what the three make; the long form has all.
-    """
-    names = ("run", "saver", "durability")
-    if not all(_is_of_the_matrix(item, name) for name in names):
-        return False
-    return sum(item.callspec.indices[name] for name in names) % 2 == 1
+    savers = item._fixtureinfo.name2fixturedefs.get("saver")
+    ours = savers is not None and savers[-1].func.__code__.co_filename == __file__
+    kind = item.callspec.params.get("saver")
+    chosen = {"postgres": ON_POSTGRES, "redis": ON_REDIS}.get(str(kind))
+    return ours and chosen is not None and item.path.name not in chosen
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
