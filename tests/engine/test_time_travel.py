@@ -600,3 +600,14 @@ class TestAnInnerCheckpoint:
         trace.clear()
         run.invoke(graph, None, rounds[0])
         assert trace == ["b", *["a", "b"] * (len(rounds) - 1)]
+
+    def test_is_not_that_of_another_task(self, run, trace, saver, config):
+        nodes = [(name, lambda s, n=name: trace.append(n + s["inner"][0])) for name in "ab"]
+        child = chain(*nodes, schema=Inner)
+        call = task(lambda name: child.invoke({"inner": [name]}))
+        flow = entrypoint(saver)(lambda names: [call(name).result() for name in names])
+        events = run.stream(flow, ["x", "y"], config, stream_mode="checkpoints", subgraphs=True)
+        calls = [event["config"] for ns, event in events if ns and event["next"] == ["b"]]
+        trace.clear()
+        run.invoke(flow, None, calls[1])
+        assert trace == ["ax", "bx", "by"]

@@ -180,6 +180,13 @@ def a_key_that_no_config_has_belongs_to_the_configurable(lib: Any) -> Any:
     return found, graph.get_state(T).values, len(list(graph.get_state_history(bare)))
 
 
+def a_key_that_is_bound_counts_less_than_that_of_a_call(lib: Any) -> Any:
+    graph = side_by_side(lib, works=says("x"))
+    graph.with_config({"thread_id": "bound"}).invoke({"log": []}, T)
+    bound: Any = {"configurable": {"thread_id": "bound"}}
+    return graph.get_state(T).values, graph.get_state(bound).values
+
+
 def called_with(lib: Any, saver: Any, config: Any) -> Any:
     """A graph without a saver whose node calls one with a saver."""
     inner = side_by_side(lib, saver, inside=says("in"))
@@ -245,6 +252,7 @@ PROGRAMS = [
     tags_of_a_sequence_are_not_told,
     events_of_checkpoints_have_no_metadata_of_the_caller,
     a_key_that_no_config_has_belongs_to_the_configurable,
+    a_key_that_is_bound_counts_less_than_that_of_a_call,
     a_graph_in_a_thread_of_its_own_is_no_part_of_the_stream,
     a_node_has_the_config_of_its_run_before_what_is_bound_to_it,
     a_graph_with_a_saver_in_one_without_starts_over,

@@ -12,7 +12,7 @@ import pytest
 
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.config import get_stream_writer
-from milepost.errors import GraphDrained
+from milepost.errors import GraphDrained, StorageFullError
 from milepost.graph import START, StateGraph
 from milepost.runtime import RunControl
 
@@ -179,6 +179,33 @@ class TestTheEnd:
             collect(graph, "values", {"said": []}, kind)
         with pytest.raises(ValueError, match="boom"):
             _ = graph.stream_events({"said": []}, version="v3").output
+
+    @pytest.mark.parametrize("kind", ["sync", "async"])
+    def test_who_leaves_a_run_hears_that_it_was_not_stored(
+        self, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(self: InMemorySaver, steps: Any) -> Any:
+            raise StorageFullError("no room")
+
+        async def afail(self: InMemorySaver, steps: Any) -> Any:
+            fail(self, steps)
+
+        monkeypatch.setattr(InMemorySaver, "commit", fail)
+        monkeypatch.setattr(InMemorySaver, "acommit", afail)
+        builder = StateGraph(State).add_node("a", lambda state: {"said": ["a"]})
+        graph = builder.add_edge(START, "a").compile(checkpointer=InMemorySaver())
+        options: Any = {"version": "v3", "durability": "exit"}
+
+        async def aleave() -> None:
+            async with await graph.astream_events({"said": []}, THREAD, **options) as run:
+                await anext(aiter(run.values))
+
+        def leave() -> None:
+            with graph.stream_events({"said": []}, THREAD, **options) as run:
+                next(iter(run.values))
+
+        with pytest.raises(StorageFullError):
+            leave() if kind == "sync" else asyncio.run(aleave())
 
     def test_an_abort_cancels_async_nodes_and_keeps_the_thread(self) -> None:
         ended: list[str] = []

@@ -12,7 +12,7 @@ from milepost._engine.delta_snapshots import DeltaSnapshots
 from milepost._engine.drivers.effects import EffectGenerator, Flush, ReleaseThread, Save
 from milepost._engine.missing_nodes import NONE_MISSING, MissingNodes
 from milepost._engine.superstep.channel_state import NO_NAMES
-from milepost._engine.superstep.plan import is_waiting
+from milepost._engine.superstep.plan import due
 from milepost._engine.superstep.untracked import tracked_value, tracked_writes
 from milepost._internal import log
 from milepost._internal.ids import LateId, checkpoint_id
@@ -382,7 +382,7 @@ class CheckpointWriter:
         status = thread.fence.pending_status
         at_end = not thread.instant or status != "running"
         if new is not None and not position.ns and at_end and self.enclosing_writer is None:
-            waiting = is_waiting(self.program, self.channels)
+            waiting = any(due(self.program, self.channels, self.channels.changed))
             status = status if waiting else "idle"
         step = StepCommit(
             thread.thread_id, position.ns, position.stored_id, writes, new, thread.fence, status

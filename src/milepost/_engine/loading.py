@@ -354,20 +354,17 @@ def _same_graph(starts: Collection[str], position: Position) -> str | None:
     former = task.ns_before(base) + position.ns.removeprefix(task.ns)
     if former in starts:
         return former
-    # The ids of renamed nodes differ, and so do LangGraph's. A namespace of another task, such as a
-    # second Send to the same node, is not this one.
-    while task.caller is not None:
-        task = task.caller
-    others = tuple(other.ns_before(base) for other in run.tasks if other is not task)
-    starts = [old for old in starts if not old.startswith(others)]
+    # The ids of renamed nodes differ, and so do LangGraph's. A namespace inside a task of this step
+    # is that of another call: of a second Send to the same node, or of another task that it calls.
+    here = tuple(other.ns_before(base) for other in run.tasks)
+    starts = [old for old in starts if not old.startswith(here)]
     programs: list[ExecutableGraph] = []
     around: TaskContext | None = position.parent
     while around is not None:
         programs.insert(0, around.run.program)
         around = around.run.position.parent
-    ns = _under_present_names(
-        position.ns, programs
-    )  # a Send keeps the name that it was stored with
+    # The position's own namespace too: a Send keeps the name that it was stored with.
+    ns = _under_present_names(position.ns, programs)
     return next((old for old in starts if _under_present_names(old, programs) == ns), None)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from milepost._engine.drivers.effects import EffectGenerator, LoadCheckpoint
 from milepost._engine.position import without_ids
 from milepost._engine.reading.snapshot import tasks_after, with_null_writes
-from milepost._engine.superstep.plan import is_waiting
+from milepost._engine.superstep.plan import due
 from milepost._engine.superstep.renames import (
     as_renamed,
     node_behind,
@@ -110,7 +110,7 @@ class _Check:
                 # thread that has come to its end.
                 not passes_for_one_step(name, value)
                 and (name.startswith(BRANCH_TO) or _arrived(value))
-                and is_waiting(self._program, self._channels)
+                and any(due(self._program, self._channels, self._channels.changed))
             ):
                 yield unknown[0], name
 

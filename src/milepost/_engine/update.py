@@ -25,7 +25,7 @@ from milepost._engine.start import (
     waiting_tasks,
 )
 from milepost._engine.superstep.apply import apply_writes
-from milepost._engine.superstep.plan import Base, Task, in_path_order, is_waiting
+from milepost._engine.superstep.plan import Base, Task, due, in_path_order
 from milepost._engine.superstep.program import Node
 from milepost._engine.superstep.task import perform
 from milepost.checkpoint._contract.records import CheckpointTuple, place_of
@@ -220,7 +220,7 @@ def _store_with_writes(run: GraphRun, parent: str, tasks: Sequence[Task]) -> Eff
         for at, task in enumerate(tasks)
         if task.writes
     ]
-    waits = position.ns or is_waiting(run.program, run.channels)
+    waits = position.ns or any(due(run.program, run.channels, run.channels.changed))
     checkpoints.set_outcome(_OUTCOME if waits else "idle")
     position.stored_id = parent  # the place of the writes
     yield from checkpoints.save_writes(writes)

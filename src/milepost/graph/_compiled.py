@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator, 
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, overload
 
-from milepost._engine.context.config import check_interrupt_nodes, merge_configs
+from milepost._engine.context.config import check_interrupt_nodes, run_config
 from milepost._engine.drivers import async_driver
 from milepost._engine.drivers.at_exit import end_at_exit
 from milepost._engine.drivers.effects import ClearCache, DeleteThread
@@ -183,7 +183,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         """
         copy = self.__class__.__new__(self.__class__)
         copy.__dict__.update(self.__dict__)
-        copy.config = merge_configs(self.config, config, options)  # type: ignore[arg-type]
+        copy.config = run_config(self.config, config, options)  # type: ignore[arg-type]
         return copy
 
     def copy(self, update: Mapping[str, Any] | None = None) -> Self:

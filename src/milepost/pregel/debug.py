@@ -7,11 +7,10 @@ The engine makes its own events (`_engine/streaming/payloads.py`). A server that
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.reading.snapshot import shown_result
-from milepost._engine.streaming.payloads import written
+from milepost._engine.streaming.payloads import as_dict, written
 from milepost._engine.streaming.printing import bold as get_bolded_text
 from milepost._stream_parts import CheckpointPayload, TaskPayload, TaskResultPayload
 from milepost.checkpoint._contract.records import Place
@@ -141,7 +140,7 @@ def map_debug_task_results(
         "name": task.name,
         "error": next((value for name, value in writes if name == ERROR), None),
         "result": written(stream_keys, writes),
-        "interrupts": [asdict(interrupt) for interrupt in _asked(writes)],
+        "interrupts": [as_dict(interrupt) for interrupt in _asked(writes)],
     }
 
 
@@ -274,7 +273,7 @@ def _checkpoint_task(task: PregelTask) -> Any:
     payload: dict[str, Any] = {"id": task.id, "name": task.name, "state": task.state}
     if task.error:
         return {**payload, "error": task.error}
-    payload["interrupts"] = tuple(map(asdict, task.interrupts))
+    payload["interrupts"] = tuple(map(as_dict, task.interrupts))
     return {**payload, "result": task.result} if task.result else payload
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from milepost._engine.drivers.run_driver import NOT_STORED
 from milepost.stream._types import convert_to_protocol_event
 from milepost.stream.stream_channel import StreamChannel
 from milepost.types import MISSING
@@ -19,6 +20,16 @@ if TYPE_CHECKING:
     from milepost.stream._lifecycle import LifecyclePayload, SubgraphStatus
     from milepost.stream._mux import StreamMux
     from milepost.stream._types import ProtocolEvent
+
+
+@contextmanager
+def _passed_over() -> Iterator[None]:
+    """Pass over failures of a run that is stopped, unless something was not stored."""
+    try:
+        yield
+    except Exception as failure:
+        if isinstance(failure, NOT_STORED):
+            raise
 
 
 class _RunStream:
@@ -117,16 +128,23 @@ class GraphRunStream(_RunStream):
         return False
 
     def abort(self) -> None:
-        """Stop the run; what it has done is saved. A second call does nothing."""
+        """Stop the run; what it has done is saved. A second call does nothing.
+
+        Raises:
+            CheckpointError: What it has done could not be saved.
+            SerdeError: What it has done cannot be stored.
+        """
         if self._exhausted:
             return
         self._exhausted = True
         graph_iter, self._graph_iter = self._graph_iter, None
-        with suppress(Exception):
-            if (close := getattr(graph_iter, "close", None)) is not None:
-                close()
-        with suppress(Exception):
-            self._mux.close()
+        try:
+            with _passed_over():
+                if (close := getattr(graph_iter, "close", None)) is not None:
+                    close()
+        finally:
+            with suppress(Exception):
+                self._mux.close()
 
     def __enter__(self) -> Self:
         return self
@@ -281,7 +299,12 @@ class AsyncGraphRunStream(_RunStream):
         return False
 
     async def abort(self) -> None:
-        """Stop the run; what it has done is saved. A second call does nothing."""
+        """Stop the run; what it has done is saved. A second call does nothing.
+
+        Raises:
+            CheckpointError: What it has done could not be saved.
+            SerdeError: What it has done cannot be stored.
+        """
         async with self._progress:
             if self._exhausted:
                 return
@@ -292,11 +315,13 @@ class AsyncGraphRunStream(_RunStream):
         if pull is not None and not pull.done():
             pull.cancel()
             await asyncio.wait([pull])
-        with suppress(Exception):
-            if (aclose := getattr(graph_aiter, "aclose", None)) is not None:
-                await aclose()
-        with suppress(Exception):
-            await self._mux.aclose()
+        try:
+            with _passed_over():
+                if (aclose := getattr(graph_aiter, "aclose", None)) is not None:
+                    await aclose()
+        finally:
+            with suppress(Exception):
+                await self._mux.aclose()
 
     async def __aenter__(self) -> Self:
         return self

@@ -7,15 +7,23 @@ from typing import Any
 import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
+from pydantic import BaseModel
 
 from hitl_graphs import Both, Inner, State, chain, fan, step
 from milepost.config import get_stream_writer
 from milepost.func import entrypoint, task
 from milepost.graph import START, MessagesState, StateGraph
 from milepost.runtime import Runtime
-from milepost.types import Command, StreamWriter
+from milepost.types import Command, StreamWriter, interrupt
 
 MODES = ["values", "updates", "custom", "messages", "checkpoints", "tasks", "debug"]
+
+
+class Uncopied(BaseModel):
+    text: str
+
+    def __deepcopy__(self, memo: Any = None) -> Any:
+        raise TypeError("cannot be copied")
 
 
 def talking(name: str, key: str = "log") -> Any:
@@ -103,6 +111,14 @@ class TestEachMode:
             {"name": "b", "input": {"log": ["a"]}, "triggers": ("branch",)},
             {"name": "b", "error": None, "result": {"log": ["b"]}, "interrupts": []},
         ]
+
+    @pytest.mark.parametrize("mode", ["tasks", "checkpoints", "debug"])
+    def test_a_question_that_cannot_be_copied_is_shown_and_stored(self, run, saver, config, mode):
+        graph = chain(("asks", lambda _: interrupt(Uncopied(text="q"))), checkpointer=saver)
+        for given in ({"log": []}, None):
+            assert run.stream(graph, given, config, stream_mode=mode)
+            (question,) = run.get_state(graph, config).interrupts
+            assert question.value == Uncopied(text="q")
 
     def test_checkpoints_is_every_checkpoint(self, run, two, config):
         events = run.stream(two, {"log": ["in"]}, config, stream_mode="checkpoints")

@@ -52,7 +52,7 @@ def merge_configs(*configs: RunnableConfig | None) -> RunnableConfig:
 
 
 def run_config(*configs: RunnableConfig | None) -> RunnableConfig:
-    """The config of a run or of a reading out of several.
+    """The config of a run or of a reading, or the default of a graph, out of several.
 
     A key that no config has by itself, such as a bare `thread_id`, belongs to `configurable`.
     """

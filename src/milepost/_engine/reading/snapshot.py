@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.position import without_ids
-from milepost._engine.streaming.payloads import result_of, written
+from milepost._engine.streaming.payloads import as_dict, result_of, written
 from milepost._engine.superstep.channel_state import ChannelState
 from milepost._engine.superstep.older_formats import EDGES_HAVE_ONE_NAME
 from milepost._engine.superstep.pending_writes import NULL_PREFIX, null_writes, recall
@@ -336,7 +335,7 @@ def _event_task(program: ExecutableGraph, thread_id: str | None, task: Task) -> 
     event: dict[str, Any] = {
         "id": task.id,
         "name": task.name,
-        "interrupts": tuple(map(asdict, waiting)),
+        "interrupts": tuple(map(as_dict, waiting)),
         "state": child_config(thread_id, task),
     }
     if task.finished:

@@ -12,7 +12,7 @@ from milepost.messages import is_message
 
 if TYPE_CHECKING:
     from milepost._engine.superstep.plan import Task
-    from milepost.types import RunnableConfig
+    from milepost.types import Interrupt, RunnableConfig
 
 
 _OF_THE_RUN = frozenset(("thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map"))
@@ -90,8 +90,19 @@ def task_ended(keys: str | Sequence[str], task: Task) -> dict[str, Any]:
         "name": task.name,
         "error": task.error,
         "result": written(keys, task.writes),
-        "interrupts": [asdict(interrupt) for interrupt in waiting],
+        "interrupts": [as_dict(interrupt) for interrupt in waiting],
     }
+
+
+def as_dict(interrupt: Interrupt) -> dict[str, Any]:
+    """An interrupt as events show it: a copy with dicts for dataclasses, as LangGraph's.
+
+    A value that cannot be copied is shown itself, so that the run can go on to store it.
+    """
+    try:
+        return asdict(interrupt)
+    except Exception:
+        return {field.name: getattr(interrupt, field.name) for field in fields(interrupt)}
 
 
 def as_debug(step: int, kind: str, payload: Any) -> dict[str, Any]:

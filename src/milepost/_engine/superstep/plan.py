@@ -154,13 +154,12 @@ def plan(
     `stop` is the last step of the run. Without `stop` the tasks get no inputs: the caller does not
     run them.
     """
+    sends, nodes = due(program, channels, changed)
     tasks: list[Task] = []
-    sends = channels.live.get(TASKS)
-    if sends is not None and sends.is_available():
-        pushed = (_push(program, send, at, base) for at, send in enumerate(sends.get()))
-        tasks = [task for task in pushed if task is not None]
-
-    for node in ready_nodes(program, channels, changed):
+    for at, send in enumerate(sends):
+        if (pushed := _push(program, send, at, base)) is not None:
+            tasks.append(pushed)
+    for node in nodes:
         task = Task(node, node.path, node.triggers, None, base)
         if channels.former_names:
             _keep_former_name(channels, task)
@@ -184,23 +183,18 @@ def _keep_former_name(channels: ChannelState, task: Task) -> None:
             return
 
 
-def is_waiting(program: ExecutableGraph, channels: ChannelState) -> bool:
-    """Whether `plan` would give any task after the last step."""
-    sends = channels.live.get(TASKS)
-    if sends is not None and sends.is_available():
-        return True
-    return bool(ready_nodes(program, channels, channels.changed))
-
-
-def ready_nodes(
+def due(
     program: ExecutableGraph, channels: ChannelState, changed: Iterable[str] | None
-) -> Sequence[Node]:
-    """The nodes with a trigger whose value the node has not seen, in the order of their names.
+) -> tuple[Sequence[Any], Sequence[Node]]:
+    """What the next step runs: the Sends that wait, and the nodes with a trigger whose value the
+    node has not seen, in the order of their names.
 
-    The result is kept, because `is_waiting` and `plan` both ask after each step.
+    The nodes are kept, because after each step the status of the thread and `plan` both ask.
     """
+    sent = channels.live.get(TASKS)
+    sends = sent.get() if sent is not None and sent.is_available() else ()
     if changed is not None and channels.ready_after is changed:
-        return channels.ready
+        return sends, channels.ready
     candidates: set[str] = set()
     for name in channels.versions if changed is None else changed:
         candidates.update(program.triggers.get(name, ()))
@@ -218,7 +212,7 @@ def ready_nodes(
                     found.append(node)
                 break
     channels.ready_after, channels.ready = changed, found
-    return found
+    return sends, found
 
 
 def _push(program: ExecutableGraph, send: Any, at: int, base: Base) -> Task | None:

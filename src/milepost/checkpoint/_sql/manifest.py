@@ -228,25 +228,16 @@ def next_manifest(
     """The manifest after `base`, and the changes to it; None if it is to be stored complete."""
     # No copies of the entries in `seen`: a node's entry is replaced when it runs, never changed.
     versions, seen = new.checkpoint["channel_versions"], new.checkpoint["versions_seen"]
-    if not _is_complete_due(base, most, new.metadata.get("step")):
+    step = new.metadata.get("step")
+    # Most threads are short and have few channels. For a short thread, a chain of manifests takes
+    # longer to read than all values, and a complete manifest is only some hundred bytes longer.
+    is_short = isinstance(step, int) and step < _SHORT_THREAD_STEPS
+    is_cheap = is_short and len(base.manifest.versions) <= _FEW_CHANNELS
+    is_chain_full = base.rows >= most.frames and (
+        base.rows >= _MAX_CHAIN_ROWS or base.spent >= base.size
+    )
+    if not (is_cheap or is_chain_full):
         found = changes(base.manifest, versions, seen, held, new.seen)
         if found is not None:
             return base.manifest.merged(found), found
     return Manifest(dict(versions), dict(seen), {**base.manifest.inline, **held}), None
-
-
-def _is_complete_due(base: CachedManifest, most: Bounds, step: Any) -> bool:
-    """Whether the manifest of a step, which comes after `base`, should be stored complete.
-
-    Most threads are short and have few channels. For a short thread, a chain of manifests takes
-    longer to read than all values, and a complete manifest is only some hundred bytes longer.
-    """
-    if (
-        len(base.manifest.versions) <= _FEW_CHANNELS
-        and isinstance(step, int)
-        and step < _SHORT_THREAD_STEPS
-    ):
-        return True
-    if base.rows < most.frames:
-        return False
-    return base.rows >= _MAX_CHAIN_ROWS or base.spent >= base.size
