@@ -204,6 +204,19 @@ def a_graph_in_a_thread_of_its_own_is_no_part_of_the_stream(lib: Any) -> Any:
     return told, graph.invoke({"log": []}, T)
 
 
+def a_graph_that_is_given_the_config_of_a_node_is_a_part_of_the_run(lib: Any) -> Any:
+    inner = side_by_side(lib, inside=says("in")).with_config(configurable={"thread_id": "bound"})
+
+    def calls(state: Any, config: RunnableConfig) -> Any:
+        own = {**config, "configurable": {**config["configurable"], "thread_id": "its own"}}
+        inner.invoke({"log": []}, config)
+        return inner.invoke({"log": []}, own)
+
+    graph = side_by_side(lib, calls=calls)
+    told = [len(ns) for ns, _ in graph.stream({"log": []}, T, subgraphs=True)]
+    return told, graph.get_state(T).values
+
+
 def a_node_has_the_config_of_its_run_before_what_is_bound_to_it(lib: Any) -> Any:
     def user(_: Any, config: RunnableConfig) -> Any:
         return {"log": [config["configurable"].get(key) for key in ("user", "other")]}
@@ -254,6 +267,7 @@ PROGRAMS = [
     a_key_that_no_config_has_belongs_to_the_configurable,
     a_key_that_is_bound_counts_less_than_that_of_a_call,
     a_graph_in_a_thread_of_its_own_is_no_part_of_the_stream,
+    a_graph_that_is_given_the_config_of_a_node_is_a_part_of_the_run,
     a_node_has_the_config_of_its_run_before_what_is_bound_to_it,
     a_graph_with_a_saver_in_one_without_starts_over,
     the_messages_of_a_hand_over_are_not_streamed,

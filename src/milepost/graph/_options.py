@@ -21,7 +21,7 @@ from milepost._engine.streaming.events import Event, EventStream
 from milepost._internal.warn import Strictness, warn_of
 from milepost._schema import is_pydantic, schema_of
 from milepost.constants import CONF, CONFIG_KEY_CHECKPOINTER, INTERRUPT, START
-from milepost.types import Durability, OnConflict, RunOptions, StreamMode
+from milepost.types import MISSING, Durability, OnConflict, RunOptions, StreamMode
 from milepost.warnings import LangGraphDeprecatedSinceV10
 
 if TYPE_CHECKING:
@@ -57,16 +57,23 @@ def new_run(
     return GraphRun(graph.program, settings, stream, parent)
 
 
-def _names_thread(config: RunnableConfig | None, parent: TaskContext) -> bool:
-    """Whether a config that is given inside a run names a thread.
+def _names_thread(graph: AnyGraph, config: RunnableConfig | None, parent: TaskContext) -> bool:
+    """Whether a graph that is called inside a run is given a thread, or has one bound to it.
 
-    The config of the node does not, if it is passed on: it has the namespace of the run, too.
+    One that is given the config of a node, changed or not, is a part of the run: the config has the
+    namespace and the checkpoint of the run.
     """
-    configurable = (config or {}).get(CONF) or {}
-    if (thread_id := configurable.get("thread_id")) is None:
+    given = {**(graph.config.get(CONF) or {}), **((config or {}).get(CONF) or {})}
+    if given.get("thread_id") is None:
         return False
-    around = (parent.run.settings.config.get(CONF) or {}).get("thread_id")
-    return "checkpoint_ns" not in configurable or str(thread_id) != str(around)
+    place = (given.get("checkpoint_ns", MISSING), given.get("checkpoint_id", MISSING))
+    around: TaskContext | None = parent
+    while around is not None:
+        position = around.run.position
+        if place == (position.ns, position.stored_id):
+            return False
+        around = position.parent
+    return True
 
 
 def run_settings(
@@ -112,9 +119,7 @@ def run_settings(
         cache=graph.cache,
         run_name=merged.get("run_name") or graph.name,
         run_id=(config or {}).get("run_id") or graph.config.get("run_id"),
-        own_thread=parent is not None
-        and not is_node
-        and (_names_thread(config, parent) or _names_thread(graph.config, parent)),
+        own_thread=parent is not None and not is_node and _names_thread(graph, config, parent),
     )
 
 
