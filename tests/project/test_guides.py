@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
 from redis_servers import free_port
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
