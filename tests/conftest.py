@@ -74,7 +74,7 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(params=["sync", "async"])
 def run(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """The graph's face in one of the two colours."""
+    """Runs graphs by their sync methods, or by their async ones."""
     harness = SyncHarness() if request.param == "sync" else AsyncHarness()
     yield harness
     harness.close()

@@ -193,7 +193,7 @@ pack_text(Buffer *to, PyObject *value)
     }
     if (PyUnicode_GET_LENGTH(value) < LONG_TEXT) {
         /* The string keeps its UTF-8, as it does under ormsgpack: a list that is encoded after
-           each step would otherwise have all of its text encoded anew. */
+           each step would otherwise have all of its text encoded again. */
         Py_ssize_t size;
         const char *data = PyUnicode_AsUTF8AndSize(value, &size);
         return data == NULL ? not_text() : append_text(to, data, size);

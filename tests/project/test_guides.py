@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import pytest
 
+from redis_servers import free_port
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 GUIDES = sorted(
     page
@@ -24,6 +26,8 @@ GUIDES = sorted(
     for page in (DOCS / room).glob("*.md")
 )
 SECONDS = 120
+PORT = re.compile(r"\b872\d\b")
+"""A server of a page. Another run of the tests may listen there."""
 
 
 class Block(NamedTuple):
@@ -32,8 +36,9 @@ class Block(NamedTuple):
     text: str
 
 
-def blocks(page: Path) -> list[Block]:
-    found = re.findall(r"^```(\w+)([^\n]*)\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
+def blocks(page: Path, port: str) -> list[Block]:
+    text = PORT.sub(port, page.read_text("utf-8"))
+    found = re.findall(r"^```(\w+)([^\n]*)\n(.*?)^```$", text, re.M | re.S)
     return [Block(language, _title(rest), text) for language, rest, text in found]
 
 
@@ -68,7 +73,7 @@ class Reader:
     def follow(self, page: Path) -> None:
         told: list[tuple[str, str]] = []
         """What blocks printed, and what the page shows."""
-        printed, at = "", blocks(page)
+        printed, at = "", blocks(page, str(free_port()))
         pieces = self._run_pieces([one.text for one in at if is_piece(one)])
         for block in at:
             if is_piece(block):

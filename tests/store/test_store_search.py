@@ -7,6 +7,7 @@ import json
 import math
 import warnings
 
+import numpy
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -365,13 +366,18 @@ class TestOrder:
     def test_a_limit_that_some_database_takes_is_taken_by_all(self, store):
         store.batch([PutOp(NS, f"k{number}", {"n": number}) for number in range(4)])
         assert store.search(NS, offset=10**20) == []
-        for limit, count in ((10**20, 4), (None, 4), (float("inf"), 4), ("3", 3), (3.0, 3)):
+        quiet = {10**20: 4, numpy.int64(2): 2}
+        told = {None: 4, float("inf"): 4, "3": 3, "-3": 4, 3.0: 3}
+        for limit, count in (quiet | told).items():
             with warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("always")
                 assert len(store.search(NS, limit=limit)) == count
                 assert len(store.search(NS, limit=limit, filter={"n": {"$gte": 0}})) == count
                 assert store.list_namespaces(limit=limit) == [NS]
-            assert bool(seen) is (limit != 10**20)
+            assert bool(seen) is (limit in told)
+        for limit in ("many", float("nan"), [3]):
+            with pytest.raises(TypeError, match="limit is a number, not"):
+                store.search(NS, limit=limit)
 
     def test_ten_are_returned_unless_told_otherwise(self, store):
         for number in range(12):

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A name that the locale has no signs for is shown as escapes, as on stderr.
+        # A name that the locale has no characters for is shown as escapes, as on stderr.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = _run(given)

@@ -331,8 +331,8 @@ def tag(db: Database, ref: Ref, name: str) -> TagRow:
     db.check_writable("tag")
     if not _TAG.fullmatch(name):
         raise BadReferenceError(
-            f"'{name}' cannot be a tag: use letters, digits and . _ + -, at most 100, and not one "
-            "of the signs at the beginning."
+            f"'{name}' cannot be a tag: use letters, digits and . _ + -, at most 100, and begin "
+            "with a letter, a digit or _."
         )
     place = place_of(resolve(db, ref).config)
     at = TaggedAt(place.checkpoint_id or "", place.checkpoint_ns)

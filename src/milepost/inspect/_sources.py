@@ -29,7 +29,7 @@ LAST = "\U0010ffff"
 """Sorts after every id."""
 _MOST = 1_000_000
 _SHOWN = 8
-"""So many signs of an id the command line and the page show: its last ones."""
+"""How many characters of an id the command line and the page show: its last ones."""
 
 
 class Source(ABC):
@@ -63,8 +63,8 @@ class Source(ABC):
     def ids(self, thread_id: str, ns: str, part: str, limit: int) -> list[str]:
         """Ids of checkpoints that begin with a text; newest first.
 
-        If none does: those that end with it, or whose last eight signs, which are what listings
-        show, begin with it.
+        If none does: those that end with it, or whose last eight characters, which are what
+        listings show, begin with it.
         """
 
     @abstractmethod

@@ -41,13 +41,14 @@ def listing(op: ListNamespacesOp) -> ListNamespacesOp:
 
 def _number(name: str, given: Any, otherwise: int) -> int:
     """A number that was given; `otherwise`, if it is negative or None."""
-    if isinstance(given, int) and given >= 0:
+    is_whole = hasattr(given, "__index__")  # as an integer of numpy
+    if is_whole and given >= 0:
         return min(int(given), NO_LIMIT)
-    number = otherwise
-    if isinstance(given, (float, str)):
-        number = _number(name, round(min(float(given), NO_LIMIT)), otherwise)
-    elif given is not None and not isinstance(given, int):
-        raise TypeError(f"{name} is a number, not {given!r}.")
+    try:
+        at_most = -1 if given is None or is_whole else round(min(float(given), NO_LIMIT))
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{name} is a number, not {given!r}.") from None
+    number = otherwise if at_most < 0 else at_most
     taken = "none" if number == NO_LIMIT else number
     mistake(
         ValueError(f"{name} is a number from 0 on, not {given!r}."), f"It is taken for {taken}."
