@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 import langgraph.types
@@ -61,3 +62,10 @@ def test_a_function_of_langgraphs_in_a_node_is_named() -> None:
     with pytest.raises(KeyError) as caught:
         graph_of(lambda _: langgraph.types.interrupt("well?")).invoke({})
     assert "import interrupt, get_stream_writer and the like" in caught.value.__notes__[-1]
+
+
+def test_a_path_map_may_lead_on_from_objects_of_packages_below_langgraph() -> None:
+    way: Any = Enum("Way", ["on"], module="langgraph.contributed")
+    builder = StateGraph(dict).add_node("node", lambda _: {"a": 1})
+    builder.add_conditional_edges(START, lambda _: way.on, {way.on: "node"})
+    assert builder.compile().invoke({}) == {"a": 1}

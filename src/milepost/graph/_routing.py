@@ -120,7 +120,8 @@ def branch_route(
         writes = []
         for one in answers:
             target = one
-            if ends is not None and not isinstance(one, Send) and not advice(one):
+            is_theirs = type(one).__name__ in _OF_BOTH and advice(one)
+            if ends is not None and not isinstance(one, Send) and not is_theirs:
                 if not isinstance(one, Hashable) or one not in ends:
                     known = ", ".join(map(repr, ends))
                     raise KeyError(
