@@ -45,7 +45,8 @@ def has_word(number: float) -> bool:
 
 def largest_with_word() -> int:
     """The largest number that JSON has a word for."""
-    return 10 ** (sys.get_int_max_str_digits() or sys.int_info.default_max_str_digits) - 1
+    largest: int = 10 ** (sys.get_int_max_str_digits() or 4300) - 1
+    return largest
 
 
 class Viewer:
