@@ -143,7 +143,7 @@ def test_a_file_to_export_from_that_is_not_there_is_not_made(tmp_path, capsys):
 
 
 KILLED = """
-import os, sys
+import os, tempfile
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.cli import main
 
@@ -158,6 +158,7 @@ def dying(self, *arguments):
     return whole(self, *arguments)
 
 setattr(SqliteSaver, method, dying)
+tempfile.tempdir = {place!r}  # nothing removes the copy that it reads from
 main(["import", "--from-langgraph", {theirs!r}, "--to", {ours!r}])
 """
 
@@ -177,7 +178,9 @@ def test_a_move_that_was_killed_is_run_again_and_is_whole(
         for name in ("one", "two"):
             asking(LANGGRAPH, saver).invoke({"log": []}, thread(name))
     program = tmp_path / "program.py"
-    program.write_text(KILLED.format(method=method, at=at, theirs=theirs, ours=ours))
+    program.write_text(
+        KILLED.format(method=method, at=at, theirs=theirs, ours=ours, place=str(tmp_path))
+    )
     done = programs.run(program)
     assert done.returncode == 9, done.stderr
     assert move_in(theirs, ours) == 0

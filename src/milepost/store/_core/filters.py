@@ -16,13 +16,12 @@ them out by itself where it can do it exactly; `holds` is what they mean.
 from __future__ import annotations
 
 import operator as op
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from milepost.errors import FilterError, SerdeError
-from milepost.store._core.json_view import OPAQUE, Viewer, has_word
+from milepost.store._core.json_view import OPAQUE, Viewer, has_word, largest_with_word
 from milepost.store._core.namespaces import is_plain
 
 OPERATORS: Final = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$exists")
@@ -110,7 +109,7 @@ def _condition(path: tuple[str, ...], operator: str, operand: Any, viewer: Viewe
         # All that can be found is smaller than a large one, larger than a small one, and is not
         # comparable with NaN.
         if _COMPARE[operator](0.0, operand):
-            return Condition(path, "$lte", sys.float_info.max)
+            return Condition(path, "$lte", largest_with_word())
         return Condition(path, "$in", [])
     plain = viewer.comparable(operand)
     if operator in _COMPARE and not isinstance(plain, str) and not _is_number(plain):

@@ -13,6 +13,7 @@ An encrypted store shows only the fields that its user has declared clear.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final
@@ -40,6 +41,12 @@ def has_word(number: float) -> bool:
     except ValueError:
         return False
     return True
+
+
+def largest_with_word() -> int:
+    """The largest number that JSON has a word for."""
+    largest: int = 10 ** (sys.get_int_max_str_digits() or 4300) - 1
+    return largest
 
 
 class Viewer:
