@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 import pytest
-from differing import Row, Rows, State, T, asked, asks, line, outcome, saved, says
+from differing import Row, Rows, State, T, asked, asks, fan, line, outcome, saved, says
 
 ROWS = Rows()
 
@@ -196,6 +196,19 @@ def cache_around(lib: Any) -> Any:
     for _ in range(2):
         graph.invoke({"a": 1})
     return len(ran)
+
+
+@ROWS.differ(
+    "the state inside a task that has ended beside one that waits", langgraph=["?"], milepost=[]
+)
+def ended_beside_a_question(lib: Any) -> Any:
+    graph = saved(lib, fan(lib, n=line(lib, i=asks(lib)).compile(), m=asks(lib, "beside?")))
+    asked_first = graph.invoke({}, T, durability="exit")["__interrupt__"]
+    answer = {one.id: "yes" for one in asked_first if one.value == "?"}
+    graph.invoke(lib.Command(resume=answer), T, durability="exit")
+    inside = {task.name: task for task in graph.get_state(T, subgraphs=True).tasks}["n"]
+    assert inside.result == {"log": ["yes"]}
+    return [one.value for one in inside.state.interrupts]
 
 
 @ROWS.differ("a graph without a saver asks, called in a node with", langgraph=[], milepost=["?"])

@@ -196,14 +196,15 @@ def a_child_that_never_ran_has_no_state(theirs: dict[str, Any], mine: dict[str, 
 
 
 def an_ended_call_is_saved_at_exit(theirs: dict[str, Any], mine: dict[str, Any]) -> None:
-    """Under `exit` the state inside a task that waits may be one that has ended; LangGraph's is
-    then that of the run before, or there is none."""
+    """Under `exit` the state inside a task that waits, or has ended beside one that waits, may be
+    one that has ended; LangGraph's is then that of the run before, or there is none."""
 
     def strip(theirs: dict[str, Any], mine: dict[str, Any]) -> None:
         for their, my in zip(theirs["tasks"], mine["tasks"], strict=False):
             if (state := my["state"]) is None:
                 continue
-            if my["result"] is None and not state["tasks"]:
+            is_stale = their["state"] is not None and bool(their["state"]["tasks"])
+            if not state["tasks"] and (my["result"] is None or is_stale):
                 their["state"] = my["state"] = None
             elif their["state"] is not None:
                 strip(their["state"], state)
