@@ -179,6 +179,20 @@ def ended_call(lib: Any) -> Any:
     return [one for result in found for one in asked(result) or [[]]]
 
 
+@ROWS.differ(
+    "a checkpoint that is put again with the config that it was read with",
+    langgraph=True,
+    milepost=False,
+)
+def put_again(lib: Any) -> Any:
+    graph = saved(lib, line(lib, n=says("x")))
+    graph.invoke({}, T)
+    saver = graph.checkpointer
+    read = saver.get_tuple(T)
+    saver.put(read.config, read.checkpoint, read.metadata, {})
+    return saver.get_tuple(T).parent_config == read.config
+
+
 @ROWS.differ("a saver or a store instance in a subgraph", langgraph=0, milepost=3)
 def own_saver(lib: Any) -> Any:
     saver = lib.InMemorySaver()
