@@ -289,11 +289,11 @@ class CheckpointWriter:
             if around is not None and around.run.checkpoints.thread is self.thread:
                 around.run.subtasks.ended_graphs[position.ns] = (around.task, self)
             return
-        for task, ended in list(
-            subtasks.ended_graphs.values()
-        ):  # a copy: other threads may add some
+        ended_graphs = list(subtasks.ended_graphs.values())  # a copy: other threads may add some
+        for task, ended in ended_graphs:
             # That of a finished task too, if an earlier run has stored it with what was open then.
-            if not task.finished or not (succeeded or ended.position.stored_id is None):
+            was_stored = ended.position.stored_id is not None
+            if not task.finished or (was_stored and not succeeded):
                 with suppress(SerdeError):  # the inner graph runs again
                     yield from ended._store_at_exit()
         yield from self._store_at_exit()
