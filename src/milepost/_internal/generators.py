@@ -61,7 +61,7 @@ class GeneratorDriver(Generic[E, R]):
 def drive(
     generator: Generator[E, Any, R],
     carry_out: Callable[[E], Any],
-    thrown: type[BaseException] = Exception,
+    thrown: type[BaseException] | tuple[()] = Exception,
 ) -> R:
     """Drive a generator to its end in sync code; return its result.
 
@@ -85,7 +85,7 @@ def drive(
 async def adrive(
     generator: Generator[E, Any, R],
     carry_out: Callable[[E], Awaitable[Any]],
-    thrown: type[BaseException] = Exception,
+    thrown: type[BaseException] | tuple[()] = Exception,
 ) -> R:
     """`drive`, for use on an event loop."""
     send = generator.send

@@ -19,6 +19,7 @@ from milepost._db.operations import (
     Work,
 )
 from milepost._db.sqlite.errors import explain
+from milepost._internal.generators import drive
 from milepost.errors import ConnectionUnusableError
 
 if TYPE_CHECKING:
@@ -51,32 +52,16 @@ class Session:
         """Whether the connection was opened for the engine, so that its settings may change."""
 
     def run(self, work: Work[R], begin: str) -> R:
-        """Carry out an operation in one transaction, and roll back if the operation fails.
-
-        The loop is that of `generators.drive`, written out: every statement on SQLite passes it,
-        and a statement may take less time than two more calls.
-        """
-        cursor = self._cursor
+        """Carry out an operation in one transaction, and roll back if the operation fails."""
         try:
-            if cursor.connection.in_transaction:
+            if self._cursor.connection.in_transaction:
                 raise ConnectionUnusableError(OPEN_TRANSACTION)
             self._begin, self._begun = begin, False
             operation = work()
-            answer: Any = None
             try:
-                while True:
-                    try:
-                        statement = operation.send(answer)
-                    except StopIteration as done:
-                        result: R = done.value
-                        break
-                    kind = type(statement)
-                    if not (self._begun or kind is ConditionalInsert or self._is_alone(statement)):
-                        cursor.execute(begin)
-                        self._begun = True
-                    answer = _RUN[kind](self, statement)
+                result = drive(operation, self._carry_out, thrown=())
                 if self._begun:
-                    cursor.execute("COMMIT")
+                    self._cursor.execute("COMMIT")
                 return result
             except BaseException as error:
                 self._roll_back()
@@ -87,6 +72,13 @@ class Session:
                 operation.close()
         except sqlite3.Error as error:
             raise explain(error) from error
+
+    def _carry_out(self, statement: Statement) -> Any:
+        kind = type(statement)
+        if not (self._begun or kind is ConditionalInsert or self._is_alone(statement)):
+            self._cursor.execute(self._begin)
+            self._begun = True
+        return _RUN[kind](self, statement)
 
     def _roll_back(self) -> None:
         # SQLite itself ends the transaction after some failures, such as a full disk.
