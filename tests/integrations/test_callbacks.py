@@ -342,7 +342,7 @@ def test_observers_are_told_of_runs_steps_tasks_and_attempts_in_order(run: Any) 
     finally:
         WATCHERS.remove(watch)
     assert told == [
-        *("run", "step ['__start__']", "task __start__", "attempt 1", "enter"),
+        *("run", "step ['__start__']", "task __start__", "attempt 1"),
         *("attempt ends {'log': []}", "task ends True", "step ends"),
         *("step ['node']", "task node", "attempt 1", "enter"),
         *("attempt ends {'log': ['a']}", "task ends True", "step ends"),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from milepost._engine.context.node_callable import Callee
+from milepost._engine.context.node_callable import Callee, same
 from milepost._engine.drivers.effects import AWAIT, EffectGenerator, LoadCheckpoint, Start
 from milepost._engine.loading import load_checkpoint
 from milepost._engine.observers import TRACE, trace_of
@@ -187,12 +187,12 @@ def _as_if_run(node: Node, values: Any, at: int, base: Base) -> Task:
     """A task that returns the given values."""
     stand_in = replace(
         node,
-        callee=Callee(node.name, lambda _: values, None, quick=True),
+        callee=Callee(node.name, same, None),
         retry=(),
         error_handler=None,
         timeout=None,
     )
-    return Task(stand_in, (INPUT, at), node.triggers, None, base)
+    return Task(stand_in, (INPUT, at), node.triggers, values, base)
 
 
 def _finished_siblings(run: GraphRun, updated: set[str]) -> list[Task]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from milepost._engine.context.node_callable import Callee, callee_of, function_of
+from milepost._engine.context.node_callable import Callee, callee_of, function_of, same
 from milepost._engine.superstep.program import Branch, ExecutableGraph, Node, StateReader, Write
 from milepost._engine.superstep.renames import Renames, checked_renames
 from milepost._internal.noted_types import note_types
@@ -148,7 +148,7 @@ class _NodeCompiler:
         keys = dict.fromkeys(schema_of(builder.input_schema).keys)
         return Node(
             name=START,
-            callee=Callee(START, lambda value: value, None, quick=True),
+            callee=Callee(START, same, None),
             triggers=(START,),
             reader=StateReader(channel=START),
             writes_of=update_writer(self._router, START, keys, builder.managed),

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from milepost._engine.context.config import retry_policies
-from milepost._engine.context.node_callable import Callee, callee_of
+from milepost._engine.context.node_callable import Callee, callee_of, same
 from milepost._engine.superstep.program import ExecutableGraph, Node, StateReader, Write
 from milepost._internal.asyncio_tools import in_thread
 from milepost.channels import BaseChannel, DeltaChannel, Topic
@@ -148,7 +148,7 @@ def _computed(managed: Any) -> Any:
 
 def _callee(name: str, actions: Sequence[Any]) -> Callee:
     if not actions:
-        return Callee(name, lambda value: value, None, quick=True)
+        return Callee(name, same, None)
     if len(actions) == 1:
         return callee_of(actions[0], name)
     return _chained(name, [callee_of(action) for action in actions])

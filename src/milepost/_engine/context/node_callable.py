@@ -41,8 +41,6 @@ class Callee:
     inject: tuple[Injection, ...] = ()
     target: Any = None
     """What the user gave."""
-    quick: bool = False
-    """A function of milepost that never blocks: it is called without a driver, on any thread."""
 
     def arguments(self, context: TaskContext) -> dict[str, Any]:
         """The keyword arguments that the signature asks for."""
@@ -58,6 +56,11 @@ class Callee:
         if "runtime" in found:
             found["runtime"] = Runtime()
         return found
+
+
+def same(value: Any) -> Any:
+    """The function of nodes whose output is their input. The engine does not call it."""
+    return value
 
 
 def callee_of(target: Any, name: str | None = None) -> Callee:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from time import time
 from typing import TYPE_CHECKING, Any
 
-from milepost._engine.context.node_callable import callee_of
+from milepost._engine.context.node_callable import callee_of, same
 from milepost._engine.context.task_context import TaskContext
 from milepost._engine.drivers.effects import Call, EffectGenerator, Pause, TaskGenerator
 from milepost._engine.observers import observed
@@ -113,9 +113,8 @@ def _attempt(context: TaskContext) -> EffectGenerator[tuple[Any, list[Write]]]:
     if task.send is not None and task.send.timeout is not None:
         timeout = task.send.timeout
     try:
-        if callee.quick:
-            assert callee.sync is not None
-            output = context.entered().run(callee.sync, task.input)
+        if callee.sync is same:
+            output = task.input
         else:
             output = yield Call(callee, task.input, context, timeout)
     except ParentCommand as up:
