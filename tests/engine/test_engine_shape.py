@@ -221,7 +221,7 @@ def test_a_super_step_plans_runs_applies_encodes_and_commits_in_this_order():
         "perform",
         "apply_writes",
         "CheckpointWriter.save_checkpoint",
-        "ThreadWriter.prepare",
+        "SqlSaver.prepare",
         "SyncDriver._save",
         "GroupCommits.commit",
     ]

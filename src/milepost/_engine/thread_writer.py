@@ -42,6 +42,8 @@ class ThreadWriter:
         self.durability = durability
         self.fence = fence
         self.native = step_saver(saver)
+        self.prepare = self._copied_parts if self.native is None else self.native.prepare
+        """Encodes a step, so that what the program does next cannot change it."""
         self.instant = self.native is not None and self.native.instant
         self.steadfast = self.native is not None and self.native.steadfast
         self.deferred = durability == "async" and not self.instant
@@ -50,13 +52,11 @@ class ThreadWriter:
         """Steps that are still to be stored; None until the first one is queued."""
         self._opening = threading.Lock()
 
-    def prepare(self, step: StepCommit) -> Any:
-        """Encode a step, so that what the program does next cannot change it."""
-        if self.native is not None:
-            return self.native.prepare(step)
+    def _copied_parts(self, step: StepCommit) -> StepCommit:
+        """A step for a saver of another kind, which encodes in `put`, perhaps while the next node
+        runs."""
         if step.new is None:
             return self._copied(step)
-        # Another saver encodes in `put`, which may run while the next node runs.
         live = step.new.checkpoint
         checkpoint: Checkpoint = {
             **live,
