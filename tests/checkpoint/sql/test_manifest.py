@@ -3,6 +3,8 @@
 import random
 from typing import Any
 
+import pytest
+
 from graphs import thread
 from milepost.checkpoint._contract.step_saver import Fence, NewCheckpoint, StepCommit
 from milepost.checkpoint._sql import manifest as manifests
@@ -68,3 +70,14 @@ def test_a_manifest_may_be_completed_while_the_next_one_is_made(path, monkeypatc
         found = saver.get_tuple(thread("t"))
         assert found is not None
         assert found.checkpoint["channel_values"] == {"a": 4, "b": 2}
+
+
+@pytest.mark.parametrize("rest", ["+00:00", ".000000+00:00", ".5+00:00", ".000001+00:00", "Z", ""])
+def test_a_time_is_read_as_the_text_that_was_put(path, rest):
+    times = [f"2026-11-17T10:20:30{rest}" for rest in (".000001+00:00", rest, ".5+01:00")]
+    with SqliteSaver.from_conn_string(path) as saver:
+        for at, time in enumerate(times):
+            checkpoint = {**empty_checkpoint(), "id": IDS[at], "ts": time}
+            saver.put(thread("t"), checkpoint, {"source": "loop", "step": at}, {})  # type: ignore[arg-type]
+    with SqliteSaver.from_conn_string(path) as saver:
+        assert [found.checkpoint["ts"] for found in saver.list(thread("t"))] == times[::-1]

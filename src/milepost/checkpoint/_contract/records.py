@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple, NotRequired, TypeAlias, cast
@@ -190,19 +189,9 @@ def get_checkpoint_id(config: RunnableConfig) -> str | None:
     return configurable.get("checkpoint_id") or configurable.get("thread_ts")
 
 
-_this_second = (0, "")
-"""A second since the epoch, and its date and time as text: formatting it is the costly part."""
-
-
 def now() -> str:
-    """The present time as checkpoints record it: ISO 8601, UTC, to the microsecond."""
-    global _this_second
-    second, fraction = divmod(time.time_ns(), 1_000_000_000)
-    known, text = _this_second
-    if known != second:
-        text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        _this_second = (second, text)
-    return f"{text}.{fraction // 1000:06d}+00:00"
+    """The present time as checkpoints record it: ISO 8601, UTC."""
+    return datetime.now(UTC).isoformat()
 
 
 def empty_checkpoint() -> Checkpoint:

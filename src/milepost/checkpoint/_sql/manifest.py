@@ -40,7 +40,6 @@ _FEW_CHANNELS: Final = 12
 """At most this many channels, for that rule to hold."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-_SECOND: Final = timedelta(seconds=1)
 
 
 @record(frozen=False)
@@ -178,48 +177,18 @@ def stamp(unpacked: Unpacked) -> tuple[Any, str, Any]:
     return format, _to_text(time), sorted(versions) if updated is True else updated
 
 
-_parsed_second = ("", 0)
-"""The last second that was seen, as text and in microseconds: reading it is the costly part."""
-
-
 def _to_micros(time: str) -> str | int:
     """A time in microseconds, if `_to_text` gives the same text again."""
-    global _parsed_second
-    second, micros = _parsed_second
-    fraction = time[20:26]
-    if time[:20] == second and time[26:] == "+00:00" and fraction.isdecimal() and time.isascii():
-        return micros + int(fraction)
-    short = _parsed(time)
-    if isinstance(short, int):
-        _parsed_second = (time[:20], short // 1_000_000 * 1_000_000)
-    return short
-
-
-def _parsed(time: str) -> str | int:
     try:
         moment = datetime.fromisoformat(time)
-        micros = (moment - _EPOCH) // _MICROSECOND
     except (ValueError, TypeError):
         return time
-    return micros if _to_text(micros) == time else time
-
-
-_written_second = (-1, "")
-"""The last second that was written out: checkpoints of a thread are often close to each other."""
+    is_exact = moment.tzinfo is UTC and moment.isoformat() == time
+    return (moment - _EPOCH) // _MICROSECOND if is_exact else time
 
 
 def _to_text(time: str | int) -> str:
-    global _written_second
-    if isinstance(time, str):
-        return time
-    second, micros = divmod(time, 1_000_000)
-    if not micros:  # `isoformat` leaves the fraction away
-        return (_EPOCH + time * _MICROSECOND).isoformat()
-    known, text = _written_second
-    if known != second:
-        text = (_EPOCH + second * _SECOND).isoformat()[:19]
-        _written_second = (second, text)
-    return f"{text}.{micros:06d}+00:00"
+    return time if isinstance(time, str) else (_EPOCH + time * _MICROSECOND).isoformat()
 
 
 def next_manifest(
