@@ -118,8 +118,8 @@ class CheckpointRow:
     metadata_kind: str | None
     """In its stored form (`short_kind`)."""
     metadata: bytes
-    metadata_bytes: bytes
-    """The encoded metadata before sealing."""
+    written: StoredWrites
+    """The rows of writes at this checkpoint: none yet."""
     inline_writes: bytes | None = None
     """The sealed writes of the parent's tasks, if they are stored in this row."""
 

@@ -79,14 +79,13 @@ class WriteCounts:
 
     def begin(self, step: Prepared, row: CheckpointRow) -> None:
         """Begin to count at the checkpoint that a step makes."""
-        step.written, step.added = _no_writes(row), set()
+        step.written, step.added = row.written, set()
         self.learn(step.place._replace(checkpoint_id=row.checkpoint_id), step.written)
 
     def keep(self, place: Place, new: CheckpointRow, written: StoredWrites) -> None:
         """Keep the number at a checkpoint that is put again."""
         if rows := written.lost + len(written.keys):
-            cell = (new.metadata_kind, new.metadata_bytes)
-            self._store(place, new.checkpoint_id, *cell, rows)
+            self._store(place, new.checkpoint_id, *new.written.metadata, rows)
 
     def _store(self, place: Place, id: str, kind: str | None, data: Buffer, rows: int) -> None:
         thread_id, ns, _ = place
@@ -114,11 +113,6 @@ def known_writes(step: Prepared) -> StoredWrites | None:
     written = step.fence.written.get(step.place.checkpoint_ns)
     same = written is not None and written.checkpoint_id == step.place.checkpoint_id
     return written if same else None
-
-
-def _no_writes(row: CheckpointRow) -> StoredWrites:
-    """The rows of writes at a checkpoint that its own run makes: none yet."""
-    return StoredWrites(row.checkpoint_id, set(), (row.metadata_kind, row.metadata_bytes))
 
 
 def stored_writes(
@@ -149,7 +143,7 @@ def note_stored(step: Prepared, fence: Fence, cache: ThreadCache) -> None:
     manifest: CachedManifest | None
     if row is not None:
         if written is None or written.checkpoint_id != row.checkpoint_id:
-            written = _no_writes(row)
+            written = row.written
         manifest = row.cached
     elif written is not None:
         written.keys.update(step.added)

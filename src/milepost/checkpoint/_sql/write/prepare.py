@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from milepost._internal import log
 from milepost.checkpoint._contract.names import NameChecker
 from milepost.checkpoint._contract.records import WRITES_IDX_MAP, Place
+from milepost.checkpoint._contract.step_saver import StoredWrites
 from milepost.checkpoint._contract.threads import is_trigger, status_left
 from milepost.checkpoint._delta.encode import Codec, Encoded, Value, in_parts
 from milepost.checkpoint._delta.split import cut
@@ -152,7 +153,7 @@ class Preparer:
             cached,
             kind,
             sealed,
-            data,
+            StoredWrites(id, set(), (kind, data)),
         )
         # A foreign runtime's checkpoint is cached only after it is stored.
         if self._codec.splices and token is not None:
