@@ -27,6 +27,6 @@ def is_redis(address: str) -> bool:
 
 
 def without_password(address: str) -> str:
-    """An address, or a text that quotes one, as it may be shown."""
+    """An address, or a text that quotes one, as it may be shown: without passwords and keys."""
     address = re.sub(r"(//[^:/@\s]*):[^@\s]*@", r"\1:***@", address)
-    return re.sub(r"(?i)(password=)[^&\s]*", r"\1***", address)
+    return re.sub(r"(?i)\b((?:password|(?:hex|text)?key)=)[^&\s']*", r"\1***", address)

@@ -231,6 +231,17 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path, opens):
             opens(str(place)).__enter__()
 
 
+@pytest.mark.parametrize("secret", ["key=s3cr3t", "hexkey=s3cr3t", "cache=private&Key=s3cr3t"])
+def test_a_key_in_an_address_is_not_shown(tmp_path, secret):
+    with (
+        pytest.raises(ConnectionUnusableError) as raised,
+        SqliteSaver.from_conn_string(f"file:{tmp_path}/none/a.db?{secret}"),
+    ):
+        pass
+    assert "none/a.db?" in str(raised.value)
+    assert "s3cr3t" not in str(raised.value)
+
+
 # -- ids
 
 HOSTILE = [

@@ -12,6 +12,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from milepost._db.addresses import without_password
 from milepost._db.connections import HOLDERS, OpenConnections, lock_of
 from milepost._db.engine import STILL_THERE, not_erased
 from milepost._db.sqlite import inherited
@@ -399,6 +400,6 @@ def open_sqlite(conn_string: str, *, timeout: float = BUSY_TIMEOUT) -> sqlite3.C
         )
     except sqlite3.OperationalError as error:
         raise ConnectionUnusableError(
-            f"SQLite cannot open '{conn_string}' ({error}). It must be a file, or a name for one, "
-            "in a directory that exists and can be written to."
+            f"SQLite cannot open '{without_password(conn_string)}' ({error}). It must be a file, "
+            "or a name for one, in a directory that exists and can be written to."
         ) from error
