@@ -82,6 +82,17 @@ def test_nothing_is_stored_in_a_file_that_was_removed_or_replaced(path, tmp_path
         assert counter(saver, 3).get_state(thread("u")).values == {"n": 3}
 
 
+@pytest.mark.parametrize("given", ["{}", "file:{}?mode=rwc"])
+def test_a_file_that_is_replaced_before_its_first_use_is_noticed(path, tmp_path, given):
+    with SqliteSaver.from_conn_string(path) as saver:
+        saver.setup()
+    with SqliteSaver.from_conn_string(given.format(path)) as saver:
+        shutil.copy(path, tmp_path / "restored")
+        os.replace(tmp_path / "restored", path)
+        with pytest.raises(ConnectionUnusableError, match="removed, replaced or renamed"):
+            counter(saver, 3).invoke({"n": 0}, thread("t"), durability="sync")
+
+
 def test_a_process_that_has_dropped_its_privileges_goes_on(path, monkeypatch):
     def denied(path: str) -> None:
         raise PermissionError

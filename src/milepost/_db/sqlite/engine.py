@@ -72,7 +72,8 @@ class SqliteEngine:
         self._path: str | None = None
         """The file of the connection, once the connection was used."""
         self._file: Any = None
-        """The number of that file and of its device, whatever its name; None if it has none."""
+        """The number of that file and of its device, whatever its name; None if it has none. Of a
+        connection that is the engine's own, it is known from when the connection was opened."""
         self._synchronous = synchronous
         self._first = first
         """The tables that are set up once, before the first operation."""
@@ -125,6 +126,7 @@ class SqliteEngine:
             return
         if not conn_string.startswith("file:"):
             conn_string = os.path.abspath(conn_string)
+        self._file = _number_of(_path_in(conn_string))
         self._reopen = partial(open_sqlite, conn_string, timeout=timeout)
 
     def renew(self) -> None:
@@ -276,7 +278,7 @@ class SqliteEngine:
         self._check_process()
         if self._reopening and self._reopen is not None:
             self.connection = self._connection_lock.connect(self._reopen())
-            self._reopening, self._equipped = False, 0
+            self._reopening, self._equipped, self._file = False, 0, None
         connection = self.connection
         with explained():
             if getattr(connection, "autocommit", None) is False:
@@ -293,7 +295,8 @@ class SqliteEngine:
                 )
             cursor = self._cursor()
             self._path = _path_of(cursor)
-            self._file = os.stat(self._path)[1:3] if os.path.exists(self._path) else None
+            if self._file is None:
+                self._file = _number_of(self._path)
             inherited.refuse_known(self._path)
             with suppress_read_only():
                 # Only on a new file. Compactions leave free pages; `close` gives them back.
@@ -328,6 +331,11 @@ def _path_of(cursor: sqlite3.Cursor) -> str:
     """The file of a connection; "" for a database in memory."""
     rows = cursor.execute("PRAGMA database_list").fetchall()
     return next((file for _, name, file in rows if name == "main"), None) or ""
+
+
+def _number_of(path: str) -> Any:
+    """The number of a file and of its device; None if it has none, or may not be looked at."""
+    return os.stat(path)[1:3] if os.path.exists(path) else None
 
 
 def _truncated(cursor: sqlite3.Cursor) -> bool:
