@@ -132,6 +132,15 @@ def test_a_thread_that_the_source_does_not_have_is_named(files, capsys):
     assert "thread 'none': there is no such thread" in capsys.readouterr().err
 
 
+def test_a_thread_that_was_only_created_is_no_error_of_an_export(addresses, capsys):
+    theirs, ours = addresses
+    with our_saver(ours) as saver:
+        saver.create_thread("empty", {"owner": "ann"})
+        line(MILEPOST, says("a")).compile(checkpointer=saver).invoke({"log": []}, thread())
+    assert move_out(ours, theirs) == 0
+    assert capsys.readouterr().out.startswith("1 threads: ")
+
+
 def test_a_file_to_export_from_that_is_not_there_is_not_made(tmp_path, capsys):
     address = f"sqlite:///{tmp_path}/none.db"
     assert move_out(address, f"sqlite:///{tmp_path}/theirs.db") == 1

@@ -34,7 +34,7 @@ from milepost.integrations.langgraph._moving.redis_threads import RedisThreads
 from milepost.integrations.langgraph._moving.sources import (
     BadAddressError,
     Source,
-    TheirDatabase,
+    SqlSource,
 )
 from milepost.integrations.langgraph._requirement import needed
 
@@ -93,7 +93,7 @@ def open_theirs(
             _check_tables(execute, _SQLITE_COLUMNS)
             saver = module.SqliteSaver(connection, serde=serde)
             saver.setup()
-            yield TheirDatabase(saver, execute, "writes")
+            yield SqlSource(saver, execute, "writes")
     elif is_postgres(address):
         module = needed("langgraph.checkpoint.postgres", "langgraph-checkpoint-postgres")
         with module.PostgresSaver.from_conn_string(address) as saver:
@@ -108,7 +108,7 @@ def open_theirs(
                     " SELECT *, ''::text AS task_path FROM checkpoint_writes",
                     (),
                 )
-            yield TheirDatabase(saver, execute, "checkpoint_writes")
+            yield SqlSource(saver, execute, "checkpoint_writes")
     elif is_redis(address):
         with their_redis_threads(address, strict, serde) as threads:
             yield threads

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from milepost._db.operations import rows_of
-from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
+from milepost.checkpoint._contract.records import CheckpointTuple, Place
 from milepost.errors import CheckpointError, MilepostError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def naming(place: Place) -> Iterator[None]:
 
 
 class SqlSource(Source):
-    """Threads in tables that both libraries have."""
+    """Threads in tables that both libraries have, with the saver that reads them."""
 
     def __init__(self, saver: Any, execute: Execute, writes: str) -> None:
         self._saver = saver
@@ -70,25 +70,13 @@ class SqlSource(Source):
         self._writes = writes
         """The table with the writes of tasks."""
 
-    def size(self) -> int | None:
-        count: int = self._execute("SELECT count(*) FROM checkpoints", ())[0][0]
-        return count
-
-    def paths(self, place: Place) -> Mapping[str, str]:
-        rows = self._execute(
-            f"SELECT DISTINCT task_id, task_path FROM {self._writes}"
-            " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
-            tuple(place),
-        )
-        return {row[0]: row[1] for row in rows if row[1]}
-
-
-class TheirDatabase(SqlSource):
-    """A database of LangGraph's, read under our rules."""
-
     def threads(self) -> Iterable[str]:
         rows = self._execute("SELECT DISTINCT thread_id FROM checkpoints ORDER BY thread_id", ())
         return [row[0] for row in rows]
+
+    def size(self) -> int | None:
+        count: int = self._execute("SELECT count(*) FROM checkpoints", ())[0][0]
+        return count
 
     def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
         rows = self._execute(
@@ -97,6 +85,14 @@ class TheirDatabase(SqlSource):
             (thread_id,),
         )
         return [(row[0], row[1]) for row in rows]
+
+    def paths(self, place: Place) -> Mapping[str, str]:
+        rows = self._execute(
+            f"SELECT DISTINCT task_id, task_path FROM {self._writes}"
+            " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
+            tuple(place),
+        )
+        return {row[0]: row[1] for row in rows if row[1]}
 
     def read(self, place: Place) -> CheckpointTuple | None:
         with naming(place):
@@ -116,21 +112,3 @@ class OurDatabase(SqlSource):
             return rows
 
         super().__init__(saver, execute, "checkpoint_writes")
-
-    def threads(self) -> Iterable[str]:
-        # From the registry, which reads no values.
-        last: str | None = None
-        while page := self._saver.list_threads(after=last):
-            for thread in page:
-                yield thread.thread_id
-            last = page[-1].thread_id
-
-    def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
-        listing = self._saver.list({"configurable": {"thread_id": thread_id}})
-        found = [place_of(one.config) for one in listing]
-        pairs = [(place.checkpoint_ns, place.checkpoint_id or "") for place in found]
-        return sorted(pairs, key=lambda pair: pair[1])
-
-    def read(self, place: Place) -> CheckpointTuple | None:
-        found: CheckpointTuple | None = self._saver.get_tuple(place.config())
-        return found
