@@ -141,8 +141,11 @@ def damaged_item_ends_all() -> None:
 
     pages = ItemDatabase.pages
 
-    def until_damage(self: Any, refuse: Any = None) -> Iterator[Any]:
-        return pages(self)
+    def end(reason: str) -> None:
+        raise LookupError(reason)
+
+    def until_damage(self: Any, _refuse: Any) -> Iterator[Any]:
+        return pages(self, end)
 
     ItemDatabase.pages = until_damage  # type: ignore[method-assign]
 

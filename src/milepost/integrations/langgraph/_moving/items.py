@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 Execute = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 """Runs one statement with `?` for parameters, and gives its rows."""
 
+ItemPlace = tuple[tuple[str, ...], str]
+"""The namespace and the key of an item."""
+
 Refuse = Callable[[str], None]
 """Called with an item that is left out, and why."""
 
@@ -46,13 +49,9 @@ class StoredItem(NamedTuple):
     expires: int | None
 
     @property
-    def place(self) -> tuple[tuple[str, ...], str]:
+    def place(self) -> ItemPlace:
         """Namespace and key."""
         return self.namespace, self.key
-
-
-Places = Iterable[tuple[tuple[str, ...], str]]
-"""Items by namespace and key."""
 
 
 class ItemDatabase(ABC):
@@ -70,26 +69,20 @@ class ItemDatabase(ABC):
         self._store = store
         self._execute = execute
 
-    def pages(self, refuse: Refuse | None = None) -> Iterator[list[StoredItem]]:
-        """All items, in the order of their keys.
-
-        `refuse` is told about each that cannot be read; without it, the first one ends the work.
-        """
+    def pages(self, refuse: Refuse) -> Iterator[list[StoredItem]]:
+        """All items, in the order of their keys. `refuse` is called for each that cannot be
+        read."""
         after: tuple[Any, ...] = ("", "")
         while places := self._places(after):
             yield list(self._items_at(places, refuse))
             after = places[-1]
 
-    def find(self, places: Places) -> dict[Any, StoredItem]:
-        """The items at these places, by namespace and key; missing ones are left out."""
-        pairs = [part for ns, key in places for part in (self._text(ns), key)]
-        if not pairs:
-            return {}
-        marks = ", ".join(["(?, ?)"] * (len(pairs) // 2))
-        rows = self._select(f"({self.space}, key) IN (VALUES {marks})", pairs)
-        return {kept.place: kept for kept in (self._item(*row) for row in rows)}
+    def find(self, place: ItemPlace) -> StoredItem | None:
+        """The item at a place; None if there is none."""
+        at = self._text(place[0]), place[1]
+        return next((self._item(*row) for row in self._between(at, at)), None)
 
-    def change_times(self, places: Places) -> dict[Any, int]:
+    def change_times(self, places: Iterable[ItemPlace]) -> dict[ItemPlace, int]:
         """When the items at these places were last changed; missing ones are left out."""
         wanted = {(self._text(ns), key): (ns, key) for ns, key in places}
         if not wanted:
@@ -115,12 +108,6 @@ class ItemDatabase(ABC):
         """The item as this database can keep it."""
         return kept
 
-    def _select(self, where: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        return self._execute(
-            f"SELECT {self.columns} FROM {self.table} WHERE {where} ORDER BY {self.space}, key",
-            values,
-        )
-
     def _places(self, after: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         return self._execute(
             f"SELECT {self.space}, key FROM {self.table} WHERE ({self.space}, key) > (?, ?)"
@@ -128,35 +115,32 @@ class ItemDatabase(ABC):
             after,
         )
 
-    def _items_at(
-        self, places: list[tuple[Any, ...]], refuse: Refuse | None
-    ) -> Iterator[StoredItem]:
-        """The items that are at these places, which follow one another."""
-        found: dict[Any, tuple[Any, ...]] | None = None
-        try:
-            where = f"({self.space}, key) >= (?, ?) AND ({self.space}, key) <= (?, ?)"
-            rows = self._select(where, (*places[0], *places[-1]))
-            found = {row[:2]: row for row in rows}
-        except Exception:
-            if refuse is None:
-                raise
-            # The driver cannot read a cell of one of them. One by one shows which.
-        for place in places:
-            try:
-                row = self._one(place) if found is None else found.get(place)
-                if row is not None:
-                    yield self._item(*row)
-            except Exception as error:
-                if refuse is None:
-                    raise
-                # Whatever is wrong, it is wrong with this item alone.
-                space, key = place
-                name = f"item '{key}' in {str(space).rstrip('.')}"
-                refuse(f"{name}: it cannot be read ({type(error).__name__}: {error})")
+    def _between(self, first: tuple[Any, ...], last: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        return self._execute(
+            f"SELECT {self.columns} FROM {self.table}"
+            f" WHERE ({self.space}, key) >= (?, ?) AND ({self.space}, key) <= (?, ?)"
+            f" ORDER BY {self.space}, key",
+            (*first, *last),
+        )
 
-    def _one(self, place: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        rows = self._select(f"{self.space} = ? AND key = ?", place)
-        return rows[0] if rows else None
+    def _items_at(self, places: Sequence[tuple[Any, ...]], refuse: Refuse) -> Iterator[StoredItem]:
+        """The items that are at these places, which follow one another."""
+        try:
+            rows = self._between(places[0], places[-1])
+        except Exception as error:
+            if len(places) == 1:
+                refuse(_unreadable(places[0], error))
+                return
+            # The driver cannot read a cell of one of them. One by one shows which.
+            for place in places:
+                yield from self._items_at([place], refuse)
+            return
+        for row in rows:
+            try:
+                yield self._item(*row)
+            except Exception as error:
+                # Whatever is wrong, it is wrong with this item alone.
+                refuse(_unreadable(row, error))
 
     @abstractmethod
     def _text(self, namespace: tuple[str, ...]) -> str: ...
@@ -260,7 +244,7 @@ def move_items(
                 continue
             try:
                 target.put(kept)
-                copy = reader.find([kept.place]).get(kept.place)
+                copy = reader.find(kept.place)
             except (MilepostError, ArithmeticError, LookupError, TypeError, ValueError) as error:
                 report.unreadable.append(f"{_name(kept)}: {error}")
                 continue
@@ -270,6 +254,12 @@ def move_items(
                 report.unreadable.append(f"{_name(kept)}: the copy differs from the original")
         seen += len(page)
         progress(seen, None)
+
+
+def _unreadable(row: tuple[Any, ...], error: Exception) -> str:
+    space, key, *_ = row
+    name = f"item '{key}' in {str(space).rstrip('.')}"
+    return f"{name}: it cannot be read ({type(error).__name__}: {error})"
 
 
 def _name(kept: StoredItem) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost.integrations.langgraph._moving.items import Places, Refuse, StoredItem
+from milepost.integrations.langgraph._moving.items import ItemPlace, Refuse, StoredItem
 from milepost.integrations.langgraph._moving.redis_documents import Documents, Found, RedisValues
 from milepost.store._redis.layout import Head, Keys, member, parsed
 
@@ -95,21 +95,18 @@ class OurRedisItems:
         """The item as this database can keep it."""
         return kept
 
-    def change_times(self, places: Places) -> dict[Any, int]:
+    def change_times(self, places: Iterable[ItemPlace]) -> dict[ItemPlace, int]:
         """When the items at these places were last changed; missing ones are left out."""
         heads = {place: self._head(place) for place in places}
         return {place: head.updated for place, head in heads.items() if head is not None}
 
-    def find(self, places: Places) -> dict[Any, StoredItem]:
-        """The items at these places, by namespace and key; missing ones are left out."""
-        found: dict[Any, StoredItem] = {}
-        for namespace, key in places:
-            head = self._head((namespace, key))
-            item = self._store.get(namespace, key, refresh_ttl=False)
-            if head is not None and item is not None:
-                times = (head.created, head.updated, head.ttl, head.expires)
-                found[namespace, key] = StoredItem(namespace, key, item.value, *times)
-        return found
+    def find(self, place: ItemPlace) -> StoredItem | None:
+        """The item at a place; None if there is none."""
+        head, item = self._head(place), self._store.get(*place, refresh_ttl=False)
+        if head is None or item is None:
+            return None
+        times = (head.created, head.updated, head.ttl, head.expires)
+        return StoredItem(place[0], place[1], item.value, *times)
 
     def put(self, kept: StoredItem) -> None:
         """Store an item with its times."""
@@ -135,6 +132,6 @@ class OurRedisItems:
             pipeline.zadd(root.expiry, {name: kept.expires})
         pipeline.execute()
 
-    def _head(self, place: tuple[tuple[str, ...], str]) -> Head | None:
+    def _head(self, place: ItemPlace) -> Head | None:
         namespace, key = place
         return parsed(place, self._store.conn.hget(self._keys.space(namespace).heads, key))
