@@ -11,7 +11,7 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from typing import Any, Final
 
 from milepost._db.addresses import is_postgres, is_redis, sqlite_file, without_password
@@ -39,7 +39,7 @@ from milepost.integrations.langgraph._moving.sources import (
 from milepost.integrations.langgraph._requirement import needed
 
 _DRIVERS: Final = ("psycopg", "redis")
-_SQLITE_COLUMNS: Final = "SELECT name FROM pragma_table_info('checkpoints')"
+_SQLITE_COLUMNS: Final = "SELECT name FROM pragma_table_info('{}')"
 _POSTGRES_COLUMNS: Final = (
     "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass('{}') AND attnum > 0"
 )
@@ -87,20 +87,17 @@ def open_theirs(
         serde = their_sealing(serde)
         serde.cipher = UnsealingCipher(serde.cipher)
     if (file := sqlite_file(address)) is not None:
-        module = needed("langgraph.checkpoint.sqlite", "langgraph-checkpoint-sqlite")
         with _copied(file) as connection:
-            execute = _on_sqlite(connection)
-            _check_tables(execute, _SQLITE_COLUMNS)
-            saver = module.SqliteSaver(connection, serde=serde)
+            _check_tables(connection)
+            saver = _class("langgraph", "checkpoint", "sqlite")(connection, serde=serde)
             saver.setup()
-            yield SqlSource(saver, execute, "writes")
+            yield SqlSource(saver, _on(connection), "writes")
     elif is_postgres(address):
-        module = needed("langgraph.checkpoint.postgres", "langgraph-checkpoint-postgres")
-        with module.PostgresSaver.from_conn_string(address) as saver:
+        with _opened("langgraph", "checkpoint", address) as saver:
             saver.serde = serde
-            execute = _on_postgres(saver.conn)
-            _check_tables(execute, _POSTGRES_COLUMNS.format("checkpoints"))
-            if ("task_path",) not in execute(_POSTGRES_COLUMNS.format("checkpoint_writes"), ()):
+            _check_tables(saver.conn)
+            execute = _on(saver.conn)
+            if "task_path" not in _columns(saver.conn, "checkpoint_writes"):
                 # The saver asks for a column that older tables lack. It sees this view instead,
                 # which only this connection has: the source is not changed.
                 execute(
@@ -156,9 +153,9 @@ def their_sealing(serde: Any = None) -> Any:
         raise MilepostError(f"--encrypted: {error}") from error
 
 
-def _check_tables(execute: Execute, columns: str) -> None:
+def _check_tables(connection: Any) -> None:
     """Refuse a database that LangGraph's savers of today cannot read either."""
-    there = {row[0] for row in execute(columns, ())}
+    there = _columns(connection, "checkpoints")
     if there and "checkpoint_ns" not in there:
         raise BadAddressError(
             "The table 'checkpoints' has no column checkpoint_ns: it is not LangGraph's, or older"
@@ -186,18 +183,11 @@ def _copied(file: str) -> Iterator[sqlite3.Connection]:
 def their_saver(address: str, *, encrypted: bool = False) -> Iterator[Any]:
     """LangGraph's own saver at an address, for writing."""
     serde = their_sealing() if encrypted else None
-    if (file := sqlite_file(address)) is not None:
-        module = needed("langgraph.checkpoint.sqlite", "langgraph-checkpoint-sqlite")
-        opened, on, columns = module.SqliteSaver.from_conn_string(file), _on_sqlite, _SQLITE_COLUMNS
-    elif is_postgres(address):
-        module = needed("langgraph.checkpoint.postgres", "langgraph-checkpoint-postgres")
-        opened = module.PostgresSaver.from_conn_string(address)
-        on, columns = _on_postgres, _POSTGRES_COLUMNS.format("checkpoints")
-    else:
+    if is_redis(address):
         raise bad_address(address)
-    with opened as saver:
+    with _opened("langgraph", "checkpoint", address) as saver:
         # Before its tables are made: LangGraph's have the same names.
-        if ("frame",) in on(saver.conn)(columns, ()):
+        if "frame" in _columns(saver.conn, "checkpoints"):
             raise BadAddressError(
                 "The target holds threads of milepost, and LangGraph's tables have the same names. "
                 "Nothing in it was touched. Export to another database."
@@ -212,25 +202,9 @@ def our_saver(address: str, *, encrypted: bool = False) -> Iterator[BaseCheckpoi
     """milepost's saver at an address."""
     # With the key in MILEPOST_AES_KEY, or else with LangGraph's.
     serde = EncryptedSerializer.from_pycryptodome_aes() if encrypted else None
-    if (file := sqlite_file(address)) is not None:
-        from milepost.checkpoint.sqlite import SqliteSaver
-
-        with SqliteSaver.from_conn_string(file, serde=serde) as sqlite:
-            yield sqlite
-    elif is_postgres(address):
-        from milepost.checkpoint.postgres import PostgresSaver
-
-        with PostgresSaver.from_conn_string(address, serde=serde) as postgres:
-            postgres.setup()
-            yield postgres
-    elif is_redis(address):
-        from milepost.checkpoint.redis import RedisSaver
-
-        with RedisSaver.from_conn_string(address, serde=serde) as redis:
-            redis.setup()
-            yield redis
-    else:
-        raise bad_address(address)
+    with _opened("milepost", "checkpoint", address, serde=serde) as saver:
+        saver.setup()
+        yield saver
 
 
 @contextmanager
@@ -245,22 +219,16 @@ def their_items(
             yield RedisItems(documents, values, prefixes["store_prefix"]) or None
         return
     file = sqlite_file(address)
-    module = needed(f"langgraph.store.{'postgres' if file is None else 'sqlite'}")
     with ExitStack() as stack:
         if file is None:
-            store = stack.enter_context(module.PostgresStore.from_conn_string(address))
-            execute = _on_postgres(store.conn)
-            there = execute("SELECT to_regclass('store')", ())[0][0]
+            store = stack.enter_context(_opened("langgraph", "store", address))
+            connection = store.conn
         else:
-            connection = (
-                stack.enter_context(closing(sqlite3.connect(file, isolation_level=None)))
-                if writing
-                else stack.enter_context(_copied(file))
+            connection = stack.enter_context(
+                closing(sqlite3.connect(file, isolation_level=None)) if writing else _copied(file)
             )
-            store = module.SqliteStore(connection)
-            execute = _on_sqlite(connection)
-            there = execute("SELECT name FROM sqlite_master WHERE name = 'store'", ())
-        if not there and not writing:
+            store = _class("langgraph", "store", "sqlite")(connection)
+        if not writing and not _columns(connection, "store"):
             yield None
             return
         if writing or file is not None:  # what is read of SQLite is a copy, which may be changed
@@ -268,7 +236,7 @@ def their_items(
         from milepost.integrations.langgraph._adapters.stores import from_langgraph_store
 
         database = LangGraphPostgresItems if file is None else LangGraphSqliteItems
-        yield database(from_langgraph_store(store), execute)
+        yield database(from_langgraph_store(store), _on(connection))
 
 
 @contextmanager
@@ -276,45 +244,62 @@ def our_items(
     address: str, *, writing: bool = False
 ) -> Iterator[ItemDatabase | OurRedisItems | None]:
     """The store in milepost's database; None if there is none and none is to be made."""
-    if is_redis(address):
-        from milepost.store.redis import RedisStore
+    with ExitStack() as stack:
+        if is_redis(address):
+            yield OurRedisItems(stack.enter_context(_opened("milepost", "store", address)))
+            return
+        if (file := sqlite_file(address)) is not None:
+            connection = stack.enter_context(closing(sqlite3.connect(file)))
+        else:
+            psycopg = needed("psycopg", "milepost[postgres]")
+            connection = stack.enter_context(psycopg.connect(address, autocommit=True))
+        if not writing and not _columns(connection, "milepost_items"):
+            yield None
+            return
+        store = stack.enter_context(_opened("milepost", "store", address))
+        store.setup()
+        yield MilepostItems(store, _on(connection if file is None else store.conn))
 
-        with RedisStore.from_conn_string(address) as redis:
-            yield OurRedisItems(redis)
-    elif not writing and not _has_items(address):
-        yield None
-    elif (file := sqlite_file(address)) is not None:
-        from milepost.store.sqlite import SqliteStore
 
-        with SqliteStore.from_conn_string(file) as sqlite:
-            sqlite.setup()
-            yield MilepostItems(sqlite, _on_sqlite(sqlite.conn))
+# -- either library's savers and stores, and their tables
+
+
+def _class(library: str, room: str, kind: str) -> Any:
+    """The class of a saver or store: SqliteSaver, PostgresStore. Both libraries name them alike."""
+    ours = library == "milepost"
+    package = f"milepost[{kind}]" if ours else f"langgraph-checkpoint-{kind}"
+    module = needed(f"{library}.{room}.{kind}", package)
+    return getattr(module, f"{kind.capitalize()}{'Saver' if room == 'checkpoint' else 'Store'}")
+
+
+def _opened(library: str, room: str, address: str, **options: Any) -> AbstractContextManager[Any]:
+    """A library's saver or store at an address."""
+    file = sqlite_file(address)
+    if file is not None:
+        kind = "sqlite"
+    elif is_postgres(address):
+        kind = "postgres"
+    elif is_redis(address):
+        kind = "redis"
     else:
-        from milepost.store.postgres import PostgresStore
-
-        with (
-            PostgresStore.from_conn_string(address) as postgres,
-            needed("psycopg", "milepost[postgres]").connect(address, autocommit=True) as connection,
-        ):
-            postgres.setup()
-            yield MilepostItems(postgres, _on_postgres(connection))
+        raise bad_address(address)
+    opened: AbstractContextManager[Any] = _class(library, room, kind).from_conn_string(
+        address if file is None else file, **options
+    )
+    return opened
 
 
-def _has_items(address: str) -> bool:
-    """Whether a milepost database has a store in it."""
-    if (file := sqlite_file(address)) is not None:
-        with closing(sqlite3.connect(file)) as connection:
-            query = "SELECT name FROM sqlite_master WHERE name = 'milepost_items'"
-            return connection.execute(query).fetchone() is not None
-    with needed("psycopg", "milepost[postgres]").connect(address) as connection:
-        return connection.execute("SELECT to_regclass('milepost_items')").fetchone()[0] is not None
+def _columns(connection: Any, table: str) -> set[str]:
+    """The columns of a table; none if there is no such table."""
+    query = _SQLITE_COLUMNS if isinstance(connection, sqlite3.Connection) else _POSTGRES_COLUMNS
+    return {name for (name,) in _on(connection)(query.format(table), ())}
 
 
-def _on_sqlite(connection: sqlite3.Connection) -> Execute:
-    return lambda sql, values: [tuple(row) for row in connection.execute(sql, values)]
+def _on(connection: Any) -> Execute:
+    """What runs statements on a connection of either database."""
+    if isinstance(connection, sqlite3.Connection):
+        return lambda sql, values: [tuple(row) for row in connection.execute(sql, values)]
 
-
-def _on_postgres(connection: Any) -> Execute:
     def execute(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         cursor = connection.execute(sql.replace("?", "%s"), values)
         if cursor.description is None:
