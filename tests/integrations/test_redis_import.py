@@ -84,7 +84,7 @@ def test_a_database_of_every_layout_is_read_as_the_package_reads_it(version, kin
     strict = StrictSerializer()
     with (
         JsonServer(told["documents"]) as server,
-        their_redis_threads(server.url, strict, strict) as read,
+        their_redis_threads(server.url, strict) as read,
     ):
         assert read.size() == len(expected.checkpoints)
         assert not read.damaged()

@@ -92,10 +92,14 @@ BUILDERS: Final[dict[str, _Build]] = {
 
 
 class StrictSerializer:
-    """Reads LangGraph's stored values; writes nothing. Has the shape of a serializer."""
+    """Reads LangGraph's stored values; writes nothing. Has the shape of a serializer.
 
-    def __init__(self, registry: TypeRegistry | None = None) -> None:
+    With LangGraph's cipher it opens what was sealed.
+    """
+
+    def __init__(self, registry: TypeRegistry | None = None, cipher: Any = None) -> None:
         self._registry = default_registry if registry is None else registry
+        self._cipher = cipher
         self._kept: dict[bytes, Any] = {}
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
@@ -125,6 +129,9 @@ class StrictSerializer:
                 "the stored value is pickle, which can run code when it is read; open the thread"
                 " once with LangGraph and a serializer without pickle_fallback"
             )
+        inner, plus, cipher = kind.partition("+")
+        if plus and self._cipher is not None:
+            return self.loads_typed((inner, self._opened(cipher, body)))
         raise DeserializationError(
             f"the stored kind {kind[:40]!r} is not one that LangGraph's serializer writes"
             + (
@@ -133,6 +140,22 @@ class StrictSerializer:
                 else ""
             )
         )
+
+    def _opened(self, name: str, sealed: bytes) -> bytes:
+        """What was sealed with a cipher of this name."""
+        if name != "aes":
+            raise DecryptionError(
+                f"a value is sealed with the cipher {name[:40]!r}, which is a program's own; only"
+                " LangGraph's AES can be opened here"
+            )
+        try:
+            opened: bytes = self._cipher.decrypt(name, bytes(sealed))
+        except ValueError as error:
+            raise DecryptionError(
+                "a value does not open with the key in LANGGRAPH_AES_KEY: it was sealed with"
+                " another one, or changed since"
+            ) from error
+        return opened
 
     # -- msgpack
 
@@ -198,35 +221,6 @@ class StrictSerializer:
                 " --types __main__=MODULE, where MODULE is the script's name without .py"
             )
         raise UnregisteredTypeError(f"the stored type {module}.{name} is not registered; {advice}")
-
-
-class UnsealingCipher:
-    """Opens what LangGraph has sealed; says which value it was when the key does not fit."""
-
-    def __init__(self, cipher: Any) -> None:
-        self._cipher = cipher
-
-    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
-        """Not sealed: see `StrictSerializer.dumps_typed`."""
-        return _KEPT, plaintext
-
-    def decrypt(self, name: str, ciphertext: bytes) -> bytes:
-        """The plaintext."""
-        if name == _KEPT:
-            return ciphertext
-        if name != "aes":
-            raise DecryptionError(
-                f"a value is sealed with the cipher {name[:40]!r}, which is a program's own; only"
-                " LangGraph's AES can be opened here"
-            )
-        try:
-            opened: bytes = self._cipher.decrypt(name, bytes(ciphertext))
-        except ValueError as error:
-            raise DecryptionError(
-                "a value does not open with the key in LANGGRAPH_AES_KEY: it was sealed with"
-                " another one, or changed since"
-            ) from error
-        return opened
 
 
 _KEPT: Final = "held"

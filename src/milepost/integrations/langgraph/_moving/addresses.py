@@ -20,7 +20,7 @@ from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.errors import MilepostError, MissingDependencyError
-from milepost.integrations.langgraph._formats.decoding import StrictSerializer, UnsealingCipher
+from milepost.integrations.langgraph._formats.decoding import StrictSerializer
 from milepost.integrations.langgraph._moving.items import (
     Execute,
     ItemDatabase,
@@ -81,11 +81,7 @@ def open_theirs(
     address: str, registry: TypeRegistry | None = None, *, encrypted: bool = False
 ) -> Iterator[Source]:
     """LangGraph's database at an address, for reading only."""
-    strict = StrictSerializer(registry)
-    serde: Any = strict
-    if encrypted:
-        serde = their_sealing(serde)
-        serde.cipher = UnsealingCipher(serde.cipher)
+    serde = StrictSerializer(registry, their_sealing().cipher if encrypted else None)
     if (file := sqlite_file(address)) is not None:
         with _copied(file) as connection:
             _check_tables(connection)
@@ -107,20 +103,18 @@ def open_theirs(
                 )
             yield SqlSource(saver, execute, "checkpoint_writes")
     elif is_redis(address):
-        with their_redis_threads(address, strict, serde) as threads:
+        with their_redis_threads(address, serde) as threads:
             yield threads
     else:
         raise bad_address(address)
 
 
 @contextmanager
-def their_redis_threads(
-    address: str, strict: StrictSerializer, serde: Any
-) -> Iterator[RedisThreads]:
+def their_redis_threads(address: str, serde: StrictSerializer) -> Iterator[RedisThreads]:
     """The threads that langgraph-checkpoint-redis has stored."""
     with _their_documents(address) as (documents, prefixes):
         checkpoints, writes = prefixes["checkpoint_prefix"], prefixes["checkpoint_write_prefix"]
-        threads = RedisThreads(documents, RedisValues(strict, serde), (checkpoints, writes))
+        threads = RedisThreads(documents, RedisValues(serde), (checkpoints, writes))
         is_there = threads.size() or threads.damaged()
         if not is_there and not any(documents.keys(prefixes["store_prefix"])):
             raise BadAddressError(
@@ -142,11 +136,11 @@ def _their_documents(address: str) -> Iterator[tuple[Documents, dict[str, str]]]
         yield Documents(client), _PREFIXES | given
 
 
-def their_sealing(serde: Any = None) -> Any:
+def their_sealing() -> Any:
     """LangGraph's serializer with the key in LANGGRAPH_AES_KEY."""
     sealing = needed("langgraph.checkpoint.serde.encrypted").EncryptedSerializer
     try:
-        return sealing.from_pycryptodome_aes(*([] if serde is None else [serde]))
+        return sealing.from_pycryptodome_aes()
     except ImportError as error:
         raise MissingDependencyError(str(error)) from error
     except ValueError as error:
@@ -213,9 +207,8 @@ def their_items(
 ) -> Iterator[ItemDatabase | RedisItems | None]:
     """The store in LangGraph's database; None if there is none and none is to be made."""
     if is_redis(address):
-        strict = StrictSerializer()
         with _their_documents(address) as (documents, prefixes):
-            values = RedisValues(strict, strict)
+            values = RedisValues(StrictSerializer())
             yield RedisItems(documents, values, prefixes["store_prefix"]) or None
         return
     file = sqlite_file(address)

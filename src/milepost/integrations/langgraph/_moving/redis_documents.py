@@ -107,8 +107,7 @@ def _found(key: str, paths: tuple[str, ...], reply: Any) -> Found | None:
 class RedisValues:
     """`serde` reads what is not JSON: bytes, msgpack, and what is sealed."""
 
-    def __init__(self, strict: StrictSerializer, serde: Any) -> None:
-        self._strict = strict
+    def __init__(self, serde: StrictSerializer) -> None:
         self._serde = serde
 
     def inline(self, stored: Any) -> Any:
@@ -147,7 +146,7 @@ class RedisValues:
     def _find(self, module: str, name: str) -> Callable[..., Any]:
         if (module, name) == ("builtins", "set"):
             return _set
-        return self._strict.named_builder(module, name)
+        return self._serde.named_builder(module, name)
 
 
 def _set(members: Any = (), *, __set_items__: Any = None) -> set[Any]:
