@@ -53,7 +53,7 @@ class TracingObserver(RunObserver):
         self._step_began: float | None = None
         self._with_steps = False
         """Whether super-steps and commits have spans."""
-        self._tasks: TaskSpans | None = None
+        self._tasks = TaskSpans(telemetry, {}, are_made=False)
         self._planned: dict[Task, bool] = {}
         """The tasks of the step that were not started so far, and whether they were finished."""
         self._loading: tuple[int, float] = (0, 0.0)
@@ -79,8 +79,8 @@ class TracingObserver(RunObserver):
         if span.is_recording():
             telemetry.show(span, names.INPUT, input)
             self._with_steps = telemetry.detail == "all"
-            if self.follows_steps:
-                self._tasks = TaskSpans(telemetry, thread_id)
+            thread: Attributes = {} if thread_id is None else {names.CONVERSATION: thread_id}
+            self._tasks = TaskSpans(telemetry, thread, are_made=self.follows_steps)
         context = span.get_span_context()
         if context.is_valid:
             run.checkpoints.add_metadata(TRACE, spans.to_text(context))
@@ -115,8 +115,7 @@ class TracingObserver(RunObserver):
     def run_ends(self, output: Any, error: BaseException | None) -> EffectGenerator[None]:
         """End the span of the run, after the spans of tasks that were broken off."""
         run, telemetry = self.run, self.telemetry
-        if self._tasks is not None:
-            self._tasks.cancel_open()
+        self._tasks.cancel_open()
         span = self._run.span
         outcome = spans.outcome_of(error, run.paused)
         if outcome == spans.INTERRUPTED:
@@ -144,8 +143,7 @@ class TracingObserver(RunObserver):
         if all(map(only_passes_input_on, tasks)):
             return NOTHING
         self._steps += 1
-        if self._tasks is not None:
-            self._planned = {task: task.finished for task in tasks}
+        self._planned = {task: task.finished for task in tasks}
         if self._with_steps:
             position = self.run.position
             step = position.step + 1
@@ -165,10 +163,9 @@ class TracingObserver(RunObserver):
         taken = perf_counter() - self._step_began
         step, self._step, self._step_began = self._step, None, None
         context = (step or self._run).context
-        if self._tasks is not None and self._planned:
-            for task, recalled in self._planned.items():
-                if task.finished:
-                    self._tasks.add_finished(task, context, recalled=recalled)
+        for task, recalled in self._planned.items():
+            if task.finished:
+                self._tasks.add_finished(task, context, recalled=recalled)
         self.telemetry.instruments.step.record(taken, self.labels, context)
         if step is not None:
             paused = [i for task in tasks if not task.finished for i in task.interrupts]
@@ -182,15 +179,13 @@ class TracingObserver(RunObserver):
 
     def task_begins(self, task: Task) -> EffectGenerator[None]:
         """Begin the span of a task."""
-        if self._tasks is not None:
-            self._planned.pop(task, None)
-            self._tasks.begin(task, (self._step or self._run).context)
+        self._planned.pop(task, None)
+        self._tasks.begin(task, (self._step or self._run).context)
         return NOTHING
 
     def task_ends(self, task: Task, crash: BaseException | None) -> EffectGenerator[None]:
         """End the span of a task."""
-        if self._tasks is not None:
-            self._tasks.end(task, crash)
+        self._tasks.end(task, crash)
         return NOTHING
 
     def attempt_begins(self, context: TaskContext, handler: bool) -> EffectGenerator[None]:
@@ -198,16 +193,14 @@ class TracingObserver(RunObserver):
         if context.attempt > 1 and not handler:
             labels: Attributes = {**self.labels, names.NODE: context.task.name}
             self.telemetry.instruments.retries.add(1, labels, self._innermost(context))
-        if self._tasks is not None:
-            self._tasks.begin_attempt(context, handler)
+        self._tasks.begin_attempt(context, handler)
         return NOTHING
 
     def attempt_ends(
         self, context: TaskContext, output: Any, error: BaseException | None
     ) -> EffectGenerator[None]:
         """End the span of an attempt."""
-        if self._tasks is not None:
-            self._tasks.end_attempt(context, output, error)
+        self._tasks.end_attempt(context, output, error)
         return NOTHING
 
     def enter(self, variables: Context, context: TaskContext) -> None:
@@ -216,8 +209,7 @@ class TracingObserver(RunObserver):
 
     def _innermost(self, context: TaskContext) -> TraceContext:
         """The context of the open span that an attempt is in."""
-        opened = None if self._tasks is None else self._tasks.current(context)
-        return (opened or self._run).context
+        return (self._tasks.current(context) or self._run).context
 
     # -- what is read and stored
 
@@ -254,7 +246,7 @@ class TracingObserver(RunObserver):
         deferred = thread is not None and thread.deferred
         context = (self._run if deferred or self._step is None else self._step).context
         weight = sum(step.weight for step in steps)
-        opened = None
+        opened = OpenSpan(INVALID_SPAN, context)
         if self._with_steps:
             attributes: Attributes = {
                 names.STEPS: len(steps),
@@ -266,22 +258,18 @@ class TracingObserver(RunObserver):
             if weight:
                 attributes[names.BYTES] = weight
             opened = self.telemetry.begin("commit", context, attributes)
-            context = opened.context
-        instruments, failed = self.telemetry.instruments, False
-        token = attach(context)
+        instruments = self.telemetry.instruments
+        token = attach(opened.context)
         began = perf_counter()
         try:
             yield
+            if weight:
+                instruments.bytes.add(weight, self.labels, opened.context)
         except BaseException as error:
-            failed = True
-            if opened is not None:
-                self.telemetry.mark(opened.span, error)
+            self.telemetry.mark(opened.span, error)
             raise
         finally:
             taken = perf_counter() - began
             detach(token)
-            if weight and not failed:
-                instruments.bytes.add(weight, self.labels, context)
-            instruments.commit.record(taken, self.labels, context)
-            if opened is not None:
-                opened.span.end()
+            instruments.commit.record(taken, self.labels, opened.context)
+            opened.span.end()

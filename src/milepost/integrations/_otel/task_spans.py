@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
 
 class TaskSpans:
-    """The open spans of one run's tasks."""
+    """The open spans of one run's tasks; none, unless they `are_made`."""
 
-    def __init__(self, telemetry: Telemetry, thread_id: str | None) -> None:
+    def __init__(self, telemetry: Telemetry, labels: Attributes, *, are_made: bool) -> None:
         self._telemetry = telemetry
-        self._thread: Attributes = {} if thread_id is None else {names.CONVERSATION: thread_id}
+        self._labels = labels
+        self._are_made = are_made
         self._tasks: dict[Task, OpenSpan] = {}
         self._attempts: dict[TaskContext, OpenSpan] = {}
 
@@ -39,11 +40,11 @@ class TaskSpans:
 
     def begin(self, task: Task, parent: TraceContext) -> None:
         """Begin the span of a task. One that was called is inside the span that called it."""
-        if not only_passes_input_on(task):
+        if self._are_made and not only_passes_input_on(task):
             self._tasks[task] = self._begin(task, get_current() if task.called else parent)
 
     def _begin(self, task: Task, parent: TraceContext) -> OpenSpan:
-        attributes: Attributes = {names.NODE: task.name, names.TASK: task.id, **self._thread}
+        attributes: Attributes = {names.NODE: task.name, names.TASK: task.id, **self._labels}
         name = f"task {task.name}"
         if task.called and (tool := tool_call_of(task)) is not None:
             attributes |= tool
@@ -68,6 +69,8 @@ class TaskSpans:
 
     def add_finished(self, task: Task, parent: TraceContext, *, recalled: bool) -> None:
         """Make the span of a task that was not started, since its result was stored or cached."""
+        if not self._are_made:
+            return
         opened = self._begin(task, parent)
         opened.span.set_attribute(names.RECALLED if recalled else names.CACHED, True)
         opened.span.end()
