@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from opentelemetry.instrumentation.instrumentor import (  # type: ignore[attr-defined, unused-ignore]
+    BaseInstrumentor,
+)
 
 from milepost.integrations._otel.switch import switch_off, switch_on
 
-if TYPE_CHECKING:
-    Base: Any = object
-else:
-    try:
-        from opentelemetry.instrumentation.instrumentor import BaseInstrumentor as Base
-    except ImportError:
 
-        class Base:
-            """The needed part of BaseInstrumentor, where its package is not installed."""
-
-            def instrument(self, **options: Any) -> None:
-                """Switch it on."""
-                self._instrument(**options)
-
-            def uninstrument(self, **options: Any) -> None:
-                """Switch it off."""
-                self._uninstrument(**options)
-
-
-class MilepostInstrumentor(Base):  # type: ignore[misc, unused-ignore]
+class MilepostInstrumentor(BaseInstrumentor):  # type: ignore[misc, unused-ignore]
     """Traces the runs of graphs; takes the options of `milepost.observe.instrument`."""
 
     def instrumentation_dependencies(self) -> Collection[str]:
