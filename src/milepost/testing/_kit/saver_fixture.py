@@ -53,7 +53,7 @@ class SaverFixture:
 
 
 class ThreadBuilder:
-    """One namespace of a thread. Every checkpoint that is put descends from the one before."""
+    """One namespace of a thread. Every checkpoint that is made descends from the one before."""
 
     def __init__(self, saver: Saver, thread_id: str, ns: str = "") -> None:
         self.saver = saver
@@ -61,7 +61,7 @@ class ThreadBuilder:
         self.ns = ns
         self.root = Place(thread_id, ns, None).config()
         self.head = self.root
-        """The config of the checkpoint that was put last."""
+        """The config of the checkpoint that was made last."""
         self.versions: dict[str, Any] = {}
         self.values: dict[str, Any] = {}
         self.ids: list[str] = []
@@ -74,7 +74,7 @@ class ThreadBuilder:
         return other
 
     def next(self, emptied: tuple[str, ...] = (), **new: Any) -> tuple[Checkpoint, dict[str, Any]]:
-        """The checkpoint in which the channels `new` have changed, and their versions."""
+        """Make the checkpoint in which the channels `new` have changed, and their versions."""
         changed = {
             name: self.saver.get_next_version(self.versions.get(name), None)
             for name in (*new, *emptied)
@@ -88,6 +88,7 @@ class ThreadBuilder:
         checkpoint["versions_seen"] = {"node": dict(changed)}
         checkpoint["updated_channels"] = sorted(changed)
         self.ids.append(checkpoint["id"])
+        self.head = self.at(checkpoint["id"])
         return checkpoint, changed
 
     def put(
@@ -99,13 +100,10 @@ class ThreadBuilder:
         **new: Any,
     ) -> KitEffects[RunnableConfig]:
         """Store the next checkpoint; its config."""
+        above = self.head
         checkpoint, changed = self.next(emptied, **new)
         metadata = {"source": "loop", "step": step, "parents": {}, **(meta or {})}
-        stored: RunnableConfig = yield call(
-            self.saver, "put", self.head, checkpoint, metadata, changed
-        )
-        # What `put` returns is checked by a clause of its own.
-        self.head = self.at(checkpoint["id"])
+        stored: RunnableConfig = yield call(self.saver, "put", above, checkpoint, metadata, changed)
         return stored
 
     def at(self, id: str) -> RunnableConfig:

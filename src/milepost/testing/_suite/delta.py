@@ -82,11 +82,12 @@ def branches_have_histories_of_their_own(fixture: SaverFixture) -> KitEffects[No
 
 def _edit(thread: ThreadBuilder, value: str) -> KitEffects[None]:
     """A checkpoint as `update_state` makes it: its writes carry its id."""
+    above = thread.head
     checkpoint, changed = thread.next(other=4)
-    yield from thread.write([("log", value)], f"{checkpoint['id']}:0")
+    task = f"{checkpoint['id']}:0"
+    yield call(thread.saver, "put_writes", above, [("log", value)], task)
     metadata = {"source": "update", "step": 3}
-    yield call(thread.saver, "put", thread.head, checkpoint, metadata, changed)
-    thread.head = thread.at(checkpoint["id"])
+    yield call(thread.saver, "put", above, checkpoint, metadata, changed)
 
 
 @clause("delta", Trait.HISTORY)

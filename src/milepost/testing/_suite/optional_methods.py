@@ -193,7 +193,6 @@ def a_run_without_checkpoints_left_leaves_no_writes(fixture: SaverFixture) -> Ki
     metadata = {"step": 0, "run_id": fixture.thread_id("run")}
     for n in range(2):
         yield fixture.call("put", thread.root, checkpoint, metadata, changed)
-        thread.head = thread.at(checkpoint["id"])
         found = yield from thread.get()
         same(found.pending_writes or [], [], "the writes")
         if n == 0:

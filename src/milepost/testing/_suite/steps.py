@@ -44,7 +44,6 @@ def prepared(
         made = NewCheckpoint(
             checkpoint, {"source": "loop", "step": step, "parents": {}}, new, values.copy
         )
-        thread.head = thread.at(checkpoint["id"])
     commit = StepCommit(thread.thread_id, thread.ns, parent, tasks, made, fence)
     return cast("StepSaver[Any]", thread.saver).prepare(commit)
 

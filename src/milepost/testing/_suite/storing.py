@@ -129,7 +129,6 @@ def what_was_given_can_be_changed_afterwards(fixture: SaverFixture) -> KitEffect
     value, metadata = {"items": [1]}, {"step": 0, "tags": ["a"]}
     checkpoint, changed = thread.next(key=value)
     yield fixture.call("put", thread.root, checkpoint, metadata, changed)
-    thread.head = thread.at(checkpoint["id"])
     yield from thread.write([("key", value)], "task")
     value["items"].append(2)
     metadata["tags"].append("b")  # type: ignore[attr-defined]

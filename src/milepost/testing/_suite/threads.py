@@ -51,7 +51,6 @@ def a_deleted_thread_starts_anew(fixture: SaverFixture) -> KitEffects[None]:
     thread = fixture.thread()
     checkpoint, changed = thread.next(key="old", other="old")
     yield fixture.call("put", thread.root, checkpoint, {"step": 0}, changed)
-    thread.head = thread.at(checkpoint["id"])
     yield from thread.write([("key", "old")], "task")
     yield fixture.call("delete_thread", thread.thread_id)
     checkpoint["channel_values"] = {"key": "new"}
