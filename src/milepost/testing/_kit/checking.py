@@ -13,7 +13,7 @@ from milepost.checkpoint._contract.step_saver import StepSaver
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.errors import ColourError, MissingDependencyError
 from milepost.testing._kit.clauses import Clause, ClauseFailed, Trait, all_clauses, call, caught
-from milepost.testing._kit.runner import Api, Factory, InThread, Runner
+from milepost.testing._kit.runner import Api, Factory, Runner, answer, in_own_thread
 from milepost.testing._kit.saver_fixture import SaverFixture
 
 APIS: tuple[Api, ...] = ("sync", "async")
@@ -116,7 +116,7 @@ class Subject:
         outcome = partial(Outcome, clause.group, clause.name, api, about=clause.about)
         try:
             # In a thread of its own: a saver that hangs fails, and does not hang the suite.
-            reason = InThread(self._attempt, clause, api).result(LIMIT)
+            reason = answer(in_own_thread(self._attempt, clause, api), LIMIT)
         except ClauseFailed as error:
             return outcome("failed", f"{clause.about} {error}", error)
         except Exception as error:

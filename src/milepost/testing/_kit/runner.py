@@ -12,6 +12,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from typing import Any, Literal, TypeAlias
 
@@ -118,14 +119,14 @@ class Runner:
         if isinstance(effect, CallMethod):
             return call_sync(effect)
         if isinstance(effect, Together):
-            ended = [InThread(drive, program, self._carry_out) for program in effect.programs]
-            return [each.result(None) for each in ended]
+            ended = [in_own_thread(drive, program, self._carry_out) for program in effect.programs]
+            return [each.result() for each in ended]
         if isinstance(effect, Misplaced):
 
             async def on_the_loop() -> Any:
                 return call_sync(effect.call)
 
-            return InThread(self._loop.run, on_the_loop()).result(AT_ONCE)
+            return answer(in_own_thread(self._loop.run, on_the_loop()), AT_ONCE)
         return self._reopen()
 
     async def _acarry_out(self, effect: Effect) -> Any:
@@ -136,8 +137,8 @@ class Runner:
                 *(adrive(program, self._acarry_out) for program in effect.programs)
             )
         if isinstance(effect, Misplaced):
-            elsewhere = InThread(asyncio.run, call_async(effect.call))
-            return await in_thread(elsewhere.result, AT_ONCE)
+            elsewhere = in_own_thread(asyncio.run, call_async(effect.call))
+            return await in_thread(answer, elsewhere, AT_ONCE)
         return await in_thread(self._reopen)
 
 
@@ -155,27 +156,22 @@ async def call_async(effect: CallMethod) -> Any:
     return await result
 
 
-class InThread:
-    """A function that runs in a thread of its own, which does not keep the process alive."""
+def in_own_thread(function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    """Call a function in a thread of its own, which does not keep the process alive."""
+    future: Future[Any] = Future()
 
-    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
-        self._outcome: tuple[Any, BaseException | None] | None = None
+    def run() -> None:
+        try:
+            future.set_result(function(*arguments))
+        except BaseException as error:
+            future.set_exception(error)
 
-        def run() -> None:
-            try:
-                self._outcome = function(*arguments), None
-            except BaseException as error:
-                self._outcome = None, error
+    threading.Thread(target=run, name="milepost-testing", daemon=True).start()
+    return future
 
-        self._thread = threading.Thread(target=run, name="milepost-testing", daemon=True)
-        self._thread.start()
 
-    def result(self, seconds: float | None) -> Any:
-        """What the function returned or raised; fails if it takes longer than that."""
-        self._thread.join(seconds)
-        if self._outcome is None:
-            raise ClauseFailed(f"The saver did not answer within {seconds:g} seconds.")
-        value, error = self._outcome
-        if error is not None:
-            raise error
-        return value
+def answer(future: Future[Any], seconds: float) -> Any:
+    """What the function returned or raised; fails if it takes longer than that."""
+    if not wait([future], seconds).done:
+        raise ClauseFailed(f"The saver did not answer within {seconds:g} seconds.")
+    return future.result()

@@ -88,8 +88,7 @@ class AdaptedSaver(SaverAdapter, TheirSaver[Any]):
         self._given = saver
         self._allowed = allowed
         serde = reading_theirs(saver.serde, AllowedTypes(allowed))
-        # Any: the two libraries' configs and checkpoints are the same dicts with other names.
-        self._saver: Any = saver if serde is saver.serde else saver.with_serde(serde)
+        self._saver = saver if serde is saver.serde else saver.with_serde(serde)
         self._fence = fence
         super().__init__(serde=self._saver.serde)
 
@@ -104,9 +103,6 @@ class AdaptedSaver(SaverAdapter, TheirSaver[Any]):
         """This saver, with more types allowed."""
         allowed = [*self._allowed, *classes_named(extra_allowlist)]
         return AdaptedSaver(self._given, allowed, fence=self._fence)
-
-    def get_next_version(self, current: Any, channel: None) -> Any:
-        return self._saver.get_next_version(current, channel)
 
     async def _acall(self, wanted: Call) -> Any:
         if is_sync_only(self._saver):

@@ -40,6 +40,10 @@ class SaverAdapter:
     """A saver around another one. Deleting, copying and pruning are passed on as they are."""
 
     _saver: Any
+    """Any: the two libraries' configs and checkpoints are the same dicts with other names."""
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        return self._saver.get_next_version(current, channel)
 
     def _call(self, wanted: Call) -> Any:
         """Call the inner saver. What it lists is read to the end."""

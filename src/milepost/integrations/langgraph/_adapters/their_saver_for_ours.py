@@ -76,15 +76,11 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
 
     def __init__(self, saver: TheirSaver[Any], translation: NameTranslation | None = None) -> None:
         super().__init__()
-        # Any: the two libraries' configs and checkpoints are the same dicts with other names.
-        self._saver: Any = saver
+        self._saver = saver
         self._names = NameTranslation() if translation is None else translation
 
     def __repr__(self) -> str:
         return f"from_langgraph({self._saver!r})"
-
-    def get_next_version(self, current: Any, channel: None) -> Any:
-        return self._saver.get_next_version(current, channel)
 
     async def _acall(self, wanted: Call) -> Any:
         """LangGraph's sync savers have the async methods too, and say NotImplementedError: those
