@@ -10,7 +10,6 @@ from langchain_core.runnables.base import RunnableLike
 from langchain_core.runnables.config import ensure_config
 
 from milepost._engine.context.node_callable import Callee, callee_of, is_async, name_of
-from milepost._engine.context.runtime import Runtime
 from milepost._engine.context.task_context import find_context
 from milepost._internal.asyncio_tools import in_thread
 
@@ -78,9 +77,7 @@ class RunnableCallable(Runnable[Any, Any]):
 
     def _call(self, input: Any, config: RunnableConfig, **kwargs: Any) -> Any:
         assert self._sync is not None
-        assert self.func is not None
-        positional, named = self._arguments(self._sync, input, config, kwargs)
-        result = self.func(*positional, **named)
+        result = self._result(self._sync, input, config, kwargs)
         if self.recurse and isinstance(result, Runnable):
             return result.invoke(input, config)
         return result
@@ -88,32 +85,25 @@ class RunnableCallable(Runnable[Any, Any]):
     async def _acall(self, input: Any, config: RunnableConfig, **kwargs: Any) -> Any:
         if self._aio is None:
             return await in_thread(self._call, input, config, **kwargs)
-        assert self.afunc is not None
-        positional, named = self._arguments(self._aio, input, config, kwargs)
-        result = await self.afunc(*positional, **named)
+        result = await self._result(self._aio, input, config, kwargs)
         if self.recurse and isinstance(result, Runnable):
             return await result.ainvoke(input, config)
         return result
 
-    def _arguments(
+    def _result(
         self, callee: Callee, input: Any, config: RunnableConfig, given: dict[str, Any]
-    ) -> tuple[Sequence[Any], dict[str, Any]]:
-        named = {**self.kwargs, **given}
+    ) -> Any:
+        """What a form returns, called with what its signature asks for."""
+        context = find_context()
+        named = callee.arguments_alone(config) if context is None else callee.arguments(context)
+        if "config" in named:
+            named["config"] = config
+        named |= {**self.kwargs, **given}
         positional: Sequence[Any] = (input,)
         if self.explode_args:
             positional, exploded = input
-            named.update(exploded)
-        context = find_context()
-        for name, find in callee.inject:
-            if name in named:
-                continue
-            if name == "config":
-                named[name] = config
-            elif context is not None:
-                named[name] = find(context)
-            else:
-                named[name] = Runtime() if name == "runtime" else None
-        return positional, named
+            named |= exploded
+        return callee.target(*positional, **named)
 
 
 __all__ = ["RunnableCallable", "RunnableLike"]
