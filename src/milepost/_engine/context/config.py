@@ -127,7 +127,7 @@ def retry_policies(
     return policies
 
 
-_METADATA_KEYS = ("thread_id", "checkpoint_id", "task_id", "run_id", "assistant_id", "graph_id")
+METADATA_KEYS = ("thread_id", "checkpoint_id", "task_id", "run_id", "assistant_id", "graph_id")
 """Keys of `configurable` that are copied to a node's metadata, for tracers and streams."""
 
 
@@ -152,7 +152,7 @@ def node_config(config: RunnableConfig, position: Position, task: Task) -> Runna
         "langgraph_path": (*task.path, True) if task.called else task.path,
         "langgraph_checkpoint_ns": NS_SEP.join(shown_parts(task.ns, position, task)),
     }
-    for key in _METADATA_KEYS:
+    for key in METADATA_KEYS:
         # The `checkpoint_id` in the config of an inner graph is that of its caller.
         if given.get(key) and (key != "checkpoint_id" or position.parent is None):
             metadata.setdefault(key, given[key])

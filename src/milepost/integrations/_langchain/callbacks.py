@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks.manager import AsyncCallbackManager, CallbackManager
 
-from milepost._engine.context.config import node_config, shown_parts
+from milepost._engine.context.config import METADATA_KEYS, node_config, shown_parts
 from milepost._engine.context.langchain_bridge import callbacks_around, is_langchain_runnable
 from milepost._engine.drivers.effects import Abandoned, EffectGenerator, Tell
 from milepost._engine.observers import RunObserver
@@ -40,11 +40,6 @@ if TYPE_CHECKING:
     from milepost._engine.superstep.program import Branch
     from milepost.types import TracePolicy
 
-_ALSO_METADATA = (
-    *("thread_id", "checkpoint_id", "checkpoint_ns", "task_id"),
-    *("run_id", "assistant_id", "graph_id"),
-)
-"""Keys of `configurable` that are reported as metadata."""
 _SECRETS = ("key", "token", "secret", "password", "auth")
 _TRACER = "langchain_core.tracers.langchain"
 _GRAPH_CALLBACKS = "milepost.callbacks"
@@ -59,7 +54,7 @@ def follow(run: GraphRun) -> CallbackObserver | None:
     metadata = dict(config.get("metadata") or {})
     configurable = config.get("configurable") or {}
     nested = run.position.parent is not None
-    for key in _ALSO_METADATA:
+    for key in (*METADATA_KEYS, "checkpoint_ns"):
         if nested and key.startswith("checkpoint_"):
             continue  # that of the outer graph
         if key not in metadata and (value := configurable.get(key)):

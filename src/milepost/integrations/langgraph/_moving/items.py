@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from milepost.errors import MilepostError
 from milepost.store._core.namespaces import from_text, to_text
-from milepost.store._core.records import PutOp
+from milepost.store._core.records import PutOp, to_datetime
 
 if TYPE_CHECKING:
     from milepost._internal.progress import Progress
@@ -33,8 +33,9 @@ Refuse = Callable[[str], None]
 """Called with an item that is left out, and why."""
 
 _PAGE: Final = 200
-_MINUTE: Final = 60_000_000
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MINUTE: Final = 60_000_000
+"""In microseconds."""
+_EPOCH: Final = to_datetime(0)
 
 
 class StoredItem(NamedTuple):
@@ -97,7 +98,7 @@ class ItemDatabase(ABC):
 
     def put(self, kept: StoredItem) -> None:
         """Store an item with its times."""
-        minutes = None if kept.ttl is None else kept.ttl / _MINUTE
+        minutes = None if kept.ttl is None else kept.ttl / MINUTE
         self._store.batch([PutOp(kept.namespace, kept.key, kept.value, None, minutes)])
         self._execute(
             f"UPDATE {self.table} SET {self.times} WHERE {self.space} = ? AND key = ?",
@@ -185,7 +186,7 @@ class LangGraphPostgresItems(ItemDatabase):
 
     def fitted(self, kept: StoredItem) -> StoredItem:
         # Whole minutes.
-        return kept if kept.ttl is None else kept._replace(ttl=-(-kept.ttl // _MINUTE) * _MINUTE)
+        return kept if kept.ttl is None else kept._replace(ttl=-(-kept.ttl // MINUTE) * MINUTE)
 
     def _text(self, namespace: tuple[str, ...]) -> str:
         return ".".join(namespace)
@@ -198,14 +199,14 @@ class LangGraphPostgresItems(ItemDatabase):
             json.loads(value) if isinstance(value, (str, bytes)) else value,
             _micros(created),
             _micros(updated),
-            None if minutes is None else int(minutes * _MINUTE),
+            None if minutes is None else int(minutes * MINUTE),
             None if expires is None else _micros(expires),
         )
 
     def _stamps(self, kept: StoredItem) -> tuple[Any, ...]:
-        minutes = None if kept.ttl is None else kept.ttl / _MINUTE
-        expires = None if kept.expires is None else _moment(kept.expires)
-        return _moment(kept.created), _moment(kept.updated), minutes, expires
+        minutes = None if kept.ttl is None else kept.ttl / MINUTE
+        expires = None if kept.expires is None else to_datetime(kept.expires)
+        return to_datetime(kept.created), to_datetime(kept.updated), minutes, expires
 
 
 class LangGraphSqliteItems(LangGraphPostgresItems):
@@ -270,10 +271,6 @@ def _micros(moment: datetime | str | int) -> int:
     """LangGraph's SQLite store gives UTC without saying so."""
     if isinstance(moment, int):
         return moment
-    known = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    known = to_datetime(moment) if isinstance(moment, str) else moment
     aware = known if known.tzinfo is not None else known.replace(tzinfo=UTC)
     return (aware - _EPOCH) // timedelta(microseconds=1)
-
-
-def _moment(micros: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=micros)

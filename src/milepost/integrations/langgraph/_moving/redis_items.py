@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost.integrations.langgraph._moving.items import ItemPlace, Refuse, StoredItem
+from milepost.integrations.langgraph._moving.items import MINUTE, ItemPlace, Refuse, StoredItem
 from milepost.integrations.langgraph._moving.redis_documents import Documents, Found, RedisValues
 from milepost.store._redis.layout import Head, Keys, member, parsed
 
@@ -80,7 +80,6 @@ class RedisItems:
 
 
 _PREFIX: Final = "milepost:store"
-_MINUTE: Final = 60_000_000
 
 
 class OurRedisItems:
@@ -110,17 +109,12 @@ class OurRedisItems:
 
     def put(self, kept: StoredItem) -> None:
         """Store an item with its times."""
-        minutes = None if kept.ttl is None else kept.ttl / _MINUTE
+        minutes = None if kept.ttl is None else kept.ttl / MINUTE
         self._store.put(kept.namespace, kept.key, kept.value, index=None, ttl=minutes)
         head = self._head(kept.place)
         assert head is not None
-        now = replace(
-            head,
-            created=kept.created,
-            updated=kept.updated,
-            ttl=kept.ttl,
-            expires=kept.expires,
-        )
+        created, updated, ttl, expires = kept[3:]
+        now = replace(head, created=created, updated=updated, ttl=ttl, expires=expires)
         space, root = self._keys.space(kept.namespace), self._keys.root(kept.namespace[0])
         pipeline = self._store.conn.pipeline(transaction=False)
         pipeline.hset(space.heads, kept.key, now.dump())
