@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 from contextlib import asynccontextmanager
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from milepost.errors import MilepostError
@@ -103,15 +104,11 @@ def _pool_size() -> int:
 
 
 def _types() -> list[Any]:
-    from importlib import import_module
-
     found = []
     for name in filter(None, os.environ.get("MILEPOST_TYPES", "").split(",")):
-        module, _, attribute = name.strip().partition(":")
         try:
-            loaded = import_module(module)
-            found.append(getattr(loaded, attribute) if attribute else loaded)
-        except (ImportError, AttributeError) as error:
+            found.append(resolve_name(name.strip()))
+        except (ImportError, AttributeError, ValueError) as error:
             raise ServerSettingsError(
                 f"MILEPOST_TYPES names {name.strip()!r}, which cannot be imported: {error}"
             ) from error
