@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import stories
-from libraries import LANGGRAPH, MILEPOST
+from libraries import LANGGRAPH, MILEPOST, opened
 from stories import STORIES, line, says, thread
 
 from milepost._db.sqlite.engine import open_sqlite
@@ -46,26 +46,16 @@ KINDS = [
 @pytest.fixture(params=KINDS)
 def saver(request: Any, opener: Any, tmp_path: Any) -> Any:
     """One of milepost's savers."""
-    file = str(tmp_path / "threads.db")
     match request.param:
-        case "memory":
-            return InMemorySaver()
         case "encrypted":
             serde = EncryptedSerializer.from_pycryptodome_aes(key=b"k" * 32)
             return InMemorySaver(serde=serde)
-        case "sqlite":
-            return opener.enter(SqliteSaver.from_conn_string(file))
-        case "postgres":
-            from milepost.checkpoint.postgres import PostgresSaver
-
-            address = request.getfixturevalue("new_database")()
-            saver = opener.enter(PostgresSaver.from_conn_string(address))
-            saver.setup()
-            return saver
-        case _:
-            saver = AsyncSqliteSaver(open_sqlite(file))
+        case "sqlite-async":  # not on the loop of the test
+            saver = AsyncSqliteSaver(open_sqlite(str(tmp_path / "threads.db")))
             opener.later(saver.engine.close)
             return saver
+        case kind:
+            return opened("milepost", "Saver", kind, request)
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)

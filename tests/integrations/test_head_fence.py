@@ -8,11 +8,9 @@ from contextvars import Context
 from typing import Annotated, Any
 
 import pytest
+from libraries import opened
 from typing_extensions import TypedDict
 
-from milepost.checkpoint.memory import InMemorySaver
-from milepost.checkpoint.sqlite import SqliteSaver
-from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
 from milepost.errors import ThreadConflict
 from milepost.integrations.langgraph import as_langgraph
 from savers import WholeSaver
@@ -36,23 +34,11 @@ class State(TypedDict):
 
 
 @pytest.fixture(params=KINDS)
-def ours(request: Any, opener: Any, tmp_path: Any) -> Any:
+def ours(request: Any, opener: Any) -> Any:
     """One of milepost's savers."""
-    file = str(tmp_path / "threads.db")
-    match request.param:
-        case "memory":
-            return InMemorySaver()
-        case "sqlite":
-            return opener.enter(SqliteSaver.from_conn_string(file))
-        case "sqlite-async":
-            if opener.run.colour == "sync":
-                pytest.skip("needs a loop")
-            return opener.enter(AsyncSqliteSaver.from_conn_string(file))
-    from milepost.checkpoint.postgres import PostgresSaver
-
-    saver = opener.enter(PostgresSaver.from_conn_string(request.getfixturevalue("new_database")()))
-    saver.setup()
-    return saver
+    if request.param == "sqlite-async" and opener.run.colour == "sync":
+        pytest.skip("needs a loop")
+    return opened("milepost", "Saver", request.param, request)
 
 
 def graph_of(saver: Any, *nodes: Any) -> Any:
@@ -68,11 +54,12 @@ def last(state: State) -> dict[str, Any]:
     return {"log": ["last"]}
 
 
-def test_a_worker_that_another_overtook_is_refused(run, ours):
-    saver = as_langgraph(ours, fence=True)
-    other = graph_of(saver, step)
+def overtaken_by(other: Any, run: Any) -> Any:
+    """A node during which another worker runs on the thread.
 
-    # In a context of its own: otherwise it would be a graph inside the first.
+    In a context of its own: otherwise it would be a graph inside the first.
+    """
+
     def overtaken(state: State) -> dict[str, Any]:
         Context().run(other.invoke, {"log": ["other"]}, THREAD)
         return {"log": ["overtaken"]}
@@ -81,7 +68,13 @@ def test_a_worker_that_another_overtook_is_refused(run, ours):
         await asyncio.create_task(other.ainvoke({"log": ["other"]}, THREAD), context=Context())
         return {"log": ["overtaken"]}
 
-    slow = graph_of(saver, overtaken if run.colour == "sync" else overtaken_on_a_loop, last)
+    return overtaken if run.colour == "sync" else overtaken_on_a_loop
+
+
+def test_a_worker_that_another_overtook_is_refused(run, ours):
+    saver = as_langgraph(ours, fence=True)
+    other = graph_of(saver, step)
+    slow = graph_of(saver, overtaken_by(other, run), last)
     run.invoke(other, {"log": ["first"]}, THREAD)
     with pytest.raises(ThreadConflict, match="moved on"):
         run.invoke(slow, {"log": ["slow"]}, THREAD, durability="sync")
@@ -91,17 +84,7 @@ def test_a_worker_that_another_overtook_is_refused(run, ours):
 
 def test_without_the_fence_both_succeed_as_with_langgraphs_savers(run, ours):
     other = graph_of(as_langgraph(ours), step)
-
-    def overtaken(state: State) -> dict[str, Any]:
-        Context().run(other.invoke, {"log": ["other"]}, THREAD)
-        return {"log": ["overtaken"]}
-
-    async def overtaken_on_a_loop(state: State) -> dict[str, Any]:
-        await asyncio.create_task(other.ainvoke({"log": ["other"]}, THREAD), context=Context())
-        return {"log": ["overtaken"]}
-
-    node = overtaken if run.colour == "sync" else overtaken_on_a_loop
-    slow = graph_of(as_langgraph(ours), node, last)
+    slow = graph_of(as_langgraph(ours), overtaken_by(other, run), last)
     run.invoke(slow, {"log": ["slow"]}, THREAD, durability="sync")
     assert run.get_state(slow, THREAD).values["log"] == ["slow", "overtaken", "last"]
 

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from libraries import LANGGRAPH, MILEPOST
+from libraries import LANGGRAPH, MILEPOST, cases, opened
 from stories import Log, line, thread
 
 from milepost.cli import main
@@ -70,56 +70,24 @@ def embed(texts: Any) -> list[list[float]]:
     ]
 
 
-def opened(library: str, kind: str, request: Any, **settings: Any) -> Any:
-    """A store of either library, in the colour that its kind says."""
-    home = f"{library}.store"
-    place, _, colour = kind.partition("-")
-    if kind == "memory":
-        return importlib.import_module(f"{home}.memory").InMemoryStore(**settings)
-    opener = request.getfixturevalue("opener")
-    module = importlib.import_module(f"{home}.{place}{'.aio' if colour else ''}")
-    name = {"sqlite": "SqliteStore", "postgres": "PostgresStore"}[place]
-    if place == "sqlite":
-        address = str(request.getfixturevalue("tmp_path") / f"{library}.db")
-    else:
-        address = request.getfixturevalue("new_database")()
-    store = opener.enter(
-        getattr(module, f"{colour.title()}{name}").from_conn_string(address, **settings)
-    )
-    made = store.setup()
-    if colour:
-        opener.wait(made)
-    return store
-
-
-def cases(kinds: list[str]) -> list[Any]:
-    """Colour and kind: what lives on a loop is used on it alone."""
-    return [
-        pytest.param(colour, kind, id=f"{colour}-{kind}")
-        for colour in ("sync", "async")
-        for kind in kinds
-        if colour == "async" or "async" not in kind
-    ]
-
-
 LOADS_EXTENSIONS = hasattr(sqlite3.Connection, "enable_load_extension")
 EVERY = cases(["memory", "sqlite", "sqlite-async", "postgres", "postgres-async"])
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def ours(request, opener) -> Any:
-    return opened("milepost", request.param, request)
+    return opened("milepost", "Store", request.param, request)
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def theirs(request, opener) -> Any:
-    return opened("langgraph", request.param, request)
+    return opened("langgraph", "Store", request.param, request)
 
 
 @pytest.mark.parametrize(("run", "kind"), EVERY, indirect=["run"])
 def test_ours_does_what_theirs_does(run, kind, request):
     expected = used(Caller(run, LANGGRAPH.InMemoryStore()))
-    store = as_langgraph_store(opened("milepost", kind, request))
+    store = as_langgraph_store(opened("milepost", "Store", kind, request))
     assert isinstance(store, TheirStore)
     assert used(Caller(run, store)) == expected
 
@@ -127,7 +95,7 @@ def test_ours_does_what_theirs_does(run, kind, request):
 @pytest.mark.parametrize(("run", "kind"), EVERY, indirect=["run"])
 def test_theirs_does_what_ours_does(run, kind, request):
     expected = used(Caller(run, MILEPOST.InMemoryStore()))
-    store = from_langgraph_store(opened("langgraph", kind, request))
+    store = from_langgraph_store(opened("langgraph", "Store", kind, request))
     assert isinstance(store, BaseStore)
     assert used(Caller(run, store)) == expected
 
@@ -152,7 +120,7 @@ def test_our_index_is_searched_through_their_store(run, kind, request):
     index = {**INDEX, "embed": embed}
     expected = searched(Caller(run, LANGGRAPH.InMemoryStore(index=index)))
     assert expected[0] == ["k0", "k1", "other"]
-    store = as_langgraph_store(opened("milepost", kind, request, index=index))
+    store = as_langgraph_store(opened("milepost", "Store", kind, request, index=index))
     assert searched(Caller(run, store)) == expected
 
 
@@ -163,7 +131,7 @@ def test_their_index_is_searched_through_our_store(run, kind, request):
     index = {**INDEX, "embed": embed}
     expected = searched(Caller(run, MILEPOST.InMemoryStore(index=index)))
     assert expected[0] == ["k0", "k1", "other"]
-    store = from_langgraph_store(opened("langgraph", kind, request, index=index))
+    store = from_langgraph_store(opened("langgraph", "Store", kind, request, index=index))
     assert searched(Caller(run, store)) == expected
 
 
@@ -173,8 +141,6 @@ def remembering(lib: Any) -> Any:
         count = before.value["n"] + 1 if before else 1
         runtime.store.put(("notes",), "count", {"n": count})
         return {"log": [count]}
-
-    import importlib
 
     remember.__annotations__["runtime"] = importlib.import_module(f"{lib.name}.runtime").Runtime
     return line(lib, remember, schema=Log)
