@@ -7,17 +7,16 @@ starts, ids of tasks and checkpoints become a word.
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 from uuid import UUID
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from typing_extensions import TypedDict
+from stories import Log, line, says
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b")
 _APART = re.compile(r", response_schema=None|graph='around:ID', ")
@@ -138,25 +137,12 @@ for _name in [n for n in vars(Recorder) if n.startswith("on_")]:
     setattr(AsyncRecorder, _name, _awaited(_name))
 
 
-class State(TypedDict, total=False):
-    log: Annotated[list, operator.add]
-    x: Any
-
-
 STORIES: dict[str, Callable[[Any, Any, Any], None]] = {}
 
 
 def story(tell: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
     STORIES[tell.__name__] = tell
     return tell
-
-
-def says(word: str) -> Callable[[Any], Any]:
-    def node(state: Any) -> Any:
-        return {"log": [word]}
-
-    node.__name__ = word
-    return node
 
 
 def config(recorder: Any, thread: str | None = "t", **more: Any) -> dict[str, Any]:
@@ -176,7 +162,7 @@ def caught(run: Any, graph: Any, input: Any, config: Any) -> None:
 
 @story
 def a_line(lib: Any, run: Any, recorder: Any) -> None:
-    builder = lib.StateGraph(State)
+    builder = lib.StateGraph(Log)
     builder.add_node("a", says("a"), metadata={"mine": 1})
     builder.add_node("b", says("b"))
     builder.add_edge(lib.START, "a")
@@ -192,7 +178,7 @@ def a_line(lib: Any, run: Any, recorder: Any) -> None:
 
 @story
 def parallel_tasks(lib: Any, run: Any, recorder: Any) -> None:
-    builder = lib.StateGraph(State)
+    builder = lib.StateGraph(Log)
     for name in "abc":
         builder.add_node(name, says(name))
         builder.add_edge(lib.START, name)
@@ -210,7 +196,7 @@ def sends_and_branches(lib: Any, run: Any, recorder: Any) -> None:
     def onward(state: Any) -> Any:
         return "last"
 
-    builder = lib.StateGraph(State)
+    builder = lib.StateGraph(Log)
     builder.add_node("first", says("first"))
     builder.add_node("work", lambda arg: {"log": [arg["x"]]})
     builder.add_node("last", says("last"))
@@ -228,7 +214,7 @@ def a_branch_from_the_start(lib: Any, run: Any, recorder: Any) -> None:
     async def achoose(state: Any) -> Any:
         return "a"
 
-    builder = lib.StateGraph(State)
+    builder = lib.StateGraph(Log)
     builder.add_node("a", says("a"))
     is_async = run.colour == "async"
     builder.add_conditional_edges(lib.START, achoose if is_async else choose, ["a"])
@@ -240,7 +226,7 @@ def a_branch_that_is_a_runnable(lib: Any, run: Any, recorder: Any) -> None:
     def choose(state: Any) -> Any:
         return "b"
 
-    builder = lib.StateGraph(State)
+    builder = lib.StateGraph(Log)
     builder.add_node("a", says("a")).add_node("b", says("b")).add_edge(lib.START, "a")
     builder.add_conditional_edges("a", RunnableLambda(choose).with_config(tags=["mine"]), ["b"])
     run.invoke(builder.compile(), {"log": []}, config(recorder, None))
@@ -248,7 +234,7 @@ def a_branch_that_is_a_runnable(lib: Any, run: Any, recorder: Any) -> None:
 
 @story
 def a_command(lib: Any, run: Any, recorder: Any) -> None:
-    builder = lib.StateGraph(State)
+    builder = lib.StateGraph(Log)
     builder.add_node("a", lambda s: lib.Command(update={"log": ["a"]}, goto="b"))
     builder.add_node("b", says("b"))
     builder.add_edge(lib.START, "a")
@@ -257,10 +243,7 @@ def a_command(lib: Any, run: Any, recorder: Any) -> None:
 
 @story
 def a_graph_inside(lib: Any, run: Any, recorder: Any) -> None:
-    inner = lib.StateGraph(State)
-    inner.add_node("deep", says("deep"))
-    inner.add_edge(lib.START, "deep")
-    compiled = inner.compile(name="inner")
+    compiled = line(lib, says("deep")).compile(name="inner")
 
     def calls(state: Any) -> Any:
         return {"log": compiled.invoke({"log": []})["log"]}
@@ -268,11 +251,8 @@ def a_graph_inside(lib: Any, run: Any, recorder: Any) -> None:
     async def acalls(state: Any) -> Any:
         return {"log": (await compiled.ainvoke({"log": []}))["log"]}
 
-    builder = lib.StateGraph(State)
-    builder.add_node("node", compiled)
-    builder.add_node("call", acalls if run.colour == "async" else calls)
-    builder.add_edge(lib.START, "node")
-    builder.add_edge("node", "call")
+    call = acalls if run.colour == "async" else calls
+    builder = line(lib, ("node", compiled), ("call", call))
     graph = builder.compile(checkpointer=lib.InMemorySaver())
     run.invoke(graph, {"log": []}, config(recorder))
 
@@ -287,7 +267,7 @@ def a_retry(lib: Any, run: Any, recorder: Any) -> None:
             raise ConnectionError("not yet")
         return {"log": ["at last"]}
 
-    builder = lib.StateGraph(State)
+    builder = lib.StateGraph(Log)
     policy = lib.RetryPolicy(initial_interval=0.001, jitter=False)
     builder.add_node("flaky", flaky, retry_policy=policy)
     builder.add_edge(lib.START, "flaky")
@@ -299,13 +279,8 @@ def an_error(lib: Any, run: Any, recorder: Any) -> None:
     def bad(state: Any) -> Any:
         raise ValueError("broken")
 
-    inner = lib.StateGraph(State)
-    inner.add_node("bad", bad)
-    inner.add_edge(lib.START, "bad")
-    builder = lib.StateGraph(State)
-    builder.add_node("around", inner.compile())
-    builder.add_edge(lib.START, "around")
-    caught(run, builder.compile(), {"log": []}, config(recorder, None))
+    graph = line(lib, ("around", line(lib, bad).compile())).compile()
+    caught(run, graph, {"log": []}, config(recorder, None))
 
 
 @story
@@ -313,7 +288,7 @@ def an_interrupt_and_its_resume(lib: Any, run: Any, recorder: Any) -> None:
     def ask(state: Any) -> Any:
         return {"log": [lib.interrupt("well?")]}
 
-    builder = lib.StateGraph(State)
+    builder = lib.StateGraph(Log)
     builder.add_node("ask", ask)
     builder.add_node("other", says("other"))
     builder.add_edge(lib.START, "ask")
@@ -328,12 +303,7 @@ def an_interrupt_inside(lib: Any, run: Any, recorder: Any) -> None:
     def ask(state: Any) -> Any:
         return {"log": [lib.interrupt("well?")]}
 
-    inner = lib.StateGraph(State)
-    inner.add_node("ask", ask)
-    inner.add_edge(lib.START, "ask")
-    builder = lib.StateGraph(State)
-    builder.add_node("around", inner.compile())
-    builder.add_edge(lib.START, "around")
+    builder = line(lib, ("around", line(lib, ask).compile()))
     graph = builder.compile(checkpointer=lib.InMemorySaver())
     run.invoke(graph, {"log": []}, config(recorder))
     run.invoke(graph, lib.Command(resume="yes"), config(recorder))
@@ -341,11 +311,7 @@ def an_interrupt_inside(lib: Any, run: Any, recorder: Any) -> None:
 
 @story
 def a_breakpoint(lib: Any, run: Any, recorder: Any) -> None:
-    builder = lib.StateGraph(State)
-    builder.add_node("a", says("a"))
-    builder.add_node("b", says("b"))
-    builder.add_edge(lib.START, "a")
-    builder.add_edge("a", "b")
+    builder = line(lib, says("a"), says("b"))
     graph = builder.compile(checkpointer=lib.InMemorySaver(), interrupt_before=["b"])
     run.invoke(graph, {"log": []}, config(recorder))
     run.invoke(graph, None, config(recorder))
@@ -388,7 +354,7 @@ def branches_after_edges(lib: Any, run: Any, recorder: Any) -> None:
     def bad(state: Any) -> Any:
         raise ValueError("no way")
 
-    builder = lib.StateGraph(State)
+    builder = lib.StateGraph(Log)
     for name in "abc":
         builder.add_node(name, says(name))
     builder.add_edge(lib.START, "a")
@@ -401,10 +367,7 @@ def branches_after_edges(lib: Any, run: Any, recorder: Any) -> None:
 
 @story
 def a_graph_in_a_chain(lib: Any, run: Any, recorder: Any) -> None:
-    inner = lib.StateGraph(State)
-    inner.add_node("deep", says("deep"))
-    inner.add_edge(lib.START, "deep")
-    graph = inner.compile(name="inner")
+    graph = line(lib, says("deep")).compile(name="inner")
 
     def call(given: Any) -> Any:
         return graph.invoke(given)
@@ -414,11 +377,7 @@ def a_graph_in_a_chain(lib: Any, run: Any, recorder: Any) -> None:
 
     chain = RunnableLambda(acall if run.colour == "async" else call, name="outer")
     run.invoke(chain, {"log": []}, config(recorder, "mine", tags=["t"], metadata={"m": 1}))
-    builder = lib.StateGraph(State)
-    builder.add_node("node", lambda s: {"log": []})
-    builder.add_node("chained", chain)
-    builder.add_edge(lib.START, "node")
-    builder.add_edge("node", "chained")
+    builder = line(lib, ("node", lambda s: {"log": []}), ("chained", chain))
     run.invoke(builder.compile(), {"log": []}, config(recorder, None))
 
 
@@ -442,23 +401,21 @@ def models_and_tools(lib: Any, run: Any, recorder: Any) -> None:
     def given(state: Any, config: Any) -> Any:
         return {"log": [model.invoke("hi", config).content]}
 
-    builder = lib.StateGraph(State)
-    builder.add_node("talk", atalk if run.colour == "async" else talk)
-    builder.add_node("chain", RunnableLambda(lambda s: s["log"][-1]) | (lambda t: {"log": [t]}))
-    builder.add_node("single", RunnableLambda(lambda s: {"log": ["single"]}))
-    builder.add_edge(lib.START, "talk")
-    builder.add_edge("talk", "chain")
-    builder.add_edge("chain", "single")
+    builder = line(
+        lib,
+        ("talk", atalk if run.colour == "async" else talk),
+        ("chain", RunnableLambda(lambda s: s["log"][-1]) | (lambda t: {"log": [t]})),
+        ("single", RunnableLambda(lambda s: {"log": ["single"]})),
+    )
     run.invoke(builder.compile(), {"log": []}, config(recorder, None))
 
 
 @story
 def with_config(lib: Any, run: Any, recorder: Any) -> None:
-    builder = lib.StateGraph(State)
-    builder.add_node("a", says("a"))
-    builder.add_edge(lib.START, "a")
-    graph = builder.compile().with_config(
-        callbacks=[recorder], tags=["bound"], metadata={"k": "v"}, run_name="bound"
+    graph = (
+        line(lib, says("a"))
+        .compile()
+        .with_config(callbacks=[recorder], tags=["bound"], metadata={"k": "v"}, run_name="bound")
     )
     run.invoke(graph, {"log": []}, {"tags": ["called"]})
     run.invoke(graph, {"log": []}, {"callbacks": [Recorder()], "metadata": {"l": "w"}})
@@ -472,7 +429,7 @@ def an_error_handler(lib: Any, run: Any, recorder: Any) -> None:
     def repair(state: Any) -> Any:
         return {"log": ["repaired"]}
 
-    builder = lib.StateGraph(State)
+    builder = lib.StateGraph(Log)
     builder.add_node("bad", bad, error_handler=repair)
     builder.add_edge(lib.START, "bad")
     run.invoke(builder.compile(), {"log": []}, config(recorder, None))
@@ -483,11 +440,6 @@ def a_command_to_the_parent(lib: Any, run: Any, recorder: Any) -> None:
     def up(state: Any) -> Any:
         return lib.Command(graph=lib.Command.PARENT, update={"log": ["up"]}, goto="after")
 
-    inner = lib.StateGraph(State)
-    inner.add_node("up", up)
-    inner.add_edge(lib.START, "up")
-    builder = lib.StateGraph(State)
-    builder.add_node("around", inner.compile())
+    builder = line(lib, ("around", line(lib, up).compile()))
     builder.add_node("after", says("after"))
-    builder.add_edge(lib.START, "around")
     run.invoke(builder.compile(), {"log": []}, config(recorder, None))

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from callback_stories import STORIES, AsyncRecorder, Recorder, State, config, says
+from callback_stories import STORIES, AsyncRecorder, Recorder, config
 from langchain_core.callbacks import (
     BaseCallbackHandler,
     CallbackManager,
@@ -26,6 +26,7 @@ from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from stories import Log, says
 
 from milepost._engine.observers import WATCHERS, RunObserver
 from milepost.checkpoint.memory import InMemorySaver
@@ -101,7 +102,7 @@ def test_langchains_tracer_sees_the_same_tree_while_opentelemetry_follows(
 
 
 def one_node(action: Any, **options: Any) -> Any:
-    builder = StateGraph(State)
+    builder = StateGraph(Log)
     builder.add_node("node", action, **options)
     builder.add_edge(START, "node")
     return builder
@@ -222,7 +223,7 @@ def test_a_cancelled_run_leaves_no_chain_open() -> None:
 
 def test_a_stream_that_is_left_ends_the_graphs_chain() -> None:
     recorder = Recorder()
-    builder = StateGraph(State)
+    builder = StateGraph(Log)
     builder.add_node("a", says("a")).add_node("b", says("b"))
     builder.add_edge(START, "a").add_edge("a", "b")
     events = builder.compile().stream({"log": []}, {"callbacks": [recorder]})
@@ -268,7 +269,7 @@ def test_a_graph_that_a_chain_calls_takes_the_chains_thread(run: Any) -> None:
 def test_a_trace_policy_changes_what_tracers_record_alone(run: Any, library: Any) -> None:
     library = Library(library)
     tracer, recorder = Tracer(), Recorder()
-    builder = library.StateGraph(State)
+    builder = library.StateGraph(Log)
     policy = library.TracePolicy(
         process_inputs=lambda _: {"in": 1}, process_outputs=library.omit_payload
     )
@@ -415,14 +416,14 @@ def lifecycle(library: Any, run: Any, build: Any) -> Any:
 
 
 def asks(library: Any) -> Any:
-    builder = library.StateGraph(State)
+    builder = library.StateGraph(Log)
     builder.add_node("ask", lambda s: {"log": [library.interrupt("well?")]})
     builder.add_edge(library.START, "ask")
     return builder
 
 
 def nested(library: Any) -> Any:
-    builder = library.StateGraph(State)
+    builder = library.StateGraph(Log)
     builder.add_node("around", asks(library).compile())
     builder.add_edge(library.START, "around")
     return builder.compile(checkpointer=library.InMemorySaver()), library.Command(resume=1)
@@ -433,14 +434,14 @@ def single(library: Any) -> Any:
 
 
 def before(library: Any) -> Any:
-    builder = library.StateGraph(State)
+    builder = library.StateGraph(Log)
     builder.add_node("a", says("a"))
     builder.add_edge(library.START, "a")
     return builder.compile(checkpointer=library.InMemorySaver(), interrupt_before=["a"]), None
 
 
 def after(library: Any) -> Any:
-    builder = library.StateGraph(State)
+    builder = library.StateGraph(Log)
     builder.add_node("a", says("a"))
     builder.add_node("b", says("b"))
     builder.add_edge(library.START, "a")

@@ -9,10 +9,11 @@ import warnings
 from typing import Any
 
 import pytest
-from callback_stories import Recorder, State, plain, says
+from callback_stories import Recorder, plain
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableSequence
 from libraries import LANGGRAPH, MILEPOST
+from stories import Log, says
 from typing_extensions import TypedDict
 
 from milepost._engine.context.task_context import GIVEN_RUNTIME
@@ -153,10 +154,10 @@ def events_graph(library: Any) -> Any:
     def onward(state: Any) -> str:
         return "inner"
 
-    inner = library.StateGraph(State)
+    inner = library.StateGraph(Log)
     inner.add_node("deep", says("deep"))
     inner.add_edge(library.START, "deep")
-    builder = library.StateGraph(State)
+    builder = library.StateGraph(Log)
     builder.add_node("talk", talk)
     builder.add_node("inner", inner.compile())
     builder.add_node("single", RunnableLambda(lambda state: {"log": ["single"]}))
@@ -265,10 +266,10 @@ def test_a_sequence_knows_the_graph_as_its_step() -> None:
 
 
 def test_nodes_edges_and_branches_are_attached_to_the_compiled_graph_alone(run: Any) -> None:
-    builder = MILEPOST.StateGraph(State)
+    builder = MILEPOST.StateGraph(Log)
     builder.add_node("a", says("a"))
     builder.add_edge(MILEPOST.START, "a")
-    other = MILEPOST.StateGraph(State)
+    other = MILEPOST.StateGraph(Log)
     for name in "bcd":
         other.add_node(name, says(name))
     other.add_edge(MILEPOST.START, "b")
