@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.context import Case, Context
 from bench.measure import Reading, in_process, turns
-from bench.records import Record, faster, timed
+from bench.records import Record, Target, faster, timed
 
 _IMPORT = "from {root}.graph import StateGraph, START, END\n"
 _COMPILE = (
@@ -64,34 +64,19 @@ def _cold(context: Context, work: str) -> dict[str, list[Reading]]:
     return taken
 
 
-def _imported(context: Context) -> list[Record]:
-    taken = _cold(context, _IMPORT)
-    return [timed("imports.graph", _TITLE, "ms", 1e3, taken, faster(15))]
+def _case(name: str, title: str, work: str, *targets: Target) -> Case:
+    def run(context: Context) -> list[Record]:
+        return [timed(name, title, "ms", 1e3, _cold(context, work), *targets)]
 
-
-def _compiled(context: Context) -> list[Record]:
-    taken = _cold(context, _COMPILE)
-    return [timed("imports.compiled", _COMPILED, "ms", 1e3, taken)]
-
-
-def _first_turn(context: Context) -> list[Record]:
-    taken = _cold(context, _FIRST_TURN)
-    return [timed("imports.turn", _TURN, "ms", 1e3, taken, faster(5))]
-
-
-def _first_spoken(context: Context) -> list[Record]:
-    taken = _cold(context, _SPOKEN)
-    return [timed("imports.messages", _MESSAGES, "ms", 1e3, taken)]
+    return Case(name, title, run)
 
 
 _TURN = "new process: import, build, compile, open SQLite, first turn"
 _MESSAGES = "the same with LangChain's messages, which load LangChain"
-_TITLE = "cold import of the graph API"
-_COMPILED = "the same, and a graph compiled"
 
 CASES = (
-    Case("imports.turn", _TURN, _first_turn),
-    Case("imports.messages", _MESSAGES, _first_spoken),
-    Case("imports.graph", _TITLE, _imported),
-    Case("imports.compiled", _COMPILED, _compiled),
+    _case("imports.turn", _TURN, _FIRST_TURN, faster(5)),
+    _case("imports.messages", _MESSAGES, _SPOKEN),
+    _case("imports.graph", "cold import of the graph API", _IMPORT, faster(15)),
+    _case("imports.compiled", "the same, and a graph compiled", _COMPILE),
 )
