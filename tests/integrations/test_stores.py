@@ -208,10 +208,7 @@ def test_items_are_imported_and_exported_on_postgres(new_database, capsys):
         store.setup()
         put_items(store)
         expected = items_of(store)
-    from langgraph.checkpoint.postgres import PostgresSaver as TheirPostgresSaver
-
-    with TheirPostgresSaver.from_conn_string(theirs) as saver:
-        saver.setup()
+    # The tables of a saver need not be there.
     assert main(["import", "--from-langgraph", theirs, "--to", ours]) == 0
     assert "450 store items copied and verified." in capsys.readouterr().out
     from milepost.store.postgres import PostgresStore

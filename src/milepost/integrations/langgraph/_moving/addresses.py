@@ -93,9 +93,13 @@ def open_theirs(
             saver.serde = serde
             _check_tables(saver.conn)
             execute = _on(saver.conn)
-            if "task_path" not in _columns(saver.conn, "checkpoint_writes"):
-                # The saver asks for a column that older tables lack. It sees this view instead,
-                # which only this connection has: the source is not changed.
+            # Only this connection has what is made here: the source is not changed.
+            if not _columns(saver.conn, "checkpoints"):
+                # The database has a store alone.
+                columns = "thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT"
+                execute(f"CREATE TEMPORARY TABLE checkpoints ({columns})", ())
+            elif "task_path" not in _columns(saver.conn, "checkpoint_writes"):
+                # The saver asks for a column that older tables lack. It sees this view instead.
                 execute(
                     "CREATE TEMPORARY VIEW checkpoint_writes AS"
                     " SELECT *, ''::text AS task_path FROM checkpoint_writes",
