@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import importlib
-from types import SimpleNamespace
+from importlib import import_module
 from typing import Any
 
 HOMES = {
     "StateGraph": "graph",
     "START": "graph",
+    "END": "graph",
+    "MessagesState": "graph",
+    "add_messages": "graph.message",
     "Command": "types",
     "CachePolicy": "types",
     "RetryPolicy": "types",
     "Send": "types",
     "interrupt": "types",
+    "Interrupt": "types",
+    "Overwrite": "types",
+    "TracePolicy": "types",
+    "omit_payload": "types",
     "entrypoint": "func",
     "task": "func",
+    "Runtime": "runtime",
     "NodeTimeoutError": "errors",
     "ParentCommand": "errors",
     "Pregel": "pregel",
@@ -24,15 +31,29 @@ HOMES = {
     "LastValue": "channels",
     "Topic": "channels",
     "BinaryOperatorAggregate": "channels",
+    "DeltaChannel": "channels",
+    "ToolNode": "prebuilt",
+    "tools_condition": "prebuilt",
     "InMemorySaver": "checkpoint.memory",
+    "InMemoryStore": "store.memory",
     "InMemoryCache": "cache.memory",
 }
 
 
-def names_of(root: str) -> Any:
+class Library:
+    """What programs import from a library: `Library("langgraph").StateGraph`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "callbacks":
+            return import_module(f"{self.name}.callbacks")
+        if name not in HOMES:
+            raise AttributeError(name)
+        return getattr(import_module(f"{self.name}.{HOMES[name]}"), name)
+
+
+def names_of(root: str) -> Library:
     """What programs import from the library, whatever it is called there."""
-    found = {
-        name: getattr(importlib.import_module(f"{root}.{home}"), name)
-        for name, home in HOMES.items()
-    }
-    return SimpleNamespace(name=root, **found)
+    return Library(root)

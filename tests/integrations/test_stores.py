@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sqlite3
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -31,10 +32,7 @@ class Caller:
         self.store = store
 
     def __getattr__(self, name: str) -> Any:
-        if self.run.colour == "sync":
-            return getattr(self.store, name)
-        method = getattr(self.store, f"a{name}")
-        return lambda *args, **named: self.run._runner.run(method(*args, **named))
+        return partial(self.run.saver, self.store, name)
 
 
 def used(store: Any) -> Any:
