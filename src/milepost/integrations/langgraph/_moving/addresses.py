@@ -31,11 +31,7 @@ from milepost.integrations.langgraph._moving.items import (
 from milepost.integrations.langgraph._moving.redis_documents import Documents, RedisValues
 from milepost.integrations.langgraph._moving.redis_items import OurRedisItems, RedisItems
 from milepost.integrations.langgraph._moving.redis_threads import RedisThreads
-from milepost.integrations.langgraph._moving.sources import (
-    BadAddressError,
-    Source,
-    SqlSource,
-)
+from milepost.integrations.langgraph._moving.sources import BadAddressError, Source, SqlSource
 from milepost.integrations.langgraph._requirement import needed
 
 _DRIVERS: Final = ("psycopg", "redis")
