@@ -4,7 +4,7 @@
 | --- | --- |
 | 0 | done |
 | 1 | it failed, or something is wrong: damaged rows, a run that failed, threads that do not fit |
-| 2 | the command is not understood: an unknown option, no JSON, a bad reference |
+| 2 | wrong use: an unknown option, no JSON, a bad reference, a question without a terminal |
 | 3 | there is no such thread, checkpoint, tag, key or graph, or the reference is ambiguous |
 | 4 | the database cannot be opened |
 | 5 | refused: opened for reading, LangGraph's, or taken by another run |
