@@ -37,11 +37,11 @@
     │           └── ReadOnlyError           the database can only be read
     ├── SerdeError
     │   ├── SerializationError (TypeError)  a value that could not be read back is refused
-    │   ├── DeserializationError (ValueError)  stored bytes that do not decode
-    │   ├── DamagedRowError                 stored bytes are not those that were written
-    │   ├── UnregisteredTypeError           stored bytes name a type that is not registered
-    │   │   └── InvalidModuleError          the same, in LangGraph's older JSON
-    │   └── DecryptionError                 a wrong key, or a row that was altered or moved
+    │   └── DeserializationError (ValueError)  stored bytes that do not decode
+    │       ├── DamagedRowError             stored bytes are not those that were written
+    │       ├── UnregisteredTypeError       stored bytes name a type that is not registered
+    │       │   └── InvalidModuleError      the same, in LangGraph's older JSON
+    │       └── DecryptionError             a wrong key, or a row that was altered or moved
     ├── StoreError
     │   ├── InvalidNamespaceError (ValueError)  a namespace that no item can have
     │   ├── InvalidKeyError (ValueError)    a key that no item can have

@@ -1,1 +1,1 @@
-"""What the SQLite and Postgres savers have in common: everything but the connection."""
+"""What the savers on SQLite, PostgreSQL and Redis have in common: all but the connection."""
