@@ -205,8 +205,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 state.
             retry_policy: When to try it again; of several the first that fits an error counts.
             cache_policy: Whether its result may be taken from the cache.
-            error_handler: Called when the node has failed for good; what it returns is taken as
-                what the node returned.
+            error_handler: Called when the node has failed for good; what it returns is written as
+                the node's update. The edges of the node are not followed: a Command says where to
+                go.
             destinations: The nodes that its Commands go to, for validation and drawing.
             timeout: How long one attempt may take; for async nodes.
             trace_policy: What tracers record of input and output.
