@@ -18,7 +18,7 @@ from milepost.channels import DeltaChannel
 from milepost.checkpoint._contract.pruning import Lineage, with_ancestors
 from milepost.checkpoint._delta.encode import Codec
 from milepost.checkpoint._memory import manifests
-from milepost.checkpoint._memory.value_log import Slice, compacted, keep, part, read, size_of, whole
+from milepost.checkpoint._memory.value_log import Slice, keep, part, read, release, size_of, whole
 from milepost.checkpoint.memory import InMemorySaver, MemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -213,6 +213,35 @@ def test_a_copy_shares_its_bytes_and_outlives_its_source():
     assert [s.values for s in graph.get_state_history(thread("copy"))] == history
 
 
+def test_few_differences_follow_each_other_however_a_value_grows():
+    codec, value = Codec(JsonPlusSerializer()), text(0, 10_000)
+    kept = keep(codec.encode(value), None)
+    log, followed = kept.log, 0
+    for n in range(300):
+        value = text(n, len(value) // 50) + value
+        kept = keep(codec.encode(value), kept)
+    assert read(kept) == whole(codec.encode(value))
+    while log.newer is not None:
+        log, followed = log.newer, followed + 1
+    assert 10 < followed <= 64
+
+
+@pytest.mark.parametrize("change", [slide, edit_far_apart])
+def test_a_deep_copy_and_its_original_go_on_apart(change):
+    saver = InMemorySaver()
+    keeping(saver, change).invoke({"value": LIST}, CONFIG)
+    for _ in range(100):
+        keeping(saver, change).invoke({}, CONFIG)
+    before = [s.values for s in keeping(saver, change).get_state_history(CONFIG)]
+    twin = copy.deepcopy(saver)
+    for one, other in ((saver, slide), (twin, drop_one)):
+        graph = keeping(one, other)
+        graph.invoke({}, CONFIG)
+        found = [s.values for s in graph.get_state_history(CONFIG)]
+        assert found[0] == {"value": other(copy.deepcopy(before[0]["value"]))}
+        assert found[-len(before) :] == before
+
+
 def test_copying_onto_a_thread_that_exists_is_refused():
     saver = InMemorySaver()
     graph = line("a").compile(checkpointer=saver)
@@ -305,16 +334,19 @@ def test_every_branch_reads_as_a_full_snapshot_would(seed, durability):
     graph = builder.compile(checkpointer=saver)
     graph.invoke({"log": ["begin"]}, CONFIG, durability=durability)
     for n in range(40):
-        action = dice.choice(["run", "run", "run", "fork", "update", "prune", "copy"])
+        action = dice.choice(["run", "run", "run", "fork", "update", "prune", "copy", "delete"])
         history = list(graph.get_state_history(CONFIG))
-        if action == "run":
-            graph.invoke({"log": [text(n, 500)]}, CONFIG, durability=durability)
+        if action == "run" or not history:
+            of_run = {**CONFIG, "metadata": {"run_id": str(n % 3)}}
+            graph.invoke({"log": [text(n, 500)]}, of_run, durability=durability)
         elif action == "fork":
             graph.invoke({"log": ["fork"]}, dice.choice(history).config, durability=durability)
         elif action == "update":
             graph.update_state(dice.choice(history).config, {"latest": {"x": text(n)}}, "work")
         elif action == "prune" and dice.random() < 0.3:
             saver.prune(["t"])
+        elif action == "delete" and dice.random() < 0.5:
+            saver.delete_for_runs([str(dice.randrange(3))])
         elif action == "copy":
             saver.copy_thread("t", f"copy {n}")
             if dice.random() < 0.5:
@@ -498,11 +530,11 @@ def test_a_large_list_is_kept_with_few_copies(base):
     codec = Codec(JsonPlusSerializer())
     value = [text(n) for n in range(2_000)]
     if base is not None:
-        base, _ = keep(codec.encode([*value[:1_000], "edited", *value[1_000:]]), None, shared=True)
+        base = keep(codec.encode([*value[:1_000], "edited", *value[1_000:]]), None)
     encoded = codec.encode(value)
     tracemalloc.start()
     try:
-        kept, _ = keep(encoded, base, shared=True)
+        kept = keep(encoded, base)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -525,7 +557,7 @@ def changed(rng: random.Random, value: Any) -> Any:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_versions_that_share_a_log_are_read_as_they_were_kept(seed):
-    """Appended to, edited and shortened, in branches, with parts of them, after a compaction."""
+    """Appended to, edited and shortened, in branches, with parts of them, after removals."""
     rng = random.Random(seed)
     codec = Codec(JsonPlusSerializer())
     value = rng.choice((text(seed), [text(n, 20) for n in range(30)], {"1": text(seed), "2": "b"}))
@@ -535,16 +567,14 @@ def test_versions_that_share_a_log_are_read_as_they_were_kept(seed):
         value = changed(rng, base[0])
         after = base[2].encoded if isinstance(base[2], Slice) else None
         encoded = codec.encode(value, after=after)
-        kept, again = keep(encoded, base[2], shared=True)
-        base[2] = again or base[2]
+        kept = keep(encoded, base[2])
         versions.append([value, encoded, kept])
         if isinstance(value, list) and value:
             write = codec.encode(value[-2:])
             assert read(part(kept, encoded, write) or whole(write)) == whole(write)
         if rng.random() < 0.05:
             versions = rng.sample(versions, len(versions) // 3 + 1)
-            moved = compacted([v[2] for v in versions if isinstance(v[2], Slice)])
-            versions = [[value, one, moved.get(id(kept), kept)] for value, one, kept in versions]
+            release(v[2] for v in versions if isinstance(v[2], Slice))
         assert [read(kept) for _, _, kept in versions] == [whole(one) for _, one, _ in versions]
 
 

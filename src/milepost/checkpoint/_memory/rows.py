@@ -40,8 +40,8 @@ Blobs = list[tuple[BlobKey, Value]]
 Pending = list[PendingWrite]  # named, since `list` is a method of the saver
 EncodedOnce: TypeAlias = dict[int, Value]
 """The writes of a step by identity, since a write may be the new value of its channel."""
-ValuesBefore: TypeAlias = "Callable[[str], tuple[BlobKey, StoredValue | None]]"
-"""The value of a channel in the checkpoint that a step starts from, and its key."""
+ValuesBefore: TypeAlias = "Callable[[str], StoredValue | None]"
+"""The value of a channel in the checkpoint that a step starts from."""
 
 
 class RegistryEntry:
@@ -132,7 +132,7 @@ class Encoder:
         if has_elements and len(value) > _FEW_ELEMENTS:
             after = None
             if before is not None and self._codec.shares(value):
-                _, base = before(channel)
+                base = before(channel)
                 after = base.encoded if isinstance(base, Slice) else None
             encoded = self._codec.encode(value, after=after)
             return encoded if encoded.size >= SMALL else whole(encoded)

@@ -57,10 +57,10 @@ from milepost.checkpoint._memory.value_log import (
     SMALL,
     Slice,
     StoredValue,
-    around,
     keep,
     part,
     read,
+    share,
     whole,
 )
 from milepost.checkpoint.base import BaseCheckpointSaver
@@ -291,11 +291,10 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
 
     def _value_in(
         self, place: Place, checkpoint: StoredCheckpoint | None, channel: str
-    ) -> tuple[BlobKey, StoredValue | None]:
-        """The value of a channel in a checkpoint of the graph at `place`, and its key."""
+    ) -> StoredValue | None:
+        """The value of a channel in a checkpoint of the graph at `place`."""
         version = None if checkpoint is None else version_in(checkpoint, channel)
-        key = (*place[:2], channel, version)
-        return key, self.blobs.get(key)
+        return self.blobs.get((*place[:2], channel, version))
 
     def _is_overtaken(self, step: Prepared) -> bool:
         """Whether another run has stored something since this run loaded the thread.
@@ -345,7 +344,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
             is_early = graph is None or checkpoint_id not in graph
             rows = self._store_writes(step, thread, large, is_early=is_early)
             if large:
-                self._move_input(place, rows)
+                self._share_input(place, rows)
         if stored is not None:
             if by_ns is None:
                 by_ns = self.storage[thread_id] = {}
@@ -396,7 +395,8 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
                 stored[key] = blob
             elif key not in stored or read(stored[key]) != whole(blob):
                 # An equal version that is stored stays: other slices may share its log by now.
-                stored[key] = kept = self._keep_value(place, key, blob)
+                base = self._value_in(place, self._stored(place), key[2])
+                stored[key] = kept = keep(blob, base)
                 large[key[2]] = (kept, blob)
         return large
 
@@ -429,25 +429,11 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
                 rows[at] = row  # type: ignore[assignment]
         return rows
 
-    def _keep_value(self, place: Place, blob_key: BlobKey, value: Encoded) -> StoredValue:
-        """The stored form of a large value, which shares bytes with the version before."""
-        channel = blob_key[2]
-        base_key, base = self._value_in(place, self._stored(place), channel)
-        # No task wrote the input of a graph, and mostly no version follows it.
-        kept, again = keep(value, base, shared=channel != START)
-        if again is not None:
-            self.blobs[base_key] = again
-        return kept
-
-    def _move_input(self, place: Place, rows: Mapping[tuple[str, int], StoredWrite]) -> None:
+    def _share_input(self, place: Place, rows: Mapping[tuple[str, int], StoredWrite]) -> None:
         """Share the bytes of a graph's input with the write that it became one step later."""
-        key, kept = self._value_in(place, self._stored(place), START)
-        if kept is None or len((whole_input := read(kept))[1]) < SMALL:
-            return
-        for row in rows.values():
-            if isinstance(row[2], Slice) and (moved := around(whole_input, row[2])) is not None:
-                self.blobs[key] = moved
-                return
+        given = self._value_in(place, self._stored(place), START)
+        if isinstance(given, Slice):
+            any(share(given, row[2]) for row in rows.values() if isinstance(row[2], Slice))
 
     # -- reading
 
@@ -504,11 +490,11 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
         return result
 
 
-Large: TypeAlias = dict[str, tuple[StoredValue, Encoded]]
+Large: TypeAlias = dict[str, tuple[Slice, Encoded]]
 """The large values that a step has stored: channel → stored form, and encoded form with parts."""
 
 
-def _placed(value: Encoded, place: tuple[StoredValue, Encoded] | None) -> StoredValue:
+def _placed(value: Encoded, place: tuple[Slice, Encoded] | None) -> StoredValue:
     """The stored form of a write: a slice of the large value that contains it, or whole."""
     return (part(*place, value) if place is not None else None) or whole(value)
 

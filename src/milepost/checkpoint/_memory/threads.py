@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,7 +29,7 @@ from milepost.checkpoint._memory.rows import (
     write_place,
 )
 from milepost.checkpoint._memory.storage import MemoryStorage
-from milepost.checkpoint._memory.value_log import Slice, StoredValue, compacted, size_of
+from milepost.checkpoint._memory.value_log import Slice, StoredValue, release, size_of
 from milepost.constants import CHILDREN
 
 if TYPE_CHECKING:
@@ -170,6 +171,8 @@ class MemoryThreads(Threads):
                 thread.status = "interrupted" if status == "running" else status
                 moved = saver._thread_metadata.moved(source, target, original.metadata)
                 thread.metadata = json.loads(moved.text)
+            # Each thread has logs of its own, of which the bytes are shared.
+            blobs, writes = deepcopy((blobs, writes))
             saver.blobs.update(blobs)
             saver.writes.update(writes)
             if graphs:
@@ -305,29 +308,16 @@ class MemoryThreads(Threads):
             self._remove(thread_id)
             return
         head = max(graphs.get("", {}), default=None)
-        self._saver._threads.setdefault(thread_id, RegistryEntry(head)).head = head
+        thread = self._saver._threads.setdefault(thread_id, RegistryEntry(head))
+        thread.head = head
+        values: list[StoredValue | None] = []
+        written = set(thread.early_writes)
         for ns, saved in graphs.items():
-            self._compact(thread_id, ns, saved)
-
-    def _compact(self, thread_id: str, ns: str, saved: Mapping[str, StoredCheckpoint]) -> None:
-        blobs = {
-            key: kept
-            for key in blobs_of(thread_id, ns, saved.values())
-            if isinstance(kept := self._saver.blobs.get(key), Slice)
-        }
-        rows = [
-            (id, at, row)
-            for id in saved
-            for at, row in self._saver.writes.get((thread_id, ns, id), {}).items()
-        ]
-        parts = [row[2] for _, _, row in rows if isinstance(row[2], Slice)]
-        moved = compacted([*blobs.values(), *parts])
-        for key, kept in blobs.items():
-            self._saver.blobs[key] = moved.get(id(kept), kept)
-        for checkpoint_id, at, (task_id, channel, part, path) in rows:
-            if id(part) in moved:
-                row = (task_id, channel, moved[id(part)], path)
-                self._saver.writes[thread_id, ns, checkpoint_id][at] = row
+            values += map(self._saver.blobs.get, blobs_of(thread_id, ns, saved.values()))
+            written.update((thread_id, ns, id) for id in saved)
+        for key in written:
+            values += [row[2] for row in self._saver.writes.get(key, {}).values()]
+        release(one for one in values if isinstance(one, Slice))
 
 
 def _done(value: R) -> Transactions[R]:
