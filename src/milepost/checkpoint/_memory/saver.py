@@ -146,8 +146,6 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
         {'n': 1}
     """
 
-    _always_short = False
-
     @property
     def threads(self) -> MemoryThreads:
         """Whole threads: listed, created, described, copied, pruned, swept, erased."""
