@@ -9,10 +9,12 @@ and is stored whole.
 from __future__ import annotations
 
 import time
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from milepost._internal.dataclass_tools import record
 from milepost.checkpoint._contract.records import WRITES_IDX_MAP, PendingWrite, Place
-from milepost.checkpoint._delta.encode import Codec, Typed, Value, in_parts
+from milepost.checkpoint._delta.encode import Codec, Typed, Value
 from milepost.checkpoint._memory.manifests import StoredCheckpoint, stored, versions_used
 from milepost.checkpoint._memory.value_log import SMALL, Slice, StoredValue, whole
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, loads_at
@@ -44,43 +46,32 @@ ValuesBefore: TypeAlias = "Callable[[str], StoredValue | None]"
 """The value of a channel in the checkpoint that a step starts from."""
 
 
+@record(frozen=False)
 class RegistryEntry:
     """The registry's entry for a thread: its head, the run that owns it, its status."""
 
-    __slots__ = (
-        "claimed",
-        "created_at",
-        "early_writes",
-        "fence",
-        "head",
-        "metadata",
-        "status",
-        "token",
-        "updated_at",
-    )
+    head: str | None
+    token: str | None = None
+    fence: Fence | None = None
+    """The fence of the run with that token."""
+    early_writes: set[tuple[str, str, str]] = field(default_factory=set)
+    """Keys of writes that came before their checkpoint."""
+    status: str | None = None
+    """The status from the last run or special write; None if it follows from the head."""
+    created_at: float = field(default_factory=time.time)
+    updated_at: float = 0.0
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """The user's metadata, in its stored form."""
+    claimed: bool = False
+    """Whether the entry exists only because of a run's claim."""
 
-    def __init__(self, head: str | None) -> None:
-        self.head = head
-        self.token: str | None = None
-        self.fence: Fence | None = None
-        """The fence of the run with that token."""
-        self.early_writes: set[tuple[str, str, str]] = set()
-        """Keys of writes that came before their checkpoint."""
-        self.status: str | None = None
-        """The status from the last run or special write; None if it follows from the head."""
-        self.created_at = self.updated_at = time.time()
-        self.metadata: dict[str, Any] = {}
-        """The user's metadata, in its stored form."""
-        self.claimed = False
-        """Whether the entry exists only because of a run's claim."""
+    def __post_init__(self) -> None:
+        self.updated_at = self.updated_at or self.created_at
 
     def copy(self) -> RegistryEntry:
         """The same entry without an owner."""
-        twin = RegistryEntry(self.head)
-        twin.early_writes, twin.status = set(self.early_writes), self.status
-        twin.created_at, twin.updated_at = self.created_at, self.updated_at
-        twin.metadata, twin.claimed = dict(self.metadata), self.claimed
-        return twin
+        early, metadata = set(self.early_writes), dict(self.metadata)
+        return replace(self, token=None, fence=None, early_writes=early, metadata=metadata)
 
 
 class Prepared(NamedTuple):
@@ -128,19 +119,16 @@ class Encoder:
     def _value(self, value: Any, channel: str = "", before: ValuesBefore | None = None) -> Value:
         """Encode a value. Elements that the channel had before are not made again."""
         typed = self._codec.scalar(value)
-        has_elements = typed is None and type(value) in (list, dict)
-        if has_elements and len(value) > _FEW_ELEMENTS:
-            after = None
-            if before is not None and self._codec.shares(value):
-                base = before(channel)
-                after = base.encoded if isinstance(base, Slice) else None
-            encoded = self._codec.encode(value, after=after)
-            return encoded if encoded.size >= SMALL else whole(encoded)
-        if typed is None:
+        if typed is None and type(value) in (list, dict) and len(value) <= _FEW_ELEMENTS:
             typed = self.serde.dumps_typed(value)
-        if len(typed[1]) < SMALL:
+        if typed is not None and len(typed[1]) < SMALL:
             return typed
-        return self._codec.encode(value) if has_elements else in_parts(typed)
+        after = None
+        if before is not None and self._codec.shares(value):
+            base = before(channel)
+            after = base.encoded if isinstance(base, Slice) else None
+        encoded = self._codec.encode(value, after=after)
+        return encoded if encoded.size >= SMALL else whole(encoded)
 
     def writes(self, place: Place, tasks: Sequence[TaskWrites], once: EncodedOnce) -> Rows:
         """The rows of what tasks wrote, which are added to `once`."""
