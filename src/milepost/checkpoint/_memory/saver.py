@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from milepost.checkpoint._contract.faceted_saver import Admin, FacetedSaver
 from milepost.checkpoint._contract.names import check_name, check_place
@@ -25,13 +25,7 @@ from milepost.checkpoint._contract.step_saver import NewCheckpoint, TaskWrites
 from milepost.checkpoint._contract.thread_admin import thread_ids_of
 from milepost.checkpoint._contract.threads import Problem, status_left
 from milepost.checkpoint._delta.encode import Typed
-from milepost.checkpoint._memory.rows import (
-    RegistryEntry,
-    blob_place,
-    blobs_of,
-    metadata_place,
-    write_place,
-)
+from milepost.checkpoint._memory.rows import RegistryEntry
 from milepost.checkpoint._memory.storage import MemoryStorage
 from milepost.checkpoint._memory.threads import MemoryThreads
 from milepost.checkpoint._memory.value_log import StoredValue, read
@@ -42,6 +36,10 @@ from milepost.types import MISSING, RunnableConfig
 if TYPE_CHECKING:
     from milepost._db.engine import Transactions
     from milepost._internal.progress import Progress
+
+
+_TABLES = {"blob": "blobs", "metadata": "storage", "write": "writes"}
+"""The mapping that a value is in, by the first word of its place."""
 
 
 class MemoryAdmin(Admin):
@@ -69,30 +67,29 @@ class MemoryAdmin(Admin):
         return done
 
     def _reseal_thread(self, thread_id: str, done: Reencrypted[Problem]) -> None:
-        thread = self._saver._threads.get(thread_id)
-        written = set(thread.early_writes) if thread is not None else set()
-        for ns, saved in self._saver.storage.get(thread_id, {}).items():
-            for key in blobs_of(thread_id, ns, saved.values()):
-                kept = self._saver.blobs.get(key)
-                if kept is not None:
-                    new = self._resealed(kept, blob_place(key), done, "blobs", *key)
-                    if new is not None:
-                        self._saver.blobs[key] = new
-            for id, stored in list(saved.items()):
-                where = metadata_place(Place(thread_id, ns, id), id)
-                new = self._resealed(stored.metadata, where, done, "storage", thread_id, ns, id)
-                if new is not None:
-                    saved[id] = stored._replace(metadata=new)
-                written.add((thread_id, ns, id))
-        if thread is not None:
+        def resealed(kept: StoredValue, place: str, _same: str) -> StoredValue:
+            """The value sealed with the newest key, if it is not already, and can be unsealed."""
+            typed, serde = read(kept), cast(Any, self._saver.serde)
+            if serde.is_current(typed[1]):
+                done.current += 1
+                return kept
+            try:
+                new: Typed = serde.reseal_typed(typed, place)
+            except SerdeError as error:
+                what, _, ns, *key = place.split("\0")
+                problem = Problem(thread_id, ns, _TABLES[what], " ".join(key), str(error))
+                done.refused.append(problem)
+                return kept
+            done.resealed += 1
+            return new
+
+        blobs, writes, graphs = self._saver._changed(thread_id, thread_id, resealed)
+        self._saver.blobs.update(blobs)
+        self._saver.writes.update(writes)
+        if graphs:
+            self._saver.storage[thread_id] = graphs
+        if (thread := self._saver._threads.get(thread_id)) is not None:
             self._reseal_entry(thread_id, thread, done)
-        for write_key in written:
-            rows = self._saver.writes.get(write_key, {})
-            for at, row in list(rows.items()):
-                where = write_place(Place(*write_key), *at)
-                new = self._resealed(row[2], where, done, "writes", *write_key, *at)
-                if new is not None:
-                    rows[at] = (row[0], row[1], new, row[3])
 
     def _reseal_entry(
         self, thread_id: str, thread: RegistryEntry, done: Reencrypted[Problem]
@@ -106,25 +103,6 @@ class MemoryAdmin(Admin):
                 done.resealed += 1
             except SerdeError as error:
                 done.refused.append(Problem(thread_id, "", "threads", thread_id, str(error)))
-
-    def _resealed(
-        self, kept: StoredValue, place: str, done: Reencrypted[Problem], table: str, *key: Any
-    ) -> Typed | None:
-        """The value sealed with the newest key; None if it is already, or cannot be unsealed."""
-        typed = read(kept)
-        serde: Any = self._saver.serde
-        if serde.is_current(typed[1]):
-            done.current += 1
-            return None
-        again: Callable[..., Typed] = serde.reseal_typed
-        try:
-            new = again(typed, place)
-        except SerdeError as error:
-            thread_id, ns, *rest = map(str, key)
-            done.refused.append(Problem(thread_id, ns, table, " ".join(rest), str(error)))
-            return None
-        done.resealed += 1
-        return new
 
 
 class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what prune returns

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from milepost._internal import fork_guard
 from milepost._internal.fork_guard import ProcessBound
@@ -50,6 +50,7 @@ from milepost.checkpoint._memory.rows import (
     RegistryEntry,
     StoredWrite,
     blob_place,
+    blobs_of,
     metadata_place,
     write_place,
 )
@@ -283,6 +284,34 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
             encoder = self._encoder = Encoder(self.serde)
         return encoder
 
+    def _written(self, thread_id: str) -> set[tuple[str, str, str]]:
+        """Where a thread may have writes: keys of `writes`."""
+        thread = self._threads.get(thread_id)
+        early = set() if thread is None else thread.early_writes
+        graphs = self.storage.get(thread_id, {}).items()
+        return early.union((thread_id, ns, id) for ns, saved in graphs for id in saved)
+
+    def _changed(self, source: str, target: str, change: Change) -> Contents:
+        """Everything that is stored of a thread, for the thread `target`, with changed values."""
+        blobs, writes, graphs = Contents({}, {}, {})
+        for ns, saved in self.storage.get(source, {}).items():
+            for key in blobs_of(source, ns, saved.values()):
+                if (kept := self.blobs.get(key)) is not None:
+                    new_key = (target, *key[1:])
+                    blobs[new_key] = change(kept, blob_place(key), blob_place(new_key))
+            for id, stored in saved.items():
+                old, new = Place(source, ns, id), Place(target, ns, id)
+                metadata = change(stored.metadata, metadata_place(old, id), metadata_place(new, id))
+                same = metadata is stored.metadata  # then others may build on this very object
+                new_saved = graphs.setdefault(ns, {})
+                new_saved[id] = stored if same else stored._replace(metadata=metadata)
+        for _, ns, id in self._written(source):
+            old, new = Place(source, ns, id), Place(target, ns, id)
+            for at, (task_id, channel, kept, path) in self.writes.get((source, ns, id), {}).items():
+                moved = change(kept, write_place(old, *at), write_place(new, *at))
+                writes.setdefault((target, ns, id), {})[at] = (task_id, channel, moved, path)
+        return Contents(blobs, writes, graphs)
+
     def _stored(self, place: Place) -> StoredCheckpoint | None:
         thread_id, ns, checkpoint_id = place
         graphs = self.storage.get(thread_id)
@@ -490,6 +519,16 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
         return result
 
 
+class Contents(NamedTuple):
+    """What is stored of one thread, as parts of the three mappings."""
+
+    blobs: dict[BlobKey, StoredValue]
+    writes: dict[tuple[str, str, str], dict[tuple[str, int], StoredWrite]]
+    graphs: dict[str, dict[str, StoredCheckpoint]]
+
+
+Change: TypeAlias = Callable[[StoredValue, str, str], Any]
+"""Makes a value that is sealed for one place into one that is sealed for another."""
 Large: TypeAlias = dict[str, tuple[Slice, Encoded]]
 """The large values that a step has stored: channel → stored form, and encoded form with parts."""
 

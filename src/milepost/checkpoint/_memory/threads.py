@@ -20,14 +20,7 @@ from milepost.checkpoint._contract.threads import (
     passes_filter,
 )
 from milepost.checkpoint._memory import manifests
-from milepost.checkpoint._memory.rows import (
-    RegistryEntry,
-    StoredWrite,
-    blob_place,
-    blobs_of,
-    metadata_place,
-    write_place,
-)
+from milepost.checkpoint._memory.rows import RegistryEntry, blobs_of
 from milepost.checkpoint._memory.storage import MemoryStorage
 from milepost.checkpoint._memory.value_log import Slice, StoredValue, release, size_of
 from milepost.constants import CHILDREN
@@ -148,24 +141,11 @@ class MemoryThreads(Threads):
             if target in saver._threads or target in saver.storage:
                 raise copy_refused(target)
             # The copy is complete before any of it is stored: sealing a value again may fail.
-            blobs: dict[tuple[str, str, str, Any], StoredValue] = {}
-            writes: dict[tuple[str, str, str], dict[tuple[str, int], StoredWrite]] = {}
-            graphs: dict[str, dict[str, StoredCheckpoint]] = {}
-            for ns, saved in saver.storage.get(source, {}).items():
-                for key in blobs_of(source, ns, saved.values()):
-                    if (blob := saver.blobs.get(key)) is not None:
-                        new_key = (target, *key[1:])
-                        blobs[new_key] = self._moved(blob, blob_place(key), blob_place(new_key))
-                for id, stored in saved.items():
-                    old, new = Place(source, ns, id), Place(target, ns, id)
-                    writes |= self._copied_writes(old, new)
-                    graphs.setdefault(ns, {})[id] = self._moved_checkpoint(stored, old, new)
+            blobs, writes, graphs = saver._changed(source, target, self._moved)
             original = saver._threads.get(source)
             thread = RegistryEntry(saver.head(source)) if graphs or original is not None else None
             if thread is not None and original is not None:
-                for _, ns, id in original.early_writes:
-                    writes |= self._copied_writes(Place(source, ns, id), Place(target, ns, id))
-                    thread.early_writes.add((target, ns, id))
+                thread.early_writes = {(target, *key[1:]) for key in original.early_writes}
                 status = saver._status_of(source, original)
                 # No run works on the copy.
                 thread.status = "interrupted" if status == "running" else status
@@ -181,25 +161,6 @@ class MemoryThreads(Threads):
                 saver._threads[target] = thread
         return _done(None)
 
-    def _copied_writes(
-        self, old: Place, new: Place
-    ) -> dict[tuple[str, str, str], dict[tuple[str, int], StoredWrite]]:
-        """A copy of the writes at one checkpoint, under its key; empty if there are none."""
-        copies: dict[tuple[str, int], StoredWrite] = {}
-        rows = self._saver.writes.get((*old[:2], old.checkpoint_id or ""), {})
-        for at, (task_id, channel, kept, path) in rows.items():
-            moved = self._moved(kept, write_place(old, *at), write_place(new, *at))
-            copies[at] = (task_id, channel, moved, path)
-        return {(*new[:2], new.checkpoint_id or ""): copies} if copies else {}
-
-    def _moved_checkpoint(
-        self, stored: StoredCheckpoint, old: Place, new: Place
-    ) -> StoredCheckpoint:
-        if self._saver._codes.cuts:
-            return stored
-        places = metadata_place(old, stored.id), metadata_place(new, stored.id)
-        return stored._replace(metadata=self._saver._codes.moved(stored.metadata, *places))
-
     def _moved(self, kept: StoredValue, source: str, target: str) -> StoredValue:
         """A value for another place: sealed again if values are sealed, otherwise shared."""
         if self._saver._codes.cuts or isinstance(kept, Slice):
@@ -214,16 +175,15 @@ class MemoryThreads(Threads):
                 info = self._entry(thread_id)
                 if info is None or info.updated_at >= unused_since:
                     return _done(Removed())
+            written = self._saver._written(thread_id)
             graphs = self._saver.storage.pop(thread_id, {})
             thread = self._saver._threads.pop(thread_id, None)
             self._saver._latest.pop(thread_id, None)
             removed = Removed([thread_id] if graphs or thread else [])
-            for key in thread.early_writes if thread else ():
-                removed.writes += len(self._saver.writes.pop(key, ()))
+            removed.writes = sum(len(self._saver.writes.pop(key, ())) for key in written)
             for ns, saved in graphs.items():
                 removed.checkpoints += len(saved)
-                for id, stored in saved.items():
-                    removed.writes += len(self._saver.writes.pop((thread_id, ns, id), ()))
+                for stored in saved.values():
                     for channel, version in manifests.versions_named(stored):
                         gone = self._saver.blobs.pop((thread_id, ns, channel, version), None)
                         removed.values += gone is not None
@@ -308,14 +268,11 @@ class MemoryThreads(Threads):
             self._remove(thread_id)
             return
         head = max(graphs.get("", {}), default=None)
-        thread = self._saver._threads.setdefault(thread_id, RegistryEntry(head))
-        thread.head = head
+        self._saver._threads.setdefault(thread_id, RegistryEntry(head)).head = head
         values: list[StoredValue | None] = []
-        written = set(thread.early_writes)
         for ns, saved in graphs.items():
             values += map(self._saver.blobs.get, blobs_of(thread_id, ns, saved.values()))
-            written.update((thread_id, ns, id) for id in saved)
-        for key in written:
+        for key in self._saver._written(thread_id):
             values += [row[2] for row in self._saver.writes.get(key, {}).values()]
         release(one for one in values if isinstance(one, Slice))
 
