@@ -77,6 +77,12 @@ def _ticks_of(identifier: str) -> int:
     return 0
 
 
+def time_of(checkpoint_id: str) -> float:
+    """When a checkpoint id was made, in seconds since 1970; infinity if the id is no UUID 6."""
+    ticks = _ticks_of(checkpoint_id)
+    return (ticks - _GREGORIAN_TO_UNIX) / 10_000_000 if ticks else float("inf")
+
+
 def digest_id(*parts: str) -> str:
     """An id in the form of a UUID that depends on nothing but `parts`."""
     text = blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

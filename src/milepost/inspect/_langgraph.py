@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from milepost.checkpoint._contract.names import time_of
+from milepost._internal.ids import time_of
 from milepost.checkpoint._contract.records import (
     Checkpoint,
     CheckpointMetadata,

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost._db.operations import rows_of
-from milepost.checkpoint._contract.names import time_of
+from milepost._internal.ids import time_of
 from milepost.checkpoint._contract.records import Place, place_of
 from milepost.checkpoint._contract.threads import ThreadFilter, ThreadInfo
 from milepost.checkpoint._sql.threads.registry import Search

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.errors import InvalidIdError
@@ -38,19 +36,6 @@ def check_name(what: str, name: Any) -> str:
     if "\0" in name:
         raise InvalidIdError(f"{what} contains a NUL character: {_shown(name)}.")
     return name
-
-
-_TO_UNIX: Final = 0x01B21DD213814000
-"""100 ns intervals between the start of the Gregorian calendar and 1970."""
-
-
-def time_of(checkpoint_id: str) -> float:
-    """When a checkpoint id was made, in seconds since 1970; infinity if the id is no UUID 6."""
-    if len(checkpoint_id) == 36 and checkpoint_id[14] == "6":
-        with suppress(ValueError):
-            ticks = int(checkpoint_id[:8] + checkpoint_id[9:13] + checkpoint_id[15:18], 16)
-            return (ticks - _TO_UNIX) / 10_000_000
-    return inf
 
 
 def check_place(place: Place) -> Place:

@@ -12,8 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from milepost._db.engine import Vacuum
+from milepost._internal.ids import time_of
 from milepost.checkpoint._contract.facets import TransactionDriver, sync_and_async
-from milepost.checkpoint._contract.names import check_name, time_of
+from milepost.checkpoint._contract.names import check_name
 from milepost.checkpoint._contract.pruning import CheckpointKey, Choice, History, latest
 from milepost.checkpoint._contract.thread_metadata import metadata_text
 from milepost.checkpoint._contract.threads import Removed, ThreadFilter, ThreadInfo, not_judged

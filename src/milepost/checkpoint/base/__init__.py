@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar
 
 from milepost._internal import log
-from milepost._internal.generators import GeneratorDriver
+from milepost._internal.generators import adrive, drive
 from milepost._internal.lazy_imports import on_demand
 from milepost.channels.binop import overwrite_of
 from milepost.checkpoint._contract.older_names import (
@@ -359,19 +359,13 @@ class BaseCheckpointSaver(Generic[V]):
         Raises:
             BrokenChainError: An ancestor that a channel depends on is gone.
         """
-        walk = GeneratorDriver(_delta_walk(config, channels))
-        for ancestor in walk:
-            walk.answer = self.get_tuple(ancestor)
-        return walk.result
+        return drive(_delta_walk(config, channels), self.get_tuple)
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """`get_delta_channel_history`, for use on an event loop."""
-        walk = GeneratorDriver(_delta_walk(config, channels))
-        for ancestor in walk:
-            walk.answer = await self.aget_tuple(ancestor)
-        return walk.result
+        return await adrive(_delta_walk(config, channels), self.aget_tuple)
 
     def get_next_version(self, current: V | None, channel: None) -> V:  # noqa: ARG002
         """The version after another one; must be larger. The default counts in integers.
