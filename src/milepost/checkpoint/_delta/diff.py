@@ -65,10 +65,9 @@ def difference(old: Parts, new: Parts, old_size: int | None = None) -> Delta:
     before, after = old.elements, new.elements
     size = old.size if old_size is None else old_size
     first, last = _same(before, after)
-    if first == len(before):
-        return _append_delta(old.head, new.head, size, b"".join(after[first:]))
     writer = _Writer()
-    at = len(old.head) + sum(map(len, before[:first]))
+    appends = first == len(before)  # the most common change
+    at = size if appends else len(old.head) + sum(map(len, before[:first]))
     if old.head == new.head:
         writer.copy(0, at)
     else:
@@ -79,19 +78,6 @@ def difference(old: Parts, new: Parts, old_size: int | None = None) -> Delta:
         tail = sum(map(len, before[len(before) - last :]))
         writer.copy(size - tail, tail)
     return writer.finish()
-
-
-def _append_delta(old_head: bytes, new_head: bytes, size: int, added: bytes) -> Delta:
-    """The difference of an append, the most common change."""
-    at = 0 if old_head == new_head else len(old_head)
-    delta: Delta
-    if at == size:
-        delta = [new_head + added]
-    elif old_head == new_head:
-        delta = [(0, size), added]
-    else:
-        delta = [new_head, (at, size - at), added]
-    return list(filter(None, delta))
 
 
 def pack(delta: Delta) -> bytes:
@@ -235,7 +221,7 @@ def _same_from_start(a: Sequence[bytes], b: Sequence[bytes]) -> int:
 
 
 def _middle(writer: _Writer, at: int, before: Sequence[bytes], after: Sequence[bytes]) -> None:
-    """The elements between the first and the last change; there are some in `before`."""
+    """The elements between the first and the last change."""
     starts = list(accumulate(map(len, before), initial=at))
     writer.left = starts[-1] - at
     places: dict[bytes, int] = {}
