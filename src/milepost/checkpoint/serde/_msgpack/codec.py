@@ -25,7 +25,7 @@ import ormsgpack
 from milepost._internal import native
 from milepost.checkpoint.serde._msgpack import depth
 from milepost.checkpoint.serde._msgpack.failures import NotExact, Refused
-from milepost.checkpoint.serde._msgpack.survey import holds_buffer, only_native
+from milepost.checkpoint.serde._msgpack.survey import holds_buffer, may_hold_bytes, only_native
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,11 +152,7 @@ class Level:
                 raise
             data = packb(value, self.default, PASS_THROUGH | OTHER_KEYS)
         else:
-            # `may_hold_bytes`, spelled out: it is asked for every object.
-            if (
-                0xC4 in data
-                or (len(data) > 258 and (0xC5 in data or (len(data) > 65_540 and 0xC6 in data)))
-            ) and holds_buffer(value):
+            if may_hold_bytes(data) and holds_buffer(value):
                 raise NotExact
         if self.guarded:
             depth.check(data)
