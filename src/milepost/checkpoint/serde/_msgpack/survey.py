@@ -7,9 +7,12 @@ element by element, and stop at the depth at which ormsgpack stops, so a cycle e
 from __future__ import annotations
 
 from gc import get_referents
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.serde._msgpack import depth
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 BUFFERS: Final = frozenset({bytearray, memoryview})
 NATIVE_KEYS: Final = frozenset({str, int, float, bool, bytes, type(None)})
@@ -21,20 +24,13 @@ _PLAIN: Final = NATIVE_KEYS | _CONTAINERS
 
 def only_native(value: Any) -> bool:
     """Whether msgpack holds every dict key in `value` exactly, and there is no buffer in it."""
-    level = [value]
-    types: set[type] = {type(value)}
-    for _ in range(depth.MAX_LISTS + 1):
+    for level, types in _levels(value):
         if not BUFFERS.isdisjoint(types):
             return False
-        if _CONTAINERS.isdisjoint(types):
-            return True
-        if dict in types:
-            for container in level:
-                if type(container) is dict and not NATIVE_KEYS.issuperset(map(type, container)):
-                    return False
-        level = get_referents(*_containers(level, types))
-        types = set(map(type, level))
-    return False
+        dicts = (member for member in level if type(member) is dict) if dict in types else ()
+        if not all(NATIVE_KEYS.issuperset(map(type, keys)) for keys in dicts):
+            return False
+    return True
 
 
 def may_hold_bytes(data: bytes) -> bool:
@@ -49,23 +45,18 @@ def may_hold_bytes(data: bytes) -> bool:
 
 def holds_buffer(value: Any) -> bool:
     """Whether a bytearray or memoryview is inside the lists and dicts of `value`."""
-    if type(value) in BUFFERS:
-        return True
-    level = [value] if type(value) in _CONTAINERS else []
+    return any(not BUFFERS.isdisjoint(types) for _, types in _levels(value))
+
+
+def _levels(value: Any) -> Iterator[tuple[list[Any], set[type]]]:
+    """The value, what is in it, what is in that, and so on, each with the types of its members."""
+    level = [value]
     for _ in range(depth.MAX_LISTS + 1):
-        if not level:
-            break
-        members = get_referents(*level)
-        types = set(map(type, members))
-        if not BUFFERS.isdisjoint(types):
-            return True
+        types = set(map(type, level))
+        yield level, types
         if _CONTAINERS.isdisjoint(types):
             break
-        level = _containers(members, types)
-    return False
-
-
-def _containers(members: list[Any], types: set[type]) -> list[Any]:
-    # Among plain values get_referents finds the containers itself; of others it would list what
-    # is none of our business.
-    return members if types <= _PLAIN else [m for m in members if type(m) in _CONTAINERS]
+        # Among plain values get_referents finds the containers itself; of others it would list
+        # what is none of our business.
+        plain = types <= _PLAIN
+        level = get_referents(*(level if plain else [m for m in level if type(m) in _CONTAINERS]))
