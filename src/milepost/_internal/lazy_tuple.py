@@ -12,6 +12,7 @@ is not made yet for a value. `tuple(record)` gives that code what it wants.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import total_ordering
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
+@total_ordering
 class LazyTuple(Sequence[Any]):
     """The base of a class that replaces a named tuple, `plain`."""
 
@@ -95,15 +97,6 @@ class LazyTuple(Sequence[Any]):
 
     def __lt__(self, other: Any) -> bool:
         return tuple(self) < tuple(other)
-
-    def __le__(self, other: Any) -> bool:
-        return tuple(self) <= tuple(other)
-
-    def __gt__(self, other: Any) -> bool:
-        return tuple(self) > tuple(other)
-
-    def __ge__(self, other: Any) -> bool:
-        return tuple(self) >= tuple(other)
 
     def __hash__(self) -> int:
         return hash(tuple(self))
