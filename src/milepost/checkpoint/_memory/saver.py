@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from milepost.checkpoint._contract.faceted_saver import Admin, FacetedSaver
@@ -197,26 +198,12 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        left = limit
         end = get_checkpoint_id(before) if before else None
         if end is not None:
             check_name("checkpoint_id", end)
-        for place in self._places(config, end):
-            if left is not None and left <= 0:
-                return
-            with self._lock:
-                saved = self.storage.get(place.thread_id, {}).get(place.checkpoint_ns, {})
-                stored = saved.get(place.checkpoint_id or "")
-                if stored is None:  # deleted since the listing began
-                    continue
-                if filter:
-                    metadata = self._metadata(place, stored)
-                    if not metadata_matches(metadata, filter):
-                        continue
-                found = self._read(place, stored)
-            yield found
-            if left is not None:
-                left -= 1
+        read = (self._matching(place, filter or {}) for place in self._places(config, end))
+        found = (one for one in read if one is not None)
+        yield from islice(found, None if limit is None else max(limit, 0))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -226,6 +213,16 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
             return super().get_delta_channel_history(config=config, channels=channels)
 
     # -- walking
+
+    def _matching(self, place: Place, filter: Mapping[str, Any]) -> CheckpointTuple | None:
+        """A checkpoint of a listing; None if its metadata differ, or if it was deleted since."""
+        with self._lock:
+            stored = self._stored(place)
+            if stored is None:
+                return None
+            if filter and not metadata_matches(self._metadata(place, stored), filter):
+                return None
+            return self._read(place, stored)
 
     def _places(self, config: RunnableConfig | None, before: str | None) -> Iterator[Place]:
         """The checkpoints of a listing, newest first within a thread."""
