@@ -367,6 +367,16 @@ def test_a_step_of_a_wide_state_costs_what_changed():
     assert graph.get_state(CONFIG).values["k499"] == 499
 
 
+def test_writes_that_came_before_their_checkpoint_are_counted():
+    saver = InMemorySaver()
+    place = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "later"}}
+    saver.put_writes(place, [("a", text(1)), ("b", 2)], task_id="task")
+    found = saver.get_thread("t")
+    assert found.writes == 2
+    assert found.bytes > 2000
+    assert saver.prune(["t"], strategy="delete").writes == 2
+
+
 def test_memory_saver_is_another_name_for_in_memory_saver():
     assert MemorySaver is InMemorySaver
 

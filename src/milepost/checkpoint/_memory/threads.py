@@ -80,20 +80,19 @@ class MemoryThreads(Threads):
             if info is None:
                 return _done(None)
             info = self._opened(info)
-            checkpoints = writes = size = 0
+            checkpoints = size = 0
             values: list[StoredValue] = []
             for ns, saved in self._saver.storage.get(thread_id, {}).items():
                 checkpoints += len(saved)
                 for key in blobs_of(thread_id, ns, saved.values()):
                     if (kept := self._saver.blobs.get(key)) is not None:
                         values.append(kept)
-                for id, stored in saved.items():
+                for stored in saved.values():
                     size += len(stored.manifest) + len(stored.metadata[1])
-                    rows = self._saver.writes.get((thread_id, ns, id), {})
-                    writes += len(rows)
-                    values += [row[2] for row in rows.values()]
-        size += size_of(values)
-        return _done(info._replace(checkpoints=checkpoints, writes=writes, bytes=size))
+            written = map(self._saver.writes.get, self._saver._written(thread_id))
+            writes = [row[2] for rows in written if rows for row in rows.values()]
+        size += size_of([*values, *writes])
+        return _done(info._replace(checkpoints=checkpoints, writes=len(writes), bytes=size))
 
     def _describe(self, thread_id: str, metadata: Mapping[str, Any]) -> Transactions[None]:
         text = self._saver._thread_metadata.stored(thread_id, metadata).text
