@@ -7,7 +7,7 @@ methods await them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeAlias
 
 from milepost._internal.generators import adrive, drive
@@ -21,7 +21,7 @@ from milepost.stream._types import (
     scheduled_by,
     transformer_requires_async,
 )
-from milepost.stream.stream_channel import StreamChannel
+from milepost.stream.stream_channel import Pump, StreamChannel
 
 TransformerFactory: TypeAlias = Callable[[tuple[str, ...]], StreamTransformer]
 """Makes a transformer for the graph with this namespace: a transformer class is one."""
@@ -60,8 +60,7 @@ class StreamMux:
         self._channels: list[StreamChannel[Any]] = []
         self._events: StreamChannel[ProtocolEvent] = StreamChannel()
         self._join(self._events)
-        self._pump_fn: Callable[[], bool] | None = None
-        self._apump_fn: Callable[[], Awaitable[bool]] | None = None
+        self._pump_fn: Pump | None = None
         for group in ([make(scope) for make in factories or ()], transformers or ()):
             for transformer in sorted(group, key=lambda t: not t.before_builtins):
                 self._register(transformer)
@@ -117,22 +116,13 @@ class StreamMux:
 
     # -- driving the run
 
-    def bind_pump(self, fn: Callable[[], bool]) -> None:
+    def bind_pump(self, fn: Pump) -> None:
         """Let everyone who waits for an item here drive the run with this function."""
         self._pump_fn = fn
         for channel in (self._events, *self._channels):
             channel._request_more = fn
         for transformer in self._transformers:
             if (bind := getattr(transformer, "_bind_pump", None)) is not None:
-                bind(fn)
-
-    def bind_apump(self, fn: Callable[[], Awaitable[bool]]) -> None:
-        """`bind_pump`, for use on an event loop."""
-        self._apump_fn = fn
-        for channel in (self._events, *self._channels):
-            channel._arequest_more = fn
-        for transformer in self._transformers:
-            if (bind := getattr(transformer, "_bind_apump", None)) is not None:
                 bind(fn)
 
     def _make_child(self, scope: tuple[str, ...]) -> StreamMux:
@@ -147,8 +137,6 @@ class StreamMux:
         )
         if self._pump_fn is not None:
             child.bind_pump(self._pump_fn)
-        if self._apump_fn is not None:
-            child.bind_apump(self._apump_fn)
         return child
 
     # -- events

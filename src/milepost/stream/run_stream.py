@@ -253,7 +253,7 @@ class AsyncGraphRunStream(_RunStream):
         self._pull: asyncio.Future[Any] | None = None
         self._is_aborted = False
         if wire_pump:
-            mux.bind_apump(self._apump_next)
+            mux.bind_pump(self._apump_next)
 
     async def _apump_next(self) -> bool:
         """Take one part of the run, or wait until another task has; False if none is left."""
@@ -433,5 +433,5 @@ class AsyncSubgraphRunStream(_InnerRunStream, AsyncGraphRunStream):
     """
 
     async def _apump_next(self) -> bool:
-        pump = None if self._is_over() else self._mux._apump_fn
+        pump = None if self._is_over() else self._mux._pump_fn
         return pump is not None and await pump()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from milepost.stream._mux import StreamMux
 
 T = TypeVar("T")
+Pump: TypeAlias = Callable[[], Any]
+"""Drives the run by one event; False if there is no more. Awaited, if the run is on an event loop.
+"""
 
 
 class StreamChannel(Generic[T]):
@@ -46,9 +49,7 @@ class StreamChannel(Generic[T]):
         self._error: BaseException | None = None
         self._is_async: bool | None = None
         self._subscribed = False
-        self._request_more: Callable[[], bool] | None = None
-        """Drives the run by one event; False if there is no more."""
-        self._arequest_more: Callable[[], Awaitable[bool]] | None = None
+        self._request_more: Pump | None = None
         self._wire_fn: Callable[[T], None] | None = None
         """Makes an event of the run out of an item."""
         self._mux: StreamMux | None = None
@@ -121,24 +122,22 @@ class StreamChannel(Generic[T]):
             raise self._error
         return True
 
-    def _drive(self) -> bool:
-        return self._request_more is not None and self._request_more()
-
-    async def _adrive(self) -> bool:
-        return self._arequest_more is not None and await self._arequest_more()
-
     def _sync_items(self) -> Iterator[T]:
         while not self._is_at_end():
             if self._items:
                 yield self._items.popleft()[1]
-            elif not self._drive() and not self._items and not self._closed:
+                continue
+            more = self._request_more is not None and self._request_more()
+            if not more and not self._items and not self._closed:
                 return
 
     async def _async_items(self) -> AsyncIterator[T]:
         while not self._is_at_end():
             if self._items:
                 yield self._items.popleft()[1]
-            elif not await self._adrive() and not self._items and not self._closed:
+                continue
+            more = self._request_more is not None and await self._request_more()
+            if not more and not self._items and not self._closed:
                 return
 
     def tee(self, n: int = 2) -> tuple[Iterator[T], ...]:

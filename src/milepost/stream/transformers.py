@@ -7,7 +7,6 @@ Those here pass on one stream mode of a graph, without the events of its inner g
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from milepost._internal.supported import unsupported
@@ -20,7 +19,7 @@ from milepost.stream._lifecycle import (
     _TasksLifecycleBase,  # noqa: F401  langchain derives its own from it
 )
 from milepost.stream._types import ProtocolEvent, StreamTransformer
-from milepost.stream.stream_channel import StreamChannel
+from milepost.stream.stream_channel import Pump, StreamChannel
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -196,14 +195,10 @@ class MessagesTransformer(_Projection, mode="messages"):
         super().__init__(scope)
         self._by_run: dict[str, AnyModelStream] = {}
         """The answers that are still being given, by the run id of their model."""
-        self._pump_fn: Callable[[], bool] | None = None
-        self._apump_fn: Callable[[], Awaitable[bool]] | None = None
+        self._pump_fn: Pump | None = None
 
-    def _bind_pump(self, fn: Callable[[], bool]) -> None:
+    def _bind_pump(self, fn: Pump) -> None:
         self._pump_fn = fn
-
-    def _bind_apump(self, fn: Callable[[], Awaitable[bool]]) -> None:
-        self._apump_fn = fn
 
     def _take(self, data: Any) -> None:
         """Take an event of an answer, or a complete message."""
@@ -254,14 +249,13 @@ class MessagesTransformer(_Projection, mode="messages"):
             ChatModelStream,
         )
 
-        if self._apump_fn is None and self._pump_fn is not None:
-            stream = ChatModelStream(namespace=[], node=node, message_id=message_id)
-            stream.set_request_more(self._pump_fn)
-            return stream
-        astream = AsyncChatModelStream(namespace=[], node=node, message_id=message_id)
-        if self._apump_fn is not None:
-            astream.set_arequest_more(self._apump_fn)
-        return astream
+        if self._log._is_async or self._pump_fn is None:
+            astream = AsyncChatModelStream(namespace=[], node=node, message_id=message_id)
+            astream.set_arequest_more(self._pump_fn)
+            return astream
+        stream = ChatModelStream(namespace=[], node=node, message_id=message_id)
+        stream.set_request_more(self._pump_fn)
+        return stream
 
     def finalize(self) -> None:
         """Forget what was not finished."""

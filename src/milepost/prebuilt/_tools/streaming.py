@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from langchain_core.messages import ToolMessage
@@ -80,18 +80,10 @@ class ToolCallTransformer(StreamTransformer):
         super().__init__(scope)
         self._log: StreamChannel[ToolCallStream] = StreamChannel()
         self._active: dict[str, ToolCallStream] = {}
-        self._pump: Callable[[], bool] | None = None
-        self._apump: Callable[[], Awaitable[bool]] | None = None
 
     def init(self) -> dict[str, Any]:
         """The stream of calls."""
         return {"tool_calls": self._log}
-
-    def _bind_pump(self, fn: Callable[[], bool]) -> None:
-        self._pump = fn
-
-    def _bind_apump(self, fn: Callable[[], Awaitable[bool]]) -> None:
-        self._apump = fn
 
     def process(self, event: ProtocolEvent) -> bool:
         """See an event; all events stay in the run's own stream."""
@@ -117,8 +109,8 @@ class ToolCallTransformer(StreamTransformer):
     def _new(self, id: str, data: dict[str, Any]) -> ToolCallStream:
         stream = ToolCallStream(id, data.get("tool_name", ""), data.get("input"))
         parts = stream._output_deltas
-        parts._bind(is_async=self._apump is not None)
-        parts._request_more, parts._arequest_more = self._pump, self._apump
+        parts._bind(is_async=bool(self._log._is_async))
+        parts._request_more = self._log._request_more
         return stream
 
     def finalize(self) -> None:
