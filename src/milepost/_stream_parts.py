@@ -122,23 +122,22 @@ class CheckpointPayload(TypedDict, Generic[StateT]):
     """The tasks of the next step."""
 
 
-class _DebugCheckpointPayload(TypedDict, Generic[StateT]):
+class _DebugPayload(TypedDict):
     step: int
     timestamp: str
+
+
+class _DebugCheckpointPayload(_DebugPayload, Generic[StateT]):
     type: Literal["checkpoint"]
     payload: CheckpointPayload[StateT]
 
 
-class _DebugTaskPayload(TypedDict):
-    step: int
-    timestamp: str
+class _DebugTaskPayload(_DebugPayload):
     type: Literal["task"]
     payload: TaskPayload
 
 
-class _DebugTaskResultPayload(TypedDict):
-    step: int
-    timestamp: str
+class _DebugTaskResultPayload(_DebugPayload):
     type: Literal["task_result"]
     payload: TaskResultPayload
 
@@ -151,7 +150,12 @@ DebugPayload = TypeAliasType(
 """What the `debug` mode carries; `type` tells which of the three it is."""
 
 
-class ValuesStreamPart(TypedDict, Generic[OutputT]):
+class _StreamPart(TypedDict):
+    ns: tuple[str, ...]
+    """The graph that it comes from: () for the outermost."""
+
+
+class ValuesStreamPart(_StreamPart, Generic[OutputT]):
     """Of the `values` mode: the whole state after a step, as its schema where that has fields.
 
     Examples:
@@ -164,15 +168,13 @@ class ValuesStreamPart(TypedDict, Generic[OutputT]):
 
     type: Literal["values"]
     """The mode."""
-    ns: tuple[str, ...]
-    """The graph that it comes from: () for the outermost."""
     data: OutputT
     """The state."""
     interrupts: tuple[Interrupt, ...]
     """The questions that the run has stopped at."""
 
 
-class UpdatesStreamPart(TypedDict):
+class UpdatesStreamPart(_StreamPart):
     """Of the `updates` mode: what a node wrote, by its name.
 
     Examples:
@@ -185,13 +187,11 @@ class UpdatesStreamPart(TypedDict):
 
     type: Literal["updates"]
     """The mode."""
-    ns: tuple[str, ...]
-    """The graph that it comes from: () for the outermost."""
     data: dict[str, Any]
     """The node's name and what it wrote."""
 
 
-class MessagesStreamPart(TypedDict):
+class MessagesStreamPart(_StreamPart):
     """Of the `messages` mode: a message or a piece of one, with metadata.
 
     Examples:
@@ -208,13 +208,11 @@ class MessagesStreamPart(TypedDict):
 
     type: Literal["messages"]
     """The mode."""
-    ns: tuple[str, ...]
-    """The graph that it comes from: () for the outermost."""
     data: tuple[Any, dict[str, Any]]
     """The message, and where it comes from."""
 
 
-class CustomStreamPart(TypedDict):
+class CustomStreamPart(_StreamPart):
     """Of the `custom` mode: what a node gave its stream writer.
 
     Examples:
@@ -229,13 +227,11 @@ class CustomStreamPart(TypedDict):
 
     type: Literal["custom"]
     """The mode."""
-    ns: tuple[str, ...]
-    """The graph that it comes from: () for the outermost."""
     data: Any
     """What the node sent."""
 
 
-class CheckpointStreamPart(TypedDict, Generic[StateT]):
+class CheckpointStreamPart(_StreamPart, Generic[StateT]):
     """Of the `checkpoints` mode.
 
     Examples:
@@ -251,13 +247,11 @@ class CheckpointStreamPart(TypedDict, Generic[StateT]):
 
     type: Literal["checkpoints"]
     """The mode."""
-    ns: tuple[str, ...]
-    """The graph that it comes from: () for the outermost."""
     data: CheckpointPayload[StateT]
     """The checkpoint."""
 
 
-class TasksStreamPart(TypedDict):
+class TasksStreamPart(_StreamPart):
     """Of the `tasks` mode: a task has begun, or has ended.
 
     Examples:
@@ -271,13 +265,11 @@ class TasksStreamPart(TypedDict):
 
     type: Literal["tasks"]
     """The mode."""
-    ns: tuple[str, ...]
-    """The graph that it comes from: () for the outermost."""
     data: TaskPayload | TaskResultPayload
     """The task as it begins, or what it did; the second has a `result`."""
 
 
-class DebugStreamPart(TypedDict, Generic[StateT]):
+class DebugStreamPart(_StreamPart, Generic[StateT]):
     """Of the `debug` mode.
 
     Examples:
@@ -291,8 +283,6 @@ class DebugStreamPart(TypedDict, Generic[StateT]):
 
     type: Literal["debug"]
     """The mode."""
-    ns: tuple[str, ...]
-    """The graph that it comes from: () for the outermost."""
     data: DebugPayload[StateT]
     """A checkpoint, or a task as it begins or ends."""
 
