@@ -71,14 +71,16 @@ class Schemas:
     @property
     def InputType(self) -> Any:  # noqa: N802
         """The type of the input."""
-        given = self.input_channels
-        return self.program.channels[given].UpdateType if isinstance(given, str) else None
+        return self._type_of(self.program.input_channel, "UpdateType")
 
     @property
     def OutputType(self) -> Any:  # noqa: N802
         """The type of the output, if the graph returns one value and no mapping."""
-        given = self.output_channels
-        return self.program.channels[given].ValueType if isinstance(given, str) else None
+        return self._type_of(self.program.output_keys, "ValueType")
+
+    def _type_of(self, channels: str | tuple[str, ...], kind: str) -> Any:
+        """What one channel takes, or what it gives; None for several channels."""
+        return getattr(self.program.channels[channels], kind) if isinstance(channels, str) else None
 
     # -- as pydantic models
 
@@ -88,12 +90,7 @@ class Schemas:
         Args:
             config: No schema depends on it.
         """
-        given = self.input_channels
-        if isinstance(given, str):
-            return _model_of(self.get_name("Input"), self.InputType)
-        channels = self.program.channels
-        fields = {key: (channels[key].UpdateType, None) for key in given}
-        return _create_model(self.get_name("Input"), fields)
+        return self._model("Input", self.program.input_channel, "UpdateType")
 
     def get_output_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:  # noqa: ARG002
         """A pydantic model of the output.
@@ -101,12 +98,15 @@ class Schemas:
         Args:
             config: No schema depends on it.
         """
-        given = self.output_channels
-        if isinstance(given, str):
-            return _model_of(self.get_name("Output"), self.OutputType)
-        channels = self.program.channels
-        fields = {key: (channels[key].ValueType, None) for key in given}
-        return _create_model(self.get_name("Output"), fields)
+        return self._model("Output", self.program.output_keys, "ValueType")
+
+    def _model(self, suffix: str, given: str | tuple[str, ...], kind: str) -> type[BaseModel]:
+        """A model of one channel, which is its type if that is a model, or of several."""
+        name = self.get_name(suffix)
+        if not isinstance(given, str):
+            return _create_model(name, {key: (self._type_of(key, kind), None) for key in given})
+        model: Any = self._type_of(given, kind)
+        return model if is_pydantic(model) else _root_model(name, model)
 
     @property
     def input_schema(self) -> type[BaseModel]:
@@ -241,12 +241,6 @@ def type_schema(schema: Any) -> dict[str, Any]:
     if schema.__module__.startswith("milepost.") and (text := found.get("description")):
         found["description"] = text.partition("\n\n")[0]  # without examples for programmers
     return found
-
-
-def _model_of(name: str, typ: Any) -> type[BaseModel]:
-    """A model of a type: the type itself if it is a model."""
-    model: Any = typ
-    return model if is_pydantic(typ) else _root_model(name, typ)
 
 
 def _root_model(name: str, typ: Any, *, optional: bool = False) -> type[BaseModel]:
