@@ -170,42 +170,25 @@ def update_writer(
     return writer
 
 
+@record(frozen=False)
 class _ResultReader:
     """Turns the results of one node into writes. The arguments are those of `update_writer`."""
 
-    __slots__ = (
-        "culprit",
-        "is_root",
-        "keys",
-        "lenient",
-        "managed",
-        "names",
-        "node",
-        "router",
-        "who",
-    )
+    router: Router
+    node: str
+    keys: Mapping[str, None]
+    managed: Collection[str]
+    lenient: bool
+    culprit: object
+    names: AbstractSet[Any] | None = dataclasses.field(init=False)
+    """The names of the keys; None if the state is one value."""
+    who: str = dataclasses.field(init=False)
+    """The subject of errors."""
 
-    def __init__(
-        self,
-        router: Router,
-        node: str,
-        keys: Mapping[str, None],
-        managed: Collection[str],
-        lenient: bool,
-        culprit: object,
-    ) -> None:
-        self.router = router
-        self.node = node
-        self.keys = keys
-        self.managed = managed
-        self.lenient = lenient
-        self.culprit = culprit
-        self.is_root = is_one_value(keys)
-        self.names: AbstractSet[Any] | None = None if self.is_root else keys.keys()
-        """The names of the keys; None if the state is one value."""
+    def __post_init__(self) -> None:
+        self.names = None if is_one_value(self.keys) else self.keys.keys()
         inputs = {INPUT: "The command that is the input", START: "The input"}
-        self.who = inputs.get(node, f"Node '{node}'")
-        """The subject of errors."""
+        self.who = inputs.get(self.node, f"Node '{self.node}'")
 
     def writes_of(self, output: Any) -> list[Write]:
         """The writes of what the node has returned."""
@@ -248,7 +231,7 @@ class _ResultReader:
             raise InvalidUpdateError(f"{self.who}: {output!r} is no update.{hint}")
         if callable(getattr(output, "invoke", None)) and not isinstance(output, type):
             return None
-        if self.is_root:
+        if self.names is None:
             return [(ROOT, output)]
         if dataclasses.is_dataclass(output) and not isinstance(output, type):
             self._report(field.name for field in dataclasses.fields(output))
@@ -263,7 +246,7 @@ class _ResultReader:
 
     def from_mapping(self, output: Mapping[str, Any]) -> list[Write]:
         """The writes of a mapping from keys to values."""
-        if self.is_root:
+        if self.names is None:
             return [(ROOT, output)]
         writes = [(key, value) for key, value in output.items() if key in self.keys]
         if len(writes) < len(output):
@@ -295,7 +278,7 @@ class _ResultReader:
 
     def from_pairs(self, update: Any) -> list[Write]:
         """The writes of a Command's update."""
-        if not self.is_root and _is_pairs(update):
+        if self.names is not None and _is_pairs(update):
             return [write for key, value in update for write in self.from_mapping({key: value})]
         writes = self.from_value(update)
         if writes is not None:
