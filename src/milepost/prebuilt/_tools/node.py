@@ -159,8 +159,8 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         if caller is not None and not (
             _is_own_task(caller, self, calls) or caller.run.subtasks.wait_blocks()
         ):
-            callee = Callee(self.name, self._perform, self._aperform, target=self)
-            outputs = _run_calls(caller, callee, calls, config.get("max_concurrency"))
+            wait = concurrent.futures.wait
+            outputs = drive_sync(self._as_tasks(caller, calls, config, TaskFuture, wait))
         elif len(calls) == 1:
             outputs = [self._perform(calls[0])]
         else:
@@ -173,8 +173,8 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         as_list, calls, config = self._plan(input, config, kwargs)
         caller = find_context()
         if caller is not None and not _is_own_task(caller, self, calls):
-            callee = Callee(self.name, self._perform, self._aperform, target=self)
-            outputs = await _arun_calls(caller, callee, calls, config.get("max_concurrency"))
+            starting = self._as_tasks(caller, calls, config, new_future, _await)
+            outputs = await drive_async(starting)
         else:
             outputs = await asyncio.gather(*map(self._aperform, calls))
         return combined(outputs, as_list, self._messages_key)
@@ -193,6 +193,34 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
             for call, one in zip(given.calls, configs, strict=True)
         ]
         return given.as_list, calls, config
+
+    def _as_tasks(
+        self,
+        context: TaskContext,
+        calls: Sequence[_PlannedCall],
+        config: RunnableConfig,
+        future: Callable[[], TaskFuture[Any]],
+        wait: Callable[..., Any],
+    ) -> Effects[list[Any]]:
+        """Make calls as tasks of the run, as many at a time as the config allows; their results
+        in order."""
+        node = Node(
+            name=context.task.name,
+            callee=Callee(self.name, self._perform, self._aperform, target=self),
+            triggers=(),
+            reader=StateReader(),
+            writes_of=lambda output: [(RETURN, output)],
+            silent=True,
+        )
+        limit = config.get("max_concurrency")
+        futures: list[TaskFuture[Any]] = []
+        for one in calls:
+            while limit is not None and len(open := [f for f in futures if not f.done()]) >= limit:
+                yield CallFunction(partial(wait, open, return_when=asyncio.FIRST_COMPLETED))
+            futures.append(start_call(context, node, one, future()))
+        if futures:
+            yield CallFunction(partial(wait, futures))
+        return _results(context, futures)
 
     # -- one call
 
@@ -288,47 +316,6 @@ def _allow_types(tools: Any) -> None:
 
 
 # -- calls as tasks of the run
-
-
-def _run_calls(
-    context: TaskContext, callee: Callee, calls: Sequence[Any], limit: int | None
-) -> list[Any]:
-    """Make calls, at most `limit` at the same time, and return their results in order."""
-    wait = concurrent.futures.wait
-    return drive_sync(_calls(context, callee, calls, limit, TaskFuture, wait))
-
-
-async def _arun_calls(
-    context: TaskContext, callee: Callee, calls: Sequence[Any], limit: int | None
-) -> list[Any]:
-    """`_run_calls`, on an event loop."""
-    return await drive_async(_calls(context, callee, calls, limit, new_future, _await))
-
-
-def _calls(
-    context: TaskContext,
-    callee: Callee,
-    calls: Sequence[Any],
-    limit: int | None,
-    future: Callable[[], TaskFuture[Any]],
-    wait: Callable[..., Any],
-) -> Effects[list[Any]]:
-    node = Node(
-        name=context.task.name,
-        callee=callee,
-        triggers=(),
-        reader=StateReader(),
-        writes_of=lambda output: [(RETURN, output)],
-        silent=True,
-    )
-    futures: list[TaskFuture[Any]] = []
-    for one in calls:
-        while limit is not None and len(open := [f for f in futures if not f.done()]) >= limit:
-            yield CallFunction(partial(wait, open, return_when=asyncio.FIRST_COMPLETED))
-        futures.append(start_call(context, node, one, future()))
-    if futures:
-        yield CallFunction(partial(wait, futures))
-    return _results(context, futures)
 
 
 def _results(context: TaskContext, futures: Sequence[TaskFuture[Any]]) -> list[Any]:
