@@ -25,6 +25,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.tools import tool as make_tool
 from pydantic import ValidationError
 
+from milepost._engine.context.config import concurrency
 from milepost._engine.context.langchain_bridge import let_tools_return_commands
 from milepost._engine.context.node_callable import Callee
 from milepost._engine.context.runtime import Runtime
@@ -212,7 +213,7 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
             writes_of=lambda output: [(RETURN, output)],
             silent=True,
         )
-        limit = config.get("max_concurrency")
+        limit = concurrency(config)
         futures: list[TaskFuture[Any]] = []
         for one in calls:
             while limit is not None and len(open := [f for f in futures if not f.done()]) >= limit:
