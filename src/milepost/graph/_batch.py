@@ -113,7 +113,11 @@ def _plan(
 
     A group has the positions of its inputs.
     """
-    configs = _configs(config, count)
+    config = {} if config is None else config
+    given = config if isinstance(config, (list, tuple)) else [config] * count
+    if len(given) != count:
+        raise ValueError(f"{count} inputs need as many configs or one for all, not {len(given)}.")
+    configs = list(map(checked_config, given))
     groups: dict[Any, list[int]] = {}
     for at, own in enumerate(configs):
         thread = None
@@ -123,20 +127,6 @@ def _plan(
         groups.setdefault(object() if thread is None else str(thread), []).append(at)
     limit = concurrency(configs[0]) if configs else None
     return configs, list(groups.values()), limit or max(1, count)
-
-
-def _configs(
-    config: RunnableConfig | Sequence[RunnableConfig] | None, count: int
-) -> list[RunnableConfig]:
-    if config is None:
-        return [{} for _ in range(count)]
-    if isinstance(config, (list, tuple)):
-        if len(config) != count:
-            raise ValueError(
-                f"{count} inputs need as many configs or one for all, not {len(config)}."
-            )
-        return list(map(checked_config, config))
-    return [checked_config(config) for _ in range(count)]
 
 
 class _Stoppable(RunControl):
