@@ -561,6 +561,13 @@ class TestGetSubgraphs:
         found = list(graph.get_subgraphs(namespace="middle|deep", recurse=True))
         assert found[-1] == ("middle|deep", deep)
 
+    @pytest.mark.parametrize("recurse", [True, False])
+    def test_of_one_namespace_leaves_out_those_of_other_nodes(self, trace, recurse):
+        left, right = (chain(("deep", chain(("d", step(trace, "d"))))) for _ in range(2))
+        graph = chain(("aa", left), ("bb", right))
+        found = graph.get_subgraphs(namespace="aa|deep", recurse=recurse)
+        assert [name for name, _ in found] == ["aa|deep"]
+
 
 class TestCommandsToTheParent:
     def test_route_in_the_parent(self, run, trace, saver, config, durability):

@@ -756,8 +756,9 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
                     continue
                 if namespace is None or namespace == name:
                     yield name, graph
-                if recurse or (namespace is not None and namespace.startswith(f"{name}{NS_SEP}")):
-                    rest = None if namespace is None else namespace[len(name) + 1 :]
+                below = f"{name}{NS_SEP}"
+                if (recurse and namespace is None) or (namespace or "").startswith(below):
+                    rest = namespace and namespace.removeprefix(below)
                     for inner, deeper in graph.get_subgraphs(namespace=rest, recurse=recurse):
                         yield f"{name}{NS_SEP}{inner}", deeper
 
