@@ -66,6 +66,7 @@ def _read(schema: Any) -> Schema:
     for name, hint in _hints(schema).items():
         if name == "__slots__" or hint is ClassVar or get_origin(hint) is ClassVar:
             continue
+        hint = _unqualified(hint)
         manager = _manager(hint)
         if manager is not None:
             managed[name] = manager
@@ -88,17 +89,9 @@ def is_pydantic(schema: Any) -> bool:
     )
 
 
-def annotated_keys(cls: Any) -> frozenset[str]:
+def annotated_keys(cls: type) -> set[str]:
     """The names that a class and its bases annotate; pydantic and dataclasses have their own."""
-    return _annotated_keys(cls)
-
-
-@lru_cache(maxsize=512)
-def _annotated_keys(cls: type) -> frozenset[str]:
-    found: set[str] = set()
-    for base in cls.__mro__:
-        found.update(vars(base).get("__annotations__", ()))
-    return frozenset(found)
+    return {name for base in cls.__mro__ for name in vars(base).get("__annotations__", ())}
 
 
 def has_fields(schema: Any) -> bool:
@@ -131,7 +124,6 @@ def _unqualified(hint: Any) -> Any:
 
 
 def _manager(hint: Any) -> ManagedValueSpec | None:
-    hint = _unqualified(hint)
     if get_origin(hint) is Annotated:
         for extra in hint.__metadata__:
             if is_managed_value(extra):
@@ -141,7 +133,6 @@ def _manager(hint: Any) -> ManagedValueSpec | None:
 
 def _channel(name: str, hint: Any) -> Channel:
     """The channel of a key: as annotated, or one that keeps the last value."""
-    hint = _unqualified(hint)
     channel: Channel | None = None
     typ = hint
     if get_origin(hint) is Annotated:
