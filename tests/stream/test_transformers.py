@@ -221,6 +221,18 @@ class TestChannels:
         first, second = run.values.tee(2)
         assert list(first) == list(second) == [{"said": []}, {"said": ["a"]}]
 
+    def test_tee_gives_all_of_them_what_the_run_failed_with(self) -> None:
+        def fail(state: State) -> None:
+            raise ValueError("boom")
+
+        graph = StateGraph(State).add_node(fail).add_edge(START, "fail").compile()
+        branches = graph.stream_events({"said": []}, version="v3").values.tee(2)
+        for branch in branches:
+            assert next(branch) == {"said": []}
+        for branch in branches:
+            with pytest.raises(ValueError, match="boom"):
+                next(branch)
+
     def test_atee_serves_several(self) -> None:
         async def all_of(items: Any) -> list[Any]:
             return [item async for item in items]

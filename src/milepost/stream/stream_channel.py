@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
@@ -149,27 +150,21 @@ class StreamChannel(Generic[T]):
         if n < 1:
             raise ValueError(f"tee() needs at least one iterator, not {n}.")
         source = iter(self)
-        waiting: list[deque[T]] = [deque() for _ in range(n)]
-        error: list[BaseException] = []
 
-        def branch(own: deque[T]) -> Iterator[T]:
-            while True:
-                if own:
-                    yield own.popleft()
-                    continue
-                if error:
-                    raise error[0]
-                try:
-                    item = next(source)
-                except StopIteration:
-                    return
-                except Exception as failure:
-                    error.append(failure)
-                    raise
-                for each in waiting:
-                    each.append(item)
+        def outcomes() -> Iterator[tuple[Any, BaseException | None]]:
+            try:
+                for item in source:
+                    yield item, None
+            except Exception as error:
+                yield None, error
 
-        return tuple(branch(own) for own in waiting)
+        def branch(own: Iterator[tuple[Any, BaseException | None]]) -> Iterator[T]:
+            for item, error in own:
+                if error is not None:
+                    raise error
+                yield item
+
+        return tuple(map(branch, itertools.tee(outcomes(), n)))
 
     def atee(self, n: int = 2) -> tuple[AsyncIterator[T], ...]:
         """`tee`, for use on an event loop."""
