@@ -256,7 +256,7 @@ class SubgraphTransformer(_TasksLifecycleBase):
         super().__init__(scope)
         self._log: StreamChannel[Handle] = StreamChannel()
         self._handles: dict[Namespace, Handle] = {}
-        self._mux: StreamMux | None = None
+        self._mux: StreamMux
 
     def init(self) -> dict[str, Any]:
         """The one stream."""
@@ -271,8 +271,6 @@ class SubgraphTransformer(_TasksLifecycleBase):
     def _on_started(
         self, ns: Namespace, graph_name: str | None, trigger_call_id: str | None
     ) -> None:
-        if self._mux is None:
-            return
         try:
             mux = self._mux._make_child(ns)
         except RuntimeError:
