@@ -11,7 +11,7 @@ neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
@@ -22,14 +22,12 @@ if TYPE_CHECKING:
 
 def ascii_text(picture: Graph) -> str:
     """The picture as lines of text."""
-    boxes = {id: _box(picture, node) for id, node in picture.nodes.items()}
-    layers = arrange(picture, {id: len(lines[0]) + 4 for id, lines in boxes.items()})
     canvas = _Canvas()
     row = 0
-    for layer in layers:
-        height = max(len(boxes[place.id]) + 2 if place.id else 1 for place in layer)
+    for layer in arrange(picture):
+        height = max(len(place.lines) + 2 if place.lines else 1 for place in layer)
         for place in layer:
-            _draw_place(canvas, place, boxes, row, height)
+            _draw_place(canvas, place, row, height)
         row = _draw_links(canvas, layer, row + height)
     return canvas.text()
 
@@ -59,8 +57,8 @@ _GAP = 3
 class Place:
     """A node's place in the layout, or one that an edge only passes through."""
 
-    id: str | None
-    """None for a place on the way of a long edge."""
+    lines: list[str] = field(default_factory=list)
+    """What is in the node's box; nothing in a place on the way of a long edge."""
     width: int = 1
     layer: int = 0
     centre: int = 0
@@ -90,12 +88,12 @@ class Link:
     @property
     def ends_below(self) -> bool:
         """Whether the edge's arrow head is at the lower end."""
-        return not self.is_turned and self.lower.id is not None
+        return not self.is_turned and bool(self.lower.lines)
 
     @property
     def ends_above(self) -> bool:
         """Whether it is at the upper end."""
-        return self.is_turned and self.upper.id is not None
+        return self.is_turned and bool(self.upper.lines)
 
     @property
     def label(self) -> str:
@@ -108,17 +106,18 @@ class Link:
         return len(self.label) + 3 if self.ends_below or self.ends_above else 2
 
 
-def arrange(picture: Graph, widths: dict[str, int]) -> list[list[Place]]:
+def arrange(picture: Graph) -> list[list[Place]]:
     """Layers of places from top to bottom, each from left to right."""
     edges = _downwards(picture)
-    places = {id: Place(id, widths[id]) for id in picture.nodes}
+    boxes = {id: _box(picture, node) for id, node in picture.nodes.items()}
+    places = {id: Place(lines, len(lines[0]) + 4) for id, lines in boxes.items()}
     depth = _depths(list(places), [(upper, lower) for _, upper, lower in edges])
     layers: list[list[Place]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for id, place in places.items():
         place.layer = depth[id]
         layers[place.layer].append(place)
     for edge, upper, lower in edges:
-        _connect(edge, places[upper], places[lower], layers)
+        _connect(edge, places[upper], places[lower], upper == edge.target, layers)
     for layer in layers:
         for place in layer:
             place.width = max(place.width, _room(place.above), _room(place.below)) | 1
@@ -126,7 +125,10 @@ def arrange(picture: Graph, widths: dict[str, int]) -> list[list[Place]]:
     _move(layers)
     for layer in layers:
         for place in layer:
-            _connect_ends(place)
+            for link, column in _columns(place, place.below, lambda link: link.lower.centre):
+                link.exit = column
+            for link, column in _columns(place, place.above, lambda link: link.upper.centre):
+                link.entry = column
     return layers
 
 
@@ -172,13 +174,14 @@ def _depths(ids: list[str], pairs: list[tuple[str, str]]) -> dict[str, int]:
     return depth
 
 
-def _connect(edge: Edge, upper: Place, lower: Place, layers: list[list[Place]]) -> None:
-    is_turned = edge.source == lower.id
+def _connect(
+    edge: Edge, upper: Place, lower: Place, is_turned: bool, layers: list[list[Place]]
+) -> None:
     before = upper
     for layer in range(upper.layer + 1, lower.layer + 1):
         after = lower
         if layer < lower.layer:
-            after = Place(None, layer=layer)
+            after = Place(layer=layer)
             layers[layer].append(after)
         link = Link(before, after, edge, is_turned)
         before.below.append(link)
@@ -193,27 +196,23 @@ def _room(links: Sequence[Link]) -> int:
 
 def _sort(layers: list[list[Place]]) -> None:
     """Put each place near the middle of its neighbours in the layer before."""
+    for layer in layers:
+        _number(layer)
     for sweep in range(6):
         goes_down = sweep % 2 == 0
-        ordered = layers[1:] if goes_down else layers[-2::-1]
-        for layer in ordered:
-            _number(layers)
-            middles = {
-                place: _mean(
-                    [link.upper.centre for link in place.above]
-                    if goes_down
-                    else [link.lower.centre for link in place.below],
-                    place.centre,
-                )
-                for place in layer
-            }
+        for layer in layers[1:] if goes_down else layers[-2::-1]:
+            middles: dict[Place, float] = {}
+            for place in layer:
+                above = [link.upper.centre for link in place.above]
+                below = [link.lower.centre for link in place.below]
+                middles[place] = _mean(above if goes_down else below, place.centre)
             layer.sort(key=middles.__getitem__)
+            _number(layer)
 
 
-def _number(layers: list[list[Place]]) -> None:
-    for layer in layers:
-        for at, place in enumerate(layer):
-            place.centre = at * 2 - len(layer)
+def _number(layer: list[Place]) -> None:
+    for at, place in enumerate(layer):
+        place.centre = at * 2 - len(layer)
 
 
 def _mean(values: Sequence[int], otherwise: float) -> float:
@@ -263,27 +262,15 @@ def _assign_columns(layer: Sequence[Place], wanted: Sequence[float]) -> None:
         place.centre = base + round(shift)
 
 
-def _connect_ends(place: Place) -> None:
-    """Find the columns in which edges leave a place and meet it."""
-    below = sorted(place.below, key=lambda link: link.lower.centre)
-    for link, column in zip(below, _columns(place, below), strict=True):
-        link.exit = column
-    above = sorted(place.above, key=lambda link: link.upper.centre)
-    for link, column in zip(above, _columns(place, above), strict=True):
-        link.entry = column
-
-
-def _columns(place: Place, links: Sequence[Link]) -> list[int]:
+def _columns(
+    place: Place, links: Sequence[Link], order: Callable[[Link], int]
+) -> Iterator[tuple[Link, int]]:
     """Columns for the ends of edges at a place: in order, with room for their labels."""
-    if len(links) == 1:
-        return [place.centre]
     total = sum(link.span for link in links)
     column = place.left + 1 + max(0, (place.width - 1 - total) // 2)
-    columns = []
-    for link in links:
-        columns.append(column)
+    for link in sorted(links, key=order):
+        yield link, place.centre if len(links) == 1 else column
         column += link.span
-    return columns
 
 
 # -- drawing
@@ -319,15 +306,13 @@ class _Canvas:
         return "\n".join(line.rstrip() for line in lines)
 
 
-def _draw_place(
-    canvas: _Canvas, place: Place, boxes: dict[str, list[str]], row: int, height: int
-) -> None:
-    if place.id is None:
+def _draw_place(canvas: _Canvas, place: Place, row: int, height: int) -> None:
+    lines = place.lines
+    if not lines:
         canvas.down(place.centre, row, row + height, _line(place.above[0]))
         return
     border = f"+{'-' * (place.width - 2)}+"
     canvas.write(row, place.left, border)
-    lines = boxes[place.id]
     for at, line in enumerate(lines, 1):
         canvas.write(row + at, place.left, f"|{line.center(place.width - 2)}|")
     canvas.write(row + len(lines) + 1, place.left, border)
@@ -371,12 +356,10 @@ def _tracks(links: Sequence[Link]) -> dict[Link, int]:
     tracks: dict[Link, int] = {}
     left = list(links)
     while left:
-        free = [
-            link
-            for link in left
-            if not any(other.exit == link.entry for other in left if other is not link)
-        ]
-        chosen = (free or left)[0]
+        free = (
+            link for link in left if not any(o.exit == link.entry for o in left if o is not link)
+        )
+        chosen = next(free, left[0])
         left.remove(chosen)
         tracks[chosen] = len(tracks)
     return tracks
