@@ -15,7 +15,7 @@ from milepost._engine.superstep.program import ExecutableGraph, Node, StateReade
 from milepost._internal.noted_types import note_types
 from milepost._internal.older_names import older_names
 from milepost._internal.warn import Strictness
-from milepost.channels import BaseChannel, EphemeralValue, LastValue
+from milepost.channels import EphemeralValue, LastValue
 from milepost.constants import END, PREVIOUS, START
 from milepost.errors import GraphBuildError, InvalidUpdateError
 from milepost.graph._compiled import Pregel
@@ -169,21 +169,17 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
             starts_tasks=True,
         )
         given, returned, saved = _types(function)
-        channels: dict[str, BaseChannel[Any, Any, Any]] = {
-            START: EphemeralValue(given),
-            END: LastValue(returned),
-            PREVIOUS: LastValue(saved),
-        }
-        for key, channel in channels.items():
-            channel.key = key
         return ExecutableGraph(
             name=name,
             nodes={name: node},
-            channels=channels,
+            channels={
+                START: EphemeralValue(given),
+                END: LastValue(returned),
+                PREVIOUS: LastValue(saved),
+            },
             keys=(),
             output_keys=END,
             stream_keys=END,
-            triggers={START: (name,)},
             goto=partial(_no_goto, self.strictness),
             strictness=self.strictness,
             writes_of_update=_writes_of,

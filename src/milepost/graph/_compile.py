@@ -30,7 +30,6 @@ from milepost.graph._routing import (
     join_channel,
     update_writer,
 )
-from milepost.graph._spec import nodes_by_trigger
 from milepost.types import Send
 
 if TYPE_CHECKING:
@@ -77,8 +76,6 @@ def compile_program(
         triggers[end].append(join)
         for start in starts:
             edges[start].append((join, start))
-    for key, channel in channels.items():
-        channel.key = key
 
     compiler = _NodeCompiler(builder, router)
     nodes = {START: compiler.start(edges[START])}
@@ -93,10 +90,6 @@ def compile_program(
         keys=keys,
         output_keys=ROOT if output.is_root else output.keys,
         stream_keys=ROOT if is_one_value(builder.channels) else keys,
-        triggers=nodes_by_trigger(nodes),
-        finish_channels=tuple(
-            name for name, channel in channels.items() if channel.waits_for_finish
-        ),
         delta=delta,
         goto=router.goto,
         writes_of_update=update_writer(router, INPUT, compiler.keys, builder.managed),

@@ -15,7 +15,7 @@ from milepost.constants import BRANCH_TO, RESERVED, TASKS
 from milepost.errors import InvalidUpdateError
 from milepost.graph._node_builder import NodeBuilder, PregelNode
 from milepost.graph._reachable import calls_tasks, graphs_in
-from milepost.graph._spec import check_timeout, nodes_by_trigger
+from milepost.graph._spec import check_timeout
 from milepost.types import CachePolicy, RetryPolicy, Send
 
 if TYPE_CHECKING:
@@ -68,8 +68,6 @@ def channel_program(name: str, given: ChannelGraph) -> ExecutableGraph:
         raise ValueError(f"Channel '{TASKS}' is reserved: it holds the tasks that Sends ask for.")
     keys = tuple(channels)
     channels[TASKS] = Topic(Send)
-    for key, channel in channels.items():
-        channel.key = key
     retry, cache = retry_policies(given.get("retry_policy")), given.get("cache_policy")
     nodes = {key: _node(key, node, managed, retry, cache) for key, node in built.items()}
     return ExecutableGraph(
@@ -80,8 +78,6 @@ def channel_program(name: str, given: ChannelGraph) -> ExecutableGraph:
         input_channel=inputs,
         output_keys=outputs,
         stream_keys=shown,
-        triggers=nodes_by_trigger(nodes),
-        finish_channels=tuple(key for key, channel in channels.items() if channel.waits_for_finish),
         delta=tuple(key for key in keys if isinstance(channels[key], DeltaChannel)),
         goto=_goto,
         writes_of_update=partial(_writes_of_update, name),

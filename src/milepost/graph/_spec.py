@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 from milepost._engine.context.node_callable import can_be_stopped, hints_of
 from milepost._internal.dataclass_tools import record
 from milepost._schema import has_fields
-from milepost.constants import TASKS
 from milepost.errors import GraphBuildError
 from milepost.types import CachePolicy, Command, RetryPolicy, TimeoutPolicy, TracePolicy
-
-if TYPE_CHECKING:
-    from milepost._engine.superstep.program import Node
 
 _INJECTED = ("config", "store", "writer", "runtime", "previous")
 """Parameters that the runtime fills in by their names."""
@@ -56,15 +52,6 @@ def check_timeout(node: str, timeout: TimeoutPolicy | None, *actions: Any) -> No
             f"Node '{node}' is a sync function, which nothing can stop: a timeout needs an "
             "`async def` node."
         )
-
-
-def nodes_by_trigger(nodes: Mapping[str, Node]) -> dict[str, tuple[str, ...]]:
-    """The nodes that a new value in a channel may start. No channel starts tasks of Sends."""
-    found: dict[str, tuple[str, ...]] = {TASKS: ()}
-    for name, node in nodes.items():
-        for channel in node.triggers:
-            found[channel] = (*found.get(channel, ()), name)
-    return found
 
 
 def first_parameter_schema(function: Any) -> Any:

@@ -195,6 +195,7 @@ class ExecutableGraph:
     name: str
     nodes: Mapping[str, Node]
     channels: Mapping[str, BaseChannel[Any, Any, Any]]
+    """Each learns its name here."""
     keys: tuple[str, ...]
     """The channels that make up the state, in the schema's order."""
     key_places: Mapping[str, int] = field(init=False)
@@ -205,9 +206,9 @@ class ExecutableGraph:
     """What `invoke` returns: these keys, or the bare value of one channel."""
     stream_keys: str | tuple[str, ...] = ()
     """What the `values` stream and snapshots show."""
-    triggers: Mapping[str, tuple[str, ...]]
-    """Channel → nodes that a new version of it may start."""
-    finish_channels: tuple[str, ...] = ()
+    triggers: Mapping[str, tuple[str, ...]] = field(init=False)
+    """Channel → nodes that a new version of it may start. No channel starts tasks of Sends."""
+    finish_channels: tuple[str, ...] = field(init=False)
     """Channels whose `finish` is called when nothing is left to run."""
     delta: tuple[str, ...] = ()
     """Channels whose checkpoints hold only what was written."""
@@ -237,14 +238,22 @@ class ExecutableGraph:
     def __post_init__(self) -> None:
         kinds = [(name, type(channel)) for name, channel in self.channels.items()]
         plain = (LastValue, EphemeralValue)
+        triggers: dict[str, tuple[str, ...]] = {TASKS: ()} if TASKS in self.channels else {}
+        for node in self.nodes.values():
+            for trigger in node.triggers:
+                triggers[trigger] = (*triggers.get(trigger, ()), node.name)
+        for name, channel in self.channels.items():
+            channel.key = name
         derived = {
+            "triggers": triggers,
+            "finish_channels": tuple(n for n, c in self.channels.items() if c.waits_for_finish),
             "key_places": {name: at for at, name in enumerate(self.keys)},
             "consumed": frozenset(n for n, c in kinds if c.consume is not BaseChannel.consume),
             "starts_tasks": any(node.starts_tasks for node in self.nodes.values()),
             "untracked": frozenset(n for n, c in kinds if issubclass(c, UntrackedValue)),
             "has_volatile_keys": any(self.channels[name].volatile for name in self.keys),
             "overwriting": frozenset(n for n, c in kinds if c in plain),
-            "planning_channels": frozenset((*self.triggers, TASKS)),
+            "planning_channels": frozenset((*triggers, TASKS)),
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)
