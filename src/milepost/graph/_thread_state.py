@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from milepost._engine.context.config import run_config
 from milepost._engine.context.task_context import find_context
@@ -13,7 +13,7 @@ from milepost._engine.reading.history import View, read_history, read_state
 from milepost._engine.run import GraphRun
 from milepost._engine.streaming.events import Event, EventStream
 from milepost._engine.update import update_thread
-from milepost._internal.operations import FOLLOWERS, Operation, followed
+from milepost._internal.operations import Operation, followed
 from milepost.checkpoint._contract.records import place_of
 from milepost.errors import CheckpointNotFoundError, GraphBuildError
 from milepost.graph._options import run_settings, without_saver
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from milepost.graph._typing import AnyGraph
     from milepost.types import OnConflict, RunnableConfig, StateSnapshot, StateUpdate
 
-R = TypeVar("R")
-
 
 def state(
     graph: AnyGraph, config: RunnableConfig, subgraphs: bool
@@ -35,7 +33,7 @@ def state(
     """Read the state that `config` names."""
     view, config, place = _view(graph, config)
     reading = read_state(view, config, place, subgraphs=subgraphs)
-    return _followed("get_state", view, config, reading)
+    return followed(Operation("get_state", place.thread_id, view.program.name), reading)
 
 
 def history(
@@ -46,14 +44,15 @@ def history(
     limit: int | None,
 ) -> tuple[EventStream, EffectGenerator[None]]:
     """Read the states of a thread, newest first; where they come out, and the program."""
-    view, config, _ = _view(graph, config)
+    view, config, place = _view(graph, config)
     stream = EventStream()
 
     def emit(snapshot: StateSnapshot) -> None:
         stream.undelivered.append(Event((), "values", snapshot))
 
     reading = read_history(view, config, filter=filter, before=before, limit=limit, emit=emit)
-    return stream, _followed("get_state_history", view, config, reading, yields=True)
+    name, program = "get_state_history", view.program.name
+    return stream, followed(Operation(name, place.thread_id, program, yields=True), reading)
 
 
 def update(
@@ -63,12 +62,12 @@ def update(
     on_conflict: OnConflict | None,
 ) -> EffectGenerator[RunnableConfig]:
     """Write to a thread from outside."""
-    view, config, _ = _view(graph, config)
+    view, config, place = _view(graph, config)
     settings = run_settings(graph, config, {"on_conflict": on_conflict}, None)
     settings = replace(settings, checkpointer=view.saver, durability="sync")
     run = GraphRun(view.program, settings, EventStream())
     updating = update_thread(run, supersteps, _thread_around())
-    return _followed("update_state", view, config, updating)
+    return followed(Operation("update_state", place.thread_id, view.program.name), updating)
 
 
 def saver_of(graph: AnyGraph) -> BaseCheckpointSaver[Any]:
@@ -105,20 +104,6 @@ def _view(graph: AnyGraph, config: RunnableConfig) -> tuple[View, RunnableConfig
             )
         view = inner
     return view, config, place
-
-
-def _followed(
-    name: str,
-    view: View,
-    config: RunnableConfig,
-    work: EffectGenerator[R],
-    *,
-    yields: bool = False,
-) -> EffectGenerator[R]:
-    """An operation as those see it that follow."""
-    if not FOLLOWERS:
-        return work
-    return followed(Operation(name, place_of(config).thread_id, view.program.name, yields), work)
 
 
 def _own_view(graph: AnyGraph, saver: BaseCheckpointSaver[Any]) -> View:
