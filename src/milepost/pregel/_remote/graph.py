@@ -96,8 +96,8 @@ class RemoteGraph(RemoteRunnable):
         """
         del config
         arguments = {"assistant_id": self.assistant_id, "xray": xray}
-        more = {"headers": headers, "params": params}
-        return wire.picture_of((yield Request("assistants", "get_graph", {**arguments, **more})))
+        arguments |= {"headers": headers, "params": params}
+        return wire.picture_of((yield Request("assistants", "get_graph", arguments)))
 
     get_graph, aget_graph = sync_and_async(_get_graph)
 
@@ -117,10 +117,8 @@ class RemoteGraph(RemoteRunnable):
             headers: Added to the request.
             params: Added to the address.
         """
-        thread_id, checkpoint = self._thread(config)
-        arguments = {"thread_id": thread_id, "checkpoint": checkpoint, "subgraphs": subgraphs}
-        more = {"headers": headers, "params": params}
-        return wire.snapshot_of((yield Request("threads", "get_state", {**arguments, **more})))
+        arguments = {**self._on_thread(config, headers, params), "subgraphs": subgraphs}
+        return wire.snapshot_of((yield Request("threads", "get_state", arguments)))
 
     get_state, aget_state = sync_and_async(_get_state)
 
@@ -142,10 +140,9 @@ class RemoteGraph(RemoteRunnable):
             headers: Added to the request.
             params: Added to the address.
         """
-        thread_id, checkpoint = self._thread(config)
-        arguments = {"thread_id": thread_id, "values": values, "as_node": as_node}
-        more = {"checkpoint": checkpoint, "headers": headers, "params": params}
-        answer = yield Request("threads", "update_state", {**arguments, **more})
+        place = self._on_thread(config, headers, params)
+        arguments = {**place, "values": values, "as_node": as_node}
+        answer = yield Request("threads", "update_state", arguments)
         return wire.config_of(answer["checkpoint"])
 
     update_state, aupdate_state = sync_and_async(_update_state)
@@ -159,15 +156,11 @@ class RemoteGraph(RemoteRunnable):
         headers: Headers,
         params: Any,
     ) -> Requests[list[StateSnapshot]]:
-        thread_id, checkpoint = self._thread(config)
         arguments = {
-            "thread_id": thread_id,
+            **self._on_thread(config, headers, params),
             "limit": 10 if limit is None else limit,
             "before": None if before is None else wire.sent_checkpoint(before),
             "metadata": filter,
-            "checkpoint": checkpoint,
-            "headers": headers,
-            "params": params,
         }
         return [wire.snapshot_of(s) for s in (yield Request("threads", "get_history", arguments))]
 

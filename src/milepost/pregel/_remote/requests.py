@@ -128,8 +128,10 @@ class RemoteClients:
             )
         return self.client
 
-    def _thread(self, config: RunnableConfig | None) -> tuple[str, dict[str, Any] | None]:
-        """The thread that a config names, and where in it."""
+    def _on_thread(
+        self, config: RunnableConfig | None, headers: Headers, params: Any
+    ) -> dict[str, Any]:
+        """The arguments of a request about the thread that a config names, or a place in it."""
         merged = merge_configs(self.config, config)
         thread_id = (merged.get("configurable") or {}).get("thread_id")
         if thread_id is None:
@@ -137,7 +139,8 @@ class RemoteClients:
                 f"RemoteGraph '{self.name}' was asked about a thread without saying which: pass "
                 'config={"configurable": {"thread_id": "1"}}.'
             )
-        return str(thread_id), sent_checkpoint(merged)
+        place = {"thread_id": str(thread_id), "checkpoint": sent_checkpoint(merged)}
+        return {**place, "headers": headers, "params": params}
 
     def _headers(self, given: Headers) -> Headers:
         """The headers of a request, with those that continue a trace of LangSmith."""
