@@ -265,10 +265,9 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             return list(events)
         if options.get("version") == "v2":
             return output_of(self.stream(input, config, stream_mode="values", **options))
-        run = new_run(self, unread_stream(self, options), config, options)
-        driver = SyncDriver(run.events.stream)
-        run.subtasks.driver = driver
-        return driver.run(run.run(input))
+        stream = unread_stream(self, options)
+        driver = SyncDriver(stream)
+        return driver.run(new_run(self, stream, config, options, driver).run(input))
 
     @overload
     async def ainvoke(
@@ -312,10 +311,9 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         if options.get("version") == "v2":
             parts = self.astream(input, config, stream_mode="values", **options)
             return output_of([part async for part in parts])
-        run = new_run(self, unread_stream(self, options), config, options)
-        driver = async_driver(run.events.stream)
-        run.subtasks.driver = driver
-        return await driver.run(run.run(input))
+        stream = unread_stream(self, options)
+        driver = async_driver(stream)
+        return await driver.run(new_run(self, stream, config, options, driver).run(input))
 
     @overload
     def stream(
@@ -372,10 +370,9 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             [('values', {'n': 1}), ('updates', {'add': {'n': 2}}), ('values', {'n': 2})]
         """
         stream = event_stream(self, stream_mode, subgraphs, options)
-        run = new_run(self, stream, config, options)
+        driver = SyncDriver(stream)
+        run = new_run(self, stream, config, options, driver)
         show = form_of(self, stream_mode, subgraphs, options.get("version"))
-        driver = SyncDriver(run.events.stream)
-        run.subtasks.driver = driver
         return end_at_exit(driver.stream(run.run(input), show))
 
     @overload
@@ -416,9 +413,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
 
         def begin() -> EffectGenerator[Any]:
             driver.events = event_stream(self, stream_mode, subgraphs, options)
-            run = new_run(self, driver.events, config, options)
-            run.subtasks.driver = driver
-            return run.run(input)
+            return new_run(self, driver.events, config, options, driver).run(input)
 
         return end_at_exit(driver.stream(begin, show), driver)
 

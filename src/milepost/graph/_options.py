@@ -25,6 +25,7 @@ from milepost.types import MISSING, Durability, OnConflict, RunOptions, StreamMo
 from milepost.warnings import LangGraphDeprecatedSinceV10
 
 if TYPE_CHECKING:
+    from milepost._engine.superstep.subtasks import TaskDriver
     from milepost._stream_parts import GraphOutput
     from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.graph._typing import AnyGraph
@@ -47,6 +48,7 @@ def new_run(
     stream: EventStream,
     config: RunnableConfig | None,
     options: RunOptions[Any],
+    driver: TaskDriver,
 ) -> GraphRun:
     """A run that is ready to start."""
     options = _checked(options, graph.program.strictness)
@@ -54,7 +56,9 @@ def new_run(
     settings = run_settings(graph, config, options, parent)
     if parent is not None and not settings.own_thread:
         stream.join(parent.run.events.stream)
-    return GraphRun(graph.program, settings, stream, parent)
+    run = GraphRun(graph.program, settings, stream, parent)
+    run.subtasks.driver = driver
+    return run
 
 
 def _names_thread(graph: AnyGraph, config: RunnableConfig | None, parent: TaskContext) -> bool:
