@@ -1,6 +1,7 @@
 """What a state may be made of, and what nodes may write to it."""
 
 import dataclasses
+import functools
 import operator
 from typing import Annotated, Any, NotRequired
 
@@ -285,6 +286,28 @@ def test_input_schema_of_a_node_overrides_its_annotation(run):
     builder.add_node("node", spy, input_schema=Narrow).add_edge(START, "node")
     run.invoke(builder.compile(), {"total": 1, "parts": [1]})
     assert spy.given == {"total": 1}
+
+
+@dataclasses.dataclass
+class Options:
+    more: int = 2
+
+
+def with_a_default(state, options: Options = Options()):  # noqa: B008
+    return {"total": state["total"] + options.more}
+
+
+def after_what_is_bound(options: Options, state: Numbers):
+    return {"total": state["total"] + options.more}
+
+
+@pytest.mark.parametrize(
+    "function", [with_a_default, functools.partial(after_what_is_bound, Options())]
+)
+def test_an_annotation_of_another_parameter_is_no_input_schema(run, function):
+    builder = StateGraph(Numbers).add_node("node", function).add_edge(START, "node")
+    assert run.invoke(builder.compile(), {"total": 1})["total"] == 3
+    assert "more" not in builder.channels
 
 
 def test_schemas_that_disagree_about_a_reducer_are_refused_with_the_key():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -56,10 +57,10 @@ def check_timeout(node: str, timeout: TimeoutPolicy | None, *actions: Any) -> No
 
 def first_parameter_schema(function: Any) -> Any:
     """The schema that a function's first parameter is annotated with, if it is one."""
-    for name, hint in hints_of(function).items():
-        if name != "return":
-            return hint if has_fields(hint) and name not in _INJECTED else None
-    return None
+    hints = hints_of(function)
+    first = next(iter(inspect.signature(function).parameters), "") if hints else ""
+    hint = None if first in _INJECTED else hints.get(first)
+    return hint if has_fields(hint) else None
 
 
 def literal_ends(function: Any) -> tuple[str, ...] | None:
