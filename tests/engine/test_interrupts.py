@@ -331,6 +331,15 @@ class TestStaticInterrupts:
         assert waiting == (before if side == "interrupt_before" else after)
         assert trace == ["a", "b", "c"]
 
+    @pytest.mark.parametrize("when", ["compile", "call"])
+    def test_at_a_single_name_and_not_at_parts_of_it(self, run, trace, saver, config, when):
+        breakpoint = {"interrupt_before": "ask again"}
+        nodes = [(name, step(trace, name)) for name in ("ask", "ask again")]
+        graph = chain(*nodes, checkpointer=saver, **(breakpoint if when == "compile" else {}))
+        run.invoke(graph, {"log": []}, config, **(breakpoint if when == "call" else {}))
+        assert trace == ["ask"]
+        assert run.get_state(graph, config).next == ("ask again",)
+
     def test_at_the_call_take_the_place_of_those_at_compile_time(
         self, run, build, config, durability
     ):

@@ -21,6 +21,7 @@ from milepost.constants import NS_SEP, START
 from milepost.graph import _batch, _thread_state
 from milepost.graph._methods import reading, sync_and_async
 from milepost.graph._options import (
+    breakpoints,
     checked_policy,
     event_stream,
     form_of,
@@ -133,8 +134,8 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         self.checkpointer = checkpointer
         self.store = store
         self.cache = cache
-        self.interrupt_before_nodes = interrupt_before_nodes
-        self.interrupt_after_nodes = interrupt_after_nodes
+        self.interrupt_before_nodes = breakpoints(interrupt_before_nodes)
+        self.interrupt_after_nodes = breakpoints(interrupt_after_nodes)
         self.on_conflict = checked_policy(on_conflict)
         self.debug = bool(debug)
         self.name = name

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from milepost._stream_parts import GraphOutput
     from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.graph._typing import AnyGraph
-    from milepost.types import RunnableConfig
+    from milepost.types import All, RunnableConfig
 
 _MODES = get_args(StreamMode)
 _DURABILITIES = get_args(Durability)
@@ -91,6 +91,7 @@ def run_settings(
     before = options.get("interrupt_before")
     after = options.get("interrupt_after")
     if before or after:
+        before, after = breakpoints(before), breakpoints(after)
         nodes = [name for name in graph.program.nodes if name != START]
         for names in (before, after):
             for error in unknown_interrupt_nodes(names, nodes):
@@ -125,6 +126,11 @@ def run_settings(
         run_id=(config or {}).get("run_id") or graph.config.get("run_id"),
         own_thread=parent is not None and not is_node and _names_thread(graph, config, parent),
     )
+
+
+def breakpoints(given: All | Sequence[str] | None) -> All | Sequence[str]:
+    """Nodes to pause at: "*", or names. A single name is one of several."""
+    return [given] if isinstance(given, str) and given != "*" else given or ()
 
 
 def without_saver(
