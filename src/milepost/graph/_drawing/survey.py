@@ -33,10 +33,12 @@ def survey(graph: AnyGraph, xray: int | bool = False, around: tuple[AnyGraph, ..
         del picture.nodes[END]
     if xray:
         for name in list(picture.nodes):
-            inner = _inner_graph(graph, name)
-            if inner is not None and inner not in (graph, *around):
+            # The graph that a node is, or the only one that its function calls.
+            node = graph.program.nodes.get(name)
+            inner = node.subgraphs if node is not None else ()
+            if len(inner) == 1 and inner[0] not in (graph, *around):
                 levels = True if xray is True else xray - 1
-                _open(picture, name, survey(inner, levels, (graph, *around)))
+                _open(picture, name, survey(inner[0], levels, (graph, *around)))
     return picture
 
 
@@ -135,15 +137,6 @@ def _label(answer: object, end: str) -> str | None:
 
 
 # -- inner graphs
-
-
-def _inner_graph(graph: AnyGraph, name: str) -> AnyGraph | None:
-    """The graph that a node is, or the only one that its function calls."""
-    node = graph.program.nodes.get(name)
-    if node is None or len(node.subgraphs) != 1:
-        return None
-    inner: AnyGraph = node.subgraphs[0]
-    return inner
 
 
 def _open(picture: Graph, name: str, inner: Graph) -> None:
