@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from milepost._internal.lazy_imports import after_import
@@ -19,11 +18,7 @@ _BASE = "langchain_core.runnables.base"
 
 def be_a_runnable(cls: type) -> None:
     """Make the instances of a class Runnables for LangChain, once LangChain is loaded."""
-
-    def register(langchain: ModuleType) -> None:
-        langchain.Runnable.register(cls)
-
-    after_import(_BASE, register)
+    after_import(_BASE, lambda langchain: langchain.Runnable.register(cls))
 
 
 def runnable_class(wanted_for: str) -> Any:
