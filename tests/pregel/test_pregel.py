@@ -13,7 +13,14 @@ from milepost.func import entrypoint
 from milepost.graph import START, StateGraph
 from milepost.pregel import ChannelWriteEntry, NodeBuilder, Pregel
 from milepost.pregel.protocol import PregelProtocol
-from milepost.types import CachePolicy, Command, RetryPolicy, Send, interrupt
+from milepost.types import (
+    CachePolicy,
+    Command,
+    RetryPolicy,
+    RunnableConfig,
+    Send,
+    interrupt,
+)
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 
@@ -136,6 +143,24 @@ class TestRunning:
         node = NodeBuilder().subscribe_only("a").do(first).do(second).meta("tag", kind="chain")
         app = one_node(node.write_to("b"))
         assert run.invoke(app, 1) == (2, "chain", ["tag"])
+
+    def test_a_chain_that_asks_for_the_config_can_be_called_alone(self, lib: Any) -> None:
+        def with_config(value: int, config: RunnableConfig) -> Any:
+            return value, config["configurable"]["k"]
+
+        app = lib.Pregel(
+            nodes={
+                "node": lib.NodeBuilder()
+                .subscribe_only("in")
+                .do(double)
+                .do(with_config)
+                .write_to("out")
+            },
+            channels={"in": lib.LastValue(int), "out": lib.LastValue(object)},
+            input_channels="in",
+            output_channels="out",
+        )
+        assert app.nodes["node"].invoke(2, {"configurable": {"k": 3}}) == (4, 3)
 
     def test_a_send_starts_a_node_with_its_own_input(self, run: Any) -> None:
         app = Pregel(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 from milepost._engine.context.config import retry_policies
 from milepost._engine.context.node_callable import Callee, callee_of, same
@@ -17,9 +17,6 @@ from milepost.graph._node_builder import NodeBuilder, PregelNode
 from milepost.graph._reachable import calls_tasks, graphs_in
 from milepost.graph._spec import check_timeout
 from milepost.types import CachePolicy, RetryPolicy, Send
-
-if TYPE_CHECKING:
-    from milepost._engine.context.task_context import TaskContext
 
 Channels = Mapping[str, BaseChannel[Any, Any, Any]]
 
@@ -153,29 +150,33 @@ def _callee(name: str, actions: Sequence[Any]) -> Callee:
 def _chained(name: str, callees: Sequence[Callee]) -> Callee:
     """One callable out of several, each called with what the one before it returned."""
 
-    def one_after_another(value: Any, *, context: TaskContext) -> Any:
+    def one_after_another(value: Any, **given: Any) -> Any:
         for callee in callees:
             assert callee.sync is not None
-            value = callee.sync(value, **callee.arguments(context))
+            value = callee.sync(value, **_own(callee, given))
         return value
 
-    async def aone_after_another(value: Any, *, context: TaskContext) -> Any:
+    async def aone_after_another(value: Any, **given: Any) -> Any:
         for callee in callees:
-            arguments = callee.arguments(context)
             if callee.aio is not None:
-                value = await callee.aio(value, **arguments)
+                value = await callee.aio(value, **_own(callee, given))
             else:
                 assert callee.sync is not None
-                value = await in_thread(callee.sync, value, **arguments)
+                value = await in_thread(callee.sync, value, **_own(callee, given))
         return value
 
     return Callee(
         name,
         one_after_another if all(callee.sync is not None for callee in callees) else None,
         aone_after_another if any(callee.aio is not None for callee in callees) else None,
-        (("context", lambda context: context),),
+        tuple(dict(asked for callee in callees for asked in callee.inject).items()),
         callees[-1].target,
     )
+
+
+def _own(callee: Callee, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some keyword arguments that a callee asks for."""
+    return {name: given[name] for name, _ in callee.inject}
 
 
 # -- what comes from outside
