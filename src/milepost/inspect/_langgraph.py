@@ -36,7 +36,6 @@ from milepost.inspect._data import Unreadable
 from milepost.inspect._records import Page, ThreadRow
 from milepost.inspect._sources import (
     LAST,
-    SizeStatements,
     TableSource,
     is_wanted,
     satisfies,
@@ -282,18 +281,20 @@ def _with_all_keys(stored: Mapping[str, Any], id: str) -> Checkpoint:
     )
 
 
-_ON_SQLITE: Final = SizeStatements(
-    "SELECT thread_id, COUNT(*), SUM(LENGTH(checkpoint) + LENGTH(metadata))"
-    " FROM checkpoints{where} GROUP BY thread_id",
-    "SELECT thread_id, COUNT(*), SUM(LENGTH(value)) FROM writes{where} GROUP BY thread_id",
+_ON_SQLITE: Final = (
+    "SELECT 'checkpoints', thread_id, NULL, COUNT(*), SUM(LENGTH(checkpoint) + LENGTH(metadata))"
+    " FROM checkpoints{where} GROUP BY thread_id"
+    " UNION ALL SELECT 'writes', thread_id, NULL, COUNT(*), SUM(LENGTH(value))"
+    " FROM writes{where} GROUP BY thread_id"
 )
-_ON_POSTGRES: Final = SizeStatements(
-    "SELECT thread_id, COUNT(*), SUM(LENGTH(checkpoint::text) + LENGTH(metadata::text))"
-    " FROM checkpoints{where} GROUP BY thread_id",
-    "SELECT thread_id, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_writes{where}"
-    " GROUP BY thread_id",
-    "SELECT thread_id, channel, SUM(LENGTH(blob)) FROM checkpoint_blobs{where}"
-    " GROUP BY thread_id, channel",
+_ON_POSTGRES: Final = (
+    "SELECT 'checkpoints', thread_id, NULL, COUNT(*),"
+    " SUM(LENGTH(checkpoint::text) + LENGTH(metadata::text))"
+    " FROM checkpoints{where} GROUP BY thread_id"
+    " UNION ALL SELECT 'values', thread_id, channel, 0, SUM(LENGTH(blob))"
+    " FROM checkpoint_blobs{where} GROUP BY thread_id, channel"
+    " UNION ALL SELECT 'writes', thread_id, NULL, COUNT(*), SUM(LENGTH(blob))"
+    " FROM checkpoint_writes{where} GROUP BY thread_id"
 )
 
 

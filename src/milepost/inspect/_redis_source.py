@@ -6,14 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from milepost._db.operations import rows_of
-from milepost.checkpoint._contract.threads import ThreadFilter
 from milepost.checkpoint._redis.names import BLOBS_OF, CHECKPOINT_KEYS, REDIS, TTL_OF
-from milepost.inspect._sources import PlainSource, RegisteredThreads, stats_of
+from milepost.inspect._sources import KINDS, PlainSource, RegisteredThreads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from milepost.inspect._records import Stats
+    from milepost.inspect._sources import Measured
 
 
 class RedisSource(RegisteredThreads, PlainSource):
@@ -30,26 +29,16 @@ class RedisSource(RegisteredThreads, PlainSource):
         rows = self._rows(REDIS.checkpoints_of, thread_id)
         return sorted((id, parent) for graph, id, parent, *_ in rows if graph == ns)
 
-    def stats(self, thread_id: str | None) -> Stats:
-        by_thread: dict[str, list[int]] = {}
-        kinds = {"checkpoints": 0, "values": 0, "writes": 0}
-        channels: dict[str, int] = {}
-        statuses: dict[str, int] = {}
-        writes = 0
-        for row in self._all(ThreadFilter(limit=1_000_000, prefix=thread_id)):
-            id = row.thread_id
-            if thread_id not in (None, id):
-                continue
-            sizes = self._rows(REDIS.thread_size, id, id, id, id)
-            counts = {kind: count for kind, count, _ in sizes}
-            by_thread[id] = [counts["checkpoints"], sum(size for *_, size in sizes)]
-            statuses[row.status] = statuses.get(row.status, 0) + 1
-            for kind, _, size in sizes:
-                kinds["checkpoints" if kind == "inline writes" else kind] += size
-            writes += counts["writes"]
-            for _, channel, *_, blob in self._rows(BLOBS_OF, id):
-                channels[channel] = channels.get(channel, 0) + len(blob)
-        return stats_of(by_thread, writes, kinds, channels, statuses)
+    _kinds = KINDS
+
+    def _measured(self, thread_id: str) -> Iterator[Measured]:
+        for kind, count, size in self._rows(REDIS.thread_size, *[thread_id] * 4):
+            if kind == "inline writes":
+                yield "checkpoints", thread_id, None, 0, size
+            elif kind != "values":
+                yield kind, thread_id, None, count, size
+        for _, channel, *_, blob in self._rows(BLOBS_OF, thread_id):
+            yield "values", thread_id, channel, 1, len(blob)
 
     def ttl(self, thread_id: str) -> float | None:
         [(own,)] = self._rows(TTL_OF, thread_id) or [(None,)]

@@ -8,8 +8,9 @@ other saver.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost._db.operations import rows_of
 from milepost._internal.ids import time_of
@@ -111,24 +112,39 @@ class RegisteredThreads(Source):
         return bool(found == [thread_id])
 
 
+KINDS: Final = ("checkpoints", "values", "writes")
+"""The kinds of rows that are measured."""
+Measured: TypeAlias = "tuple[str, str, str | None, int, int | None]"
+"""Kind of rows, thread, the channel of values, how many rows, their bytes."""
+
+
 def stats_of(
-    by_thread: Mapping[str, Sequence[int]],
-    writes: int,
-    kinds: Mapping[str, int],
-    channels: Mapping[str, int],
-    statuses: Mapping[str, int],
+    measured: Iterable[Measured], statuses: Mapping[str, int], kinds: Sequence[str] = KINDS
 ) -> Stats:
     """Totals, and the largest threads and channels first."""
+    by_thread: dict[str, list[int]] = {}
+    channels: dict[str, int] = {}
+    bytes_of, writes = dict.fromkeys(kinds, 0), 0
+    for kind, thread, channel, count, bytes in measured:
+        size = int(bytes or 0)
+        bytes_of[kind] += size
+        sums = by_thread.setdefault(thread, [0, 0])
+        sums[1] += size
+        if channel is not None:
+            channels[channel] = channels.get(channel, 0) + size
+        elif kind == "writes":
+            writes += count
+        else:
+            sums[0] += count
     sizes = [ThreadSize(name, count, size) for name, (count, size) in by_thread.items()]
     sizes.sort(key=lambda one: (-one.bytes, one.thread_id))
-    largest_first = sorted(channels.items(), key=lambda pair: (-pair[1], pair[0]))
     return Stats(
         threads=sum(statuses.values()) if statuses else len(by_thread),
         checkpoints=sum(one.checkpoints for one in sizes),
         writes=writes,
-        bytes=sum(kinds.values()),
-        kinds=dict(kinds),
-        channels=dict(largest_first),
+        bytes=sum(bytes_of.values()),
+        kinds=bytes_of,
+        channels=dict(sorted(channels.items(), key=lambda pair: (-pair[1], pair[0]))),
         statuses=dict(statuses),
         largest=sizes[:20],
     )
@@ -190,17 +206,16 @@ class PlainSource(Source):
         return found[:limit]
 
     def stats(self, thread_id: str | None) -> Stats:
-        rows = list(self._all(ThreadFilter(limit=_MOST)))
-        by_thread: dict[str, list[int]] = {}
-        statuses: dict[str, int] = {}
-        for row in rows:
-            if thread_id not in (None, row.thread_id):
-                continue
-            counted = self.thread(row.thread_id) or row
-            by_thread[row.thread_id] = [counted.checkpoints or 0, counted.bytes or 0]
-            statuses[row.status] = statuses.get(row.status, 0) + 1
-        total = sum(size for _, size in by_thread.values())
-        return stats_of(by_thread, 0, {"all": total}, {}, statuses)
+        found = self._all(ThreadFilter(prefix=thread_id, limit=_MOST))
+        rows = [row for row in found if thread_id in (None, row.thread_id)]
+        measured = (one for row in rows for one in self._measured(row.thread_id))
+        return stats_of(measured, Counter(row.status for row in rows), self._kinds)
+
+    _kinds: Sequence[str] = ("all",)
+
+    def _measured(self, thread_id: str) -> Iterable[Measured]:
+        row = self.thread(thread_id)
+        return [] if row is None else [("all", thread_id, None, row.checkpoints or 0, row.bytes)]
 
 
 def sort(rows: list[ThreadRow], search: Search) -> None:
@@ -233,21 +248,13 @@ def satisfies(row: ThreadRow, wanted: ThreadFilter) -> bool:
     )
 
 
-class SizeStatements(NamedTuple):
-    """Statements that count and measure rows, of one thread or, `where` left out, of all."""
-
-    checkpoints: str
-    writes: str
-    values: str | None = None
-    """None where values are in the rows of checkpoints."""
-    statuses: str | None = None
-    """None where there is no registry."""
-
-
 class TableSource(Source):
     """A database with tables of checkpoints, milepost's or LangGraph's."""
 
-    sizes: SizeStatements
+    sizes: str
+    """Gives `Measured` rows of all threads, or with a condition in place of `where`, of one."""
+    statuses: str | None = None
+    """Counts threads by status; None where there is no registry."""
 
     @abstractmethod
     def _rows(self, sql: str, *values: Any) -> Sequence[Any]:
@@ -290,47 +297,32 @@ class TableSource(Source):
         return [row[0] for row in rows]
 
     def stats(self, thread_id: str | None) -> Stats:
-        where, given = ("", ()) if thread_id is None else (" WHERE thread_id = ?", (thread_id,))
+        def found(sql: str) -> Sequence[Any]:
+            if thread_id is None:
+                return self._rows(sql.format(where=""))
+            given = [thread_id] * sql.count("{where}")
+            return self._rows(sql.format(where=" WHERE thread_id = ?"), *given)
 
-        def found(sql: str | None) -> Sequence[Any]:
-            return () if sql is None else self._rows(sql.format(where=where), *given)
-
-        rows = found(self.sizes.checkpoints)
-        by_thread = {row[0]: [int(row[1]), int(row[2] or 0)] for row in rows}
-        kinds = {"checkpoints": sum(size for _, size in by_thread.values()), "values": 0}
-        channels: dict[str, int] = {}
-        for thread, channel, size in found(self.sizes.values):
-            kinds["values"] += int(size or 0)
-            channels[channel] = channels.get(channel, 0) + int(size or 0)
-            by_thread.setdefault(thread, [0, 0])[1] += int(size or 0)
-        writes, kinds["writes"] = 0, 0
-        for thread, count, size in found(self.sizes.writes):
-            writes += int(count)
-            kinds["writes"] += int(size or 0)
-            by_thread.setdefault(thread, [0, 0])[1] += int(size or 0)
-        statuses = {row[0]: int(row[1]) for row in found(self.sizes.statuses)}
-        return stats_of(by_thread, writes, kinds, channels, statuses)
+        return stats_of(found(self.sizes), dict(found(self.statuses) if self.statuses else ()))
 
 
-_ON_SQLITE: Final = SizeStatements(
-    "SELECT thread_id, COUNT(*), SUM(LENGTH(frame) + LENGTH(metadata) + COALESCE(LENGTH(led), 0))"
-    " FROM checkpoints{where} GROUP BY thread_id",
-    "SELECT thread_id, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_writes{where}"
-    " GROUP BY thread_id",
-    "SELECT thread_id, channel, SUM(LENGTH(blob)) FROM checkpoint_values{where}"
-    " GROUP BY thread_id, channel",
-    "SELECT status, COUNT(*) FROM threads{where} GROUP BY status",
+_ON_POSTGRES: Final = (
+    "SELECT 'checkpoints', thread_id, NULL, COUNT(*),"
+    " SUM(LENGTH(frame) + LENGTH(metadata) + COALESCE(LENGTH(led), 0))"
+    " FROM checkpoints{where} GROUP BY thread_id"
+    " UNION ALL SELECT 'values', thread_id, channel, 0, SUM(LENGTH(blob))"
+    " FROM checkpoint_blobs{where} GROUP BY thread_id, channel"
+    " UNION ALL SELECT 'writes', thread_id, NULL, COUNT(*), SUM(LENGTH(blob))"
+    " FROM checkpoint_writes{where} GROUP BY thread_id"
 )
-_ON_POSTGRES: Final = _ON_SQLITE._replace(
-    values="SELECT thread_id, channel, SUM(LENGTH(blob)) FROM checkpoint_blobs{where}"
-    " GROUP BY thread_id, channel"
-)
+_ON_SQLITE: Final = _ON_POSTGRES.replace("checkpoint_blobs", "checkpoint_values")
 
 
 class SqlSource(RegisteredThreads, TableSource):
     """A saver of milepost's on SQLite or PostgreSQL."""
 
     _saver: SqlSaver
+    statuses = "SELECT status, COUNT(*) FROM threads{where} GROUP BY status"
 
     def __init__(self, saver: SqlSaver) -> None:
         self._saver = saver
