@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
-from milepost.inspect._errors import CannotOpenError, ReadOnlyError, told_plainly
+from milepost.inspect._errors import ReadOnlyError, told_plainly
 from milepost.inspect._sources import PlainSource, Source, SqlSource
 from milepost.inspect._stored import data_saver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable
     from types import TracebackType
 
     from milepost.checkpoint.base import BaseCheckpointSaver
-    from milepost.inspect._langgraph import LangGraphReader
 
 Kind = Literal["sqlite", "postgres", "redis", "memory"]
 Flavour = Literal["milepost", "langgraph"]
@@ -163,44 +161,3 @@ def source_for(kind: Kind, reader: Any) -> Source:
 
         return RedisSource(reader)
     return SqlSource(reader)
-
-
-def langgraph_database(
-    columns: set[str],
-    run_query: Callable[[str, Sequence[Any]], Iterable[Sequence[Any]]],
-    url: str,
-    kind: Kind,
-    close: Callable[[], None],
-    create: bool,
-) -> Database | None:
-    """The database if its table of checkpoints, with these columns, is LangGraph's."""
-    if not columns and not create:
-        raise CannotOpenError(
-            f"{url} holds no threads: it has no table 'checkpoints'. Is it the right database?"
-        )
-    if not columns or "frame" in columns:
-        return None
-    if not {"checkpoint_ns", "checkpoint", "metadata"} <= columns:
-        raise CannotOpenError(
-            f"{url} has a table 'checkpoints' that is neither milepost's nor LangGraph's "
-            "(since 0.2)."
-        )
-    from milepost.inspect._langgraph import LangGraphSource, PostgresReader, SqliteReader
-
-    lock = threading.Lock()
-
-    def execute(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        with lock, told_plainly("the database"):
-            return [tuple(row) for row in run_query(sql, tuple(values))]
-
-    reader: LangGraphReader
-    reader = SqliteReader(execute) if kind == "sqlite" else PostgresReader(execute)
-    return Database(
-        reader,
-        url=url,
-        kind=kind,
-        flavour="langgraph",
-        source=LangGraphSource(reader),
-        reader=reader,
-        close=close,
-    )

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import warnings
 from contextlib import ExitStack
+from functools import partial
+from importlib import import_module
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
 from milepost._db.addresses import is_postgres, is_redis, sqlite_file, without_password
+from milepost._db.dialect import POSTGRES, SQLITE
 from milepost._db.operations import rows_of
 from milepost.errors import MissingDependencyError
-from milepost.inspect._database import Database, langgraph_database
+from milepost.inspect._database import Database
 from milepost.inspect._errors import CannotOpenError, told_plainly
 from milepost.inspect._stored import serde_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from milepost._db.dialect import Dialect
+    from milepost.checkpoint.postgres import PostgresSaver
     from milepost.checkpoint.serde.base import SerializerProtocol
+    from milepost.checkpoint.sqlite import SqliteSaver
+    from milepost.inspect._database import Kind
 
 VARIABLE: Final = "MILEPOST_DB"
 """The environment variable that names a database."""
-
-_SQLITE_COLUMNS: Final = "SELECT name FROM pragma_table_info('checkpoints')"
-_SQLITE_STORE: Final = "SELECT 1 FROM sqlite_master WHERE name = 'milepost_items'"
-_POSTGRES_COLUMNS: Final = (
-    "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass('checkpoints') AND attnum > 0"
-    " AND NOT attisdropped"
-)
-_POSTGRES_STORE: Final = "SELECT to_regclass('milepost_items')"
 
 
 def open_database(
@@ -91,45 +91,21 @@ def _open_sqlite(url: str, write: bool, create: bool, serde: SerializerProtocol 
     elif not os.path.isfile(path):
         raise CannotOpenError(f"'{path}' is not a file.")
     try:
-        with ExitStack() as stack:
-            connection = _connect_sqlite(path, write)
-            stack.callback(connection.close)
-            columns = {row[0] for row in connection.execute(_SQLITE_COLUMNS)}
-            langgraph = langgraph_database(
-                columns, connection.execute, shown, "sqlite", connection.close, write and create
-            )
-            stack.pop_all()  # no error: the connection stays open
+        connection = _connect_sqlite(path, write)
+        found = _columns_or_langgraph(connection, SQLITE, shown, write and create)
     except sqlite3.DatabaseError as error:
         raise CannotOpenError(
             f"{shown} cannot be read as a SQLite database ({error}). If it is one, it is damaged: "
             "restore it from a backup, or try `.recover` of SQLite's own shell."
         ) from error
-    if langgraph is not None:
-        return langgraph
+    if isinstance(found, Database):
+        return found
     from milepost.checkpoint.sqlite import SqliteSaver
 
     saver = SqliteSaver(connection, serde=serde_for(serde))
     if write:
         saver.setup()
-
-    def open_store(create: bool) -> Any:
-        if not create and not connection.execute(_SQLITE_STORE).fetchone():
-            return None
-        from milepost.store.sqlite import SqliteStore
-
-        store = SqliteStore(saver.engine, serde=serde_for(serde))
-        if create:
-            store.setup()
-        return store
-
-    return Database(
-        saver,
-        url=shown,
-        kind="sqlite",
-        writable=write,
-        open_store=open_store,
-        close=saver.engine.close,
-    )
+    return _ours(saver, SQLITE, shown, write, serde, "milepost.store.sqlite:SqliteStore")
 
 
 def _connect_sqlite(path: str, write: bool) -> sqlite3.Connection:
@@ -182,44 +158,88 @@ def _open_postgres(
     with connecting():
         connection = connect()
     shown = without_password(url)
-
-    def run_query(sql: str, values: Sequence[Any]) -> Any:
-        return connection.execute(sql.replace("%", "%%").replace("?", "%s"), values).fetchall()
-
-    with ExitStack() as stack:
-        stack.callback(connection.close)
-        columns = {row[0] for row in connection.execute(_POSTGRES_COLUMNS).fetchall()}
-        langgraph = langgraph_database(
-            columns, run_query, shown, "postgres", connection.close, write and create
-        )
-        stack.pop_all()  # no error: the connection stays open
-    if langgraph is not None:
-        return langgraph
+    found = _columns_or_langgraph(connection, POSTGRES, shown, write and create)
+    if isinstance(found, Database):
+        return found
     saver = PostgresSaver(connection, serde=serde_for(serde), pooler_safe=True)
     settings = Settings(None, True, TABLES, type(saver).__name__)
     saver.engine = PostgresEngine(connection, settings, reconnect=connect)
-    if not columns:
+    if not found:
         saver.setup()
+    return _ours(saver, POSTGRES, shown, write, serde, "milepost.store.postgres:PostgresStore")
+
+
+def _columns_or_langgraph(
+    connection: Any, dialect: Dialect, url: str, create: bool
+) -> set[str] | Database:
+    """The columns of milepost's table of checkpoints, none if it is still to be made; the database
+    if the table is LangGraph's. An error closes the connection."""
+    with ExitStack() as stack:
+        stack.callback(connection.close)
+        rows = connection.execute(dialect.placed(dialect.columns), ("checkpoints",)).fetchall()
+        columns = {row[0] for row in rows}
+        if not columns and not create:
+            raise CannotOpenError(
+                f"{url} holds no threads: it has no table 'checkpoints'. Is it the right database?"
+            )
+        is_theirs = {"checkpoint_ns", "checkpoint", "metadata"} <= columns
+        if columns and "frame" not in columns and not is_theirs:
+            raise CannotOpenError(
+                f"{url} has a table 'checkpoints' that is neither milepost's nor LangGraph's "
+                "(since 0.2)."
+            )
+        stack.pop_all()  # no error: the connection stays open
+    if not columns or "frame" in columns:
+        return columns
+    from milepost.inspect._langgraph import LangGraphSource, PostgresReader, SqliteReader
+
+    lock = threading.Lock()
+
+    def execute(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        with lock, told_plainly("the database"):
+            rows: list[tuple[Any, ...]] = connection.execute(dialect.placed(sql), values).fetchall()
+            return rows
+
+    reader = (SqliteReader if dialect is SQLITE else PostgresReader)(execute)
+    return Database(
+        reader,
+        url=url,
+        kind=cast("Kind", dialect.name),
+        flavour="langgraph",
+        source=LangGraphSource(reader),
+        reader=reader,
+        close=connection.close,
+    )
+
+
+def _ours(
+    saver: SqliteSaver | PostgresSaver,
+    dialect: Dialect,
+    url: str,
+    write: bool,
+    serde: SerializerProtocol | None,
+    store: str,
+) -> Database:
+    """The database of a saver. Its store, `module:Class`, is opened when it is first asked for."""
+    engine = saver.engine
 
     def open_store(create: bool) -> Any:
-        if not create:
-            [(table,)] = saver.engine.run(lambda: rows_of(_POSTGRES_STORE), write=False)
-            if table is None:
-                return None
-        from milepost.store.postgres import PostgresStore
-
-        store = PostgresStore(saver.engine, serde=serde_for(serde))
+        columns = partial(rows_of, dialect.placed(dialect.columns), ("milepost_items",))
+        if not create and not engine.run(columns, write=False):
+            return None
+        module, _, name = store.partition(":")
+        opened = getattr(import_module(module), name)(engine, serde=serde_for(serde))
         if create:
-            store.setup()
-        return store
+            opened.setup()
+        return opened
 
     return Database(
         saver,
-        url=shown,
-        kind="postgres",
+        url=url,
+        kind=cast("Kind", dialect.name),
         writable=write,
         open_store=open_store,
-        close=saver.engine.close,
+        close=engine.close,
     )
 
 
