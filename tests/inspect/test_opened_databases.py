@@ -259,6 +259,7 @@ class TestLangGraph:
             assert (row.thread_id, row.status, row.checkpoints) == ("t", "interrupted", 6)
             assert threads(db, status="interrupted").total == 1
             assert threads(db, search="x").total == 0
+            assert threads(db, metadata={"owner": None}).total == 0
             view = show(db, Ref("t"))
             assert view.next == ("ask",)
             assert [one.value for one in view.interrupts] == [{"q": "ok?"}]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from milepost._db.operations import rows_of
 from milepost._internal.ids import time_of
 from milepost.checkpoint._contract.records import Place, place_of
-from milepost.checkpoint._contract.threads import ThreadFilter, ThreadInfo
+from milepost.checkpoint._contract.threads import ThreadFilter, ThreadInfo, has_pairs
 from milepost.checkpoint._sql.threads.registry import Search
 from milepost.inspect._reading import id_of, parent_of
 from milepost.inspect._records import Page, Stats, ThreadRow, ThreadSize
@@ -244,7 +244,7 @@ def satisfies(row: ThreadRow, wanted: ThreadFilter) -> bool:
         and (wanted.prefix is None or row.thread_id.startswith(wanted.prefix))
         and (wanted.updated_after is None or updated > wanted.updated_after)
         and (wanted.updated_before is None or updated < wanted.updated_before)
-        and all(row.metadata.get(key) == value for key, value in wanted.metadata.items())
+        and has_pairs(row.metadata, wanted.metadata)
     )
 
 
