@@ -12,6 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost._internal.ids import time_of
@@ -22,6 +23,7 @@ from milepost.checkpoint._contract.records import (
     PendingWrite,
     Place,
     get_checkpoint_id,
+    metadata_matches,
     place_of,
 )
 from milepost.checkpoint.base import BaseCheckpointSaver
@@ -34,13 +36,7 @@ from milepost.errors import (
 )
 from milepost.inspect._data import Unreadable
 from milepost.inspect._records import Page, ThreadRow
-from milepost.inspect._sources import (
-    LAST,
-    TableSource,
-    is_wanted,
-    satisfies,
-    sort,
-)
+from milepost.inspect._sources import TableSource, is_wanted, satisfies, sort
 from milepost.inspect._stored import StoredObject
 from milepost.integrations.langgraph._formats.decoding import BUILDERS, StrictSerializer
 
@@ -49,7 +45,6 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.threads.registry import Search
     from milepost.types import RunnableConfig
 
-Found: TypeAlias = list[CheckpointTuple]
 Pending: TypeAlias = list[PendingWrite]
 """Named, since `list` is a method of a saver."""
 
@@ -125,28 +120,17 @@ class LangGraphReader(BaseCheckpointSaver[Any]):
     # -- what SQLite and PostgreSQL have in tables of their own
 
     writes_table: str
-    select: str
-    """All checkpoints; a condition follows."""
-
-    def _tuples(self, where: str, values: Sequence[Any]) -> Found:
-        """The checkpoints that a condition finds."""
-        return [self._tuple(*row) for row in self.execute(f"{self.select} {where}", values)]
+    stored: str
+    """The columns with a checkpoint."""
 
     @abstractmethod
-    def _tuple(self, *row: Any) -> CheckpointTuple:
-        """The checkpoint in a row."""
+    def _checkpoint(self, place: Place, *stored: Any) -> Checkpoint:
+        """The checkpoint in these columns."""
 
     # -- the contract
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        thread_id, ns, id = place_of(config)
-        if id is not None:
-            where = "WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
-            found = self._tuples(where, (thread_id, ns, id))
-        else:
-            where = "WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY checkpoint_id DESC LIMIT 1"
-            found = self._tuples(where, (thread_id, ns))
-        return found[0] if found else None
+        return next(self.list(place_of(config).config(), limit=1), None)
 
     def list(
         self,
@@ -158,30 +142,46 @@ class LangGraphReader(BaseCheckpointSaver[Any]):
     ) -> Iterator[CheckpointTuple]:
         if config is None:
             raise NotImplementedError("Threads of a LangGraph database are read one by one.")
-        place = place_of(config)
-        ns = (config.get("configurable") or {}).get("checkpoint_ns")
-        cursor = (get_checkpoint_id(before) if before else None) or LAST
-        left = limit
-        while left is None or left > 0:
-            size = _PAGE if left is None else min(_PAGE, left)
-            clauses, given = ["thread_id = ?", "checkpoint_id < ?"], [place.thread_id, cursor]
-            if ns is not None:
-                clauses.append("checkpoint_ns = ?")
-                given.append(ns)
-            if place.checkpoint_id is not None:
-                clauses.append("checkpoint_id = ?")
-                given.append(place.checkpoint_id)
-            text = f"WHERE {' AND '.join(clauses)} ORDER BY checkpoint_id DESC LIMIT {size}"
-            found = self._tuples(text, given)
-            for one in found:
-                if all(one.metadata.get(key) == value for key, value in (filter or {}).items()):
-                    yield one
-                    left = None if left is None else left - 1
-            if len(found) < size:
-                return
-            cursor = place_of(found[-1].config).checkpoint_id or ""
+        size = _PAGE if limit is None else min(_PAGE, limit)
+        listed = self._newest_first(config, before, size)
+        return islice(
+            (one for one in listed if metadata_matches(one.metadata, filter or {})), limit
+        )
 
     # -- parts
+
+    def _newest_first(
+        self, config: RunnableConfig, before: RunnableConfig | None, size: int
+    ) -> Iterator[CheckpointTuple]:
+        place = place_of(config)
+        conditions = {
+            "thread_id = ?": place.thread_id,
+            "checkpoint_ns = ?": (config.get("configurable") or {}).get("checkpoint_ns"),
+            "checkpoint_id = ?": place.checkpoint_id,
+            "checkpoint_id < ?": get_checkpoint_id(before) if before else None,
+        }
+        while True:
+            given = {clause: value for clause, value in conditions.items() if value is not None}
+            rows = self.execute(
+                "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, metadata,"
+                f" {self.stored} FROM checkpoints WHERE {' AND '.join(given)}"
+                f" ORDER BY checkpoint_id DESC LIMIT {size}",
+                tuple(given.values()),
+            )
+            for row in rows:
+                yield self._tuple(*row)
+            if len(rows) < size:
+                return
+            conditions["checkpoint_id < ?"] = rows[-1][2]
+
+    def _tuple(
+        self, thread_id: str, ns: str, id: str, parent: str | None, about: Any, *stored: Any
+    ) -> CheckpointTuple:
+        place = Place(thread_id, ns, id)
+        checkpoint = self._checkpoint(place, *stored)
+        before = place._replace(checkpoint_id=parent).config() if parent else None
+        pending = self._pending(place)
+        return CheckpointTuple(place.config(), checkpoint, as_json(about), before, pending)
 
     def _pending(self, place: Place) -> Pending:
         rows = self.execute(
@@ -207,55 +207,38 @@ class SqliteReader(LangGraphReader):
 
     writes_table = "writes"
     _blob = "value"
-    select = (
-        "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type,"
-        " checkpoint, metadata FROM checkpoints"
-    )
+    stored = "type, checkpoint"
 
-    def _tuple(
-        self, thread_id: str, ns: str, id: str, parent: str | None, kind: str, data: Any, about: Any
-    ) -> CheckpointTuple:
-        place = Place(thread_id, ns, id)
-        checkpoint = self.value(kind, data)
-        if not isinstance(checkpoint, dict):
-            reason = getattr(checkpoint, "reason", "it is no checkpoint")
-            raise DeserializationError(f"checkpoint '{id}' of thread '{thread_id}': {reason}")
-        metadata = as_json(about)
-        before = place._replace(checkpoint_id=parent).config() if parent else None
-        return CheckpointTuple(
-            place.config(), _with_all_keys(checkpoint, id), metadata, before, self._pending(place)
-        )
+    def _checkpoint(self, place: Place, *stored: Any) -> Checkpoint:
+        found = self.value(*stored)
+        if not isinstance(found, dict):
+            reason = getattr(found, "reason", "it is no checkpoint")
+            raise DeserializationError(
+                f"checkpoint '{place.checkpoint_id}' of thread '{place.thread_id}': {reason}"
+            )
+        return _with_all_keys(found, place)
 
 
 class PostgresReader(LangGraphReader):
     """LangGraph's tables in PostgreSQL: large values have rows of their own."""
 
     writes_table = "checkpoint_writes"
-    select = (
-        "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint,"
-        " metadata FROM checkpoints"
-    )
+    stored = "checkpoint"
 
-    def _tuple(
-        self, thread_id: str, ns: str, id: str, parent: str | None, checkpoint: Any, about: Any
-    ) -> CheckpointTuple:
-        place = Place(thread_id, ns, id)
-        stored = _with_all_keys(as_json(checkpoint), id)
-        values = dict(stored["channel_values"])
-        versions = stored["channel_versions"]
+    def _checkpoint(self, place: Place, *stored: Any) -> Checkpoint:
+        found = _with_all_keys(as_json(*stored), place)
+        values, versions = found["channel_values"], found["channel_versions"]
         wanted = [str(versions[name]) for name in versions if name not in values]
         if wanted:
             rows = self.execute(
                 "SELECT channel, version, type, blob FROM checkpoint_blobs WHERE thread_id = ?"
                 " AND checkpoint_ns = ? AND version = ANY(?)",
-                (thread_id, ns, wanted),
+                (*place[:2], wanted),
             )
             for channel, version, kind, data in rows:
                 if str(versions.get(channel)) == version and kind != "empty":
                     values[channel] = self.value(kind, data)
-        before = place._replace(checkpoint_id=parent).config() if parent else None
-        kept: Checkpoint = {**stored, "channel_values": values}
-        return CheckpointTuple(place.config(), kept, as_json(about), before, self._pending(place))
+        return found
 
 
 def as_json(cell: Any) -> Any:
@@ -268,11 +251,11 @@ def as_json(cell: Any) -> Any:
     return cell if isinstance(cell, dict) else {}
 
 
-def _with_all_keys(stored: Mapping[str, Any], id: str) -> Checkpoint:
+def _with_all_keys(stored: Mapping[str, Any], place: Place) -> Checkpoint:
     """A checkpoint with all of its keys, whatever version of LangGraph wrote it."""
     return Checkpoint(
         v=stored.get("v", 1),
-        id=stored.get("id", id),
+        id=stored.get("id", place.checkpoint_id),
         ts=stored.get("ts", ""),
         channel_values=stored.get("channel_values") or {},
         channel_versions=stored.get("channel_versions") or {},
