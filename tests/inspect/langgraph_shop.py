@@ -24,7 +24,7 @@ class Theirs(TypedDict, total=False):
     n: int
 
 
-def fill_theirs(saver: Any) -> None:
+def fill_theirs(saver: Any, **metadata: Any) -> None:
     """`t` has six checkpoints and asks something."""
     from langchain_core.messages import AIMessage, HumanMessage
     from langgraph.graph import START, StateGraph
@@ -39,5 +39,6 @@ def fill_theirs(saver: Any) -> None:
     graph.add_edge(START, "plan")
     graph.add_edge("plan", "ask")
     compiled = graph.compile(checkpointer=saver)
-    compiled.invoke({"messages": [HumanMessage("hi")]}, at("t"))
-    compiled.invoke({"messages": [HumanMessage("again")]}, at("t"))
+    config = {**at("t"), "metadata": metadata}
+    compiled.invoke({"messages": [HumanMessage("hi")]}, config)
+    compiled.invoke({"messages": [HumanMessage("again")]}, config)

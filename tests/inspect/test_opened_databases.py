@@ -260,12 +260,19 @@ class TestLangGraph:
             assert threads(db, status="interrupted").total == 1
             assert threads(db, search="x").total == 0
             assert threads(db, metadata={"owner": None}).total == 0
+            assert show(db, Ref.parse("t@~1")).status == "interrupted"
             view = show(db, Ref("t"))
             assert view.next == ("ask",)
             assert [one.value for one in view.interrupts] == [{"q": "ok?"}]
             human, *_ = view.values["messages"]
             assert (human["type"], human["content"]) == ("human", "hi")
             assert stats(db).checkpoints == 6
+
+    def test_its_threads_are_found_by_their_metadata(self, address):
+        with theirs(address) as saver:
+            fill_theirs(saver, owner="ada")
+        with open_database(address) as db:
+            assert [row.metadata for row in threads(db, search="ADA").items] == [{"owner": "ada"}]
 
     def test_its_history_tells_which_node_wrote_what(self, address):
         with open_database(address) as db:

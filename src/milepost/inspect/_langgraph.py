@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from milepost._internal.ids import time_of
 from milepost.checkpoint._contract.records import (
     Checkpoint,
-    CheckpointMetadata,
     CheckpointTuple,
     PendingWrite,
     Place,
@@ -36,7 +35,7 @@ from milepost.errors import (
 )
 from milepost.inspect._data import Unreadable
 from milepost.inspect._records import Page, ThreadRow
-from milepost.inspect._sources import TableSource, is_wanted, satisfies, sort
+from milepost.inspect._sources import TableSource, page_of, satisfies
 from milepost.inspect._stored import StoredObject
 from milepost.integrations.langgraph._formats.decoding import BUILDERS, StrictSerializer
 
@@ -288,60 +287,43 @@ class LangGraphSource(TableSource):
         self._reader = reader
         self.sizes = _ON_SQLITE if isinstance(reader, SqliteReader) else _ON_POSTGRES
 
-    def _summaries(self, where: str = "", values: Sequence[Any] = ()) -> list[ThreadRow]:
-        # No registry: times are those in the ids, and the newest metadata is not read here.
-        rows = self._reader.execute(
-            "SELECT thread_id, MIN(checkpoint_id), MAX(checkpoint_id), COUNT(*)"
-            f" FROM checkpoints {where} GROUP BY thread_id ORDER BY thread_id",
-            values,
+    def _all(self, where: str = "", *values: Any) -> list[ThreadRow]:
+        # No registry: times are those in the ids, and the rest is that of the latest checkpoint.
+        rows = self._rows(
+            "SELECT t.thread_id, t.first, t.last, t.count, t.head, c.metadata,"
+            f" (SELECT MAX(channel) FROM {self._reader.writes_table} w"
+            " WHERE w.thread_id = t.thread_id AND w.checkpoint_ns = ''"
+            f" AND w.checkpoint_id = t.head AND w.channel IN ('{ERROR}', '{INTERRUPT}'))"
+            " FROM (SELECT thread_id, MIN(checkpoint_id) AS first, MAX(checkpoint_id) AS last,"
+            " COUNT(*) AS count, MAX(CASE checkpoint_ns WHEN '' THEN checkpoint_id END) AS head"
+            f" FROM checkpoints {where} GROUP BY thread_id) t LEFT JOIN checkpoints c"
+            " ON c.thread_id = t.thread_id AND c.checkpoint_ns = '' AND c.checkpoint_id = t.head"
+            " ORDER BY t.thread_id",
+            *values,
         )
         return [
-            ThreadRow(row[0], "idle", {}, _time(row[1]), _time(row[2]), row[2], int(row[3]))
-            for row in rows
+            ThreadRow(
+                thread_id,
+                {INTERRUPT: "interrupted", ERROR: "error"}.get(ended, "idle"),
+                {key: one for key, one in as_json(about).items() if key not in _OF_A_STEP},
+                _time(first),
+                _time(last),
+                head or last,
+                int(count),
+            )
+            for thread_id, first, last, count, head, about, ended in rows
         ]
 
     def threads(self, wanted: ThreadFilter, search: Search) -> Page[ThreadRow]:
         wanted.check()
-        # Status and metadata need a look at each thread, so they are found last, for one page,
-        # unless they decide which threads are wanted.
-        decides = bool(wanted.metadata or wanted.status or search.unfinished)
-        found = self._summaries()
-        if decides:
-            found = [self._with_status(row) for row in found]
-        found = [row for row in found if satisfies(row, wanted) and is_wanted(row, search)]
-        sort(found, search)
-        page = found[search.offset : search.offset + wanted.limit]
-        if not decides:
-            page = [self._with_status(row) for row in page]
-        return Page(page, len(found))
-
-    def _with_status(self, row: ThreadRow) -> ThreadRow:
-        head = self._reader.execute(
-            "SELECT checkpoint_id, metadata FROM checkpoints WHERE thread_id = ?"
-            " AND checkpoint_ns = '' ORDER BY checkpoint_id DESC LIMIT 1",
-            (row.thread_id,),
-        )
-        if not head:
-            return row
-        channels = self._reader.execute(
-            f"SELECT DISTINCT channel FROM {self._reader.writes_table} WHERE thread_id = ?"
-            " AND checkpoint_ns = '' AND checkpoint_id = ?",
-            (row.thread_id, head[0][0]),
-        )
-        names = {channel for (channel,) in channels}
-        status = "interrupted" if INTERRUPT in names else "error" if ERROR in names else "idle"
-        own: CheckpointMetadata = as_json(head[0][1])
-        shown = {key: value for key, value in own.items() if key not in _OF_A_STEP}
-        return replace(row, status=status, metadata=shown, head=head[0][0])
+        return page_of((row for row in self._all() if satisfies(row, wanted)), wanted, search)
 
     def thread(self, thread_id: str) -> ThreadRow | None:
         row = self.thread_entry(thread_id)
-        if row is None:
-            return None
-        return replace(self._with_status(row), bytes=self.stats(thread_id).bytes)
+        return None if row is None else replace(row, bytes=self.stats(thread_id).bytes)
 
     def thread_entry(self, thread_id: str) -> ThreadRow | None:
-        found = self._summaries("WHERE thread_id = ?", (thread_id,))
+        found = self._all("WHERE thread_id = ?", thread_id)
         return found[0] if found else None
 
     def _rows(self, sql: str, *values: Any) -> Sequence[Any]:

@@ -158,9 +158,7 @@ class PlainSource(Source):
 
     def threads(self, wanted: ThreadFilter, search: Search) -> Page[ThreadRow]:
         wanted.check()
-        found = [row for row in self._all(wanted) if is_wanted(row, search)]
-        sort(found, search)
-        return Page(found[search.offset : search.offset + wanted.limit], len(found))
+        return page_of(self._all(wanted), wanted, search)
 
     def _all(self, wanted: ThreadFilter) -> Iterator[ThreadRow]:
         if hasattr(self._saver, "list_threads"):
@@ -218,22 +216,21 @@ class PlainSource(Source):
         return [] if row is None else [("all", thread_id, None, row.checkpoints or 0, row.bytes)]
 
 
-def sort(rows: list[ThreadRow], search: Search) -> None:
-    """Sort threads as a search asks for."""
-    rows.sort(key=lambda row: row.thread_id, reverse=search.descending)
+def page_of(rows: Iterable[ThreadRow], wanted: ThreadFilter, search: Search) -> Page[ThreadRow]:
+    """The threads that a search finds, in the order and the part that it asks for."""
+    found = [row for row in rows if _is_found(row, search)]
+    found.sort(key=lambda row: row.thread_id, reverse=search.descending)
     if search.sort != "thread_id":
         name = search.sort
-        rows.sort(key=lambda row: getattr(row, name) or 0.0, reverse=search.descending)
+        found.sort(key=lambda row: getattr(row, name) or 0.0, reverse=search.descending)
+    return Page(found[search.offset : search.offset + wanted.limit], len(found))
 
 
-def is_wanted(row: ThreadRow, search: Search) -> bool:
-    """Whether a thread is found by a search."""
+def _is_found(row: ThreadRow, search: Search) -> bool:
     if search.unfinished and row.status == "idle":
         return False
-    if search.text:
-        text = search.text.lower()
-        return text in row.thread_id.lower() or text in str(dict(row.metadata)).lower()
-    return True
+    text = (search.text or "").lower()
+    return text in row.thread_id.lower() or text in str(dict(row.metadata)).lower()
 
 
 def satisfies(row: ThreadRow, wanted: ThreadFilter) -> bool:
