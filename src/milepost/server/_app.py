@@ -88,7 +88,7 @@ def create_app(
     app = Starlette(
         routes=[*operations, PageFiles()],
         middleware=[Middleware(Guard, rules)],
-        exception_handlers={404: _no_such_path, HttpError: _failed},
+        exception_handlers={404: _no_such_path},
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
@@ -106,11 +106,6 @@ async def _no_such_path(request: Request, error: Exception) -> Response:
             "a graph, and the graph itself, where it is imported, with this database as its saver."
         )
     return error_response(HttpError(404, f"There is nothing at {path}.{hint}"))
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    del request
-    return error_response(error)
 
 
 class PageFiles(BaseRoute):

@@ -28,7 +28,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from milepost.server._errors import HttpError
-from milepost.server._routing import error_response
+from milepost.server._routing import error_response, path_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -115,7 +115,7 @@ class Guard:
             raise HttpError(403, f"Pages of '{origin[:200]}' may not call this server.")
         if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
             return Response(status_code=204)
-        if self._token is None or _path(scope) in OPEN:
+        if self._token is None or path_of(scope) in OPEN:
             return None
         if self._in_headers(headers):
             return None
@@ -170,14 +170,14 @@ class Guard:
     def _check_forgery(self, scope: Scope, headers: Headers) -> None:
         """Refuse requests of other sites: browsers, which have the cookie, name the site."""
         site = headers.get("sec-fetch-site", "same-origin")
-        if site not in ("same-origin", "none") and _path(scope) != "/":
+        if site not in ("same-origin", "none") and path_of(scope) != "/":
             raise HttpError(403, "Pages of other sites may not call this server.")
         if scope["method"] not in SAFE_METHODS and "origin" not in headers:
             raise HttpError(403, "A change that the cookie authorizes needs an Origin header.")
 
     def _welcome(self, scope: Scope) -> Response:
         """The first visit, with the token in the URL; and visits without it."""
-        is_page = _path(scope) == "/" and scope["method"] == "GET"
+        is_page = path_of(scope) == "/" and scope["method"] == "GET"
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = [value for name, value in query if name == "token"]
         if is_page and given and self._is_token(given[-1]):
@@ -203,12 +203,6 @@ class Guard:
                 "Open the address that `milepost ui` printed: it has the token.\n", status_code=401
             )
         raise HttpError(401, "A token is needed: Authorization: Bearer TOKEN, or x-api-key: TOKEN.")
-
-
-def _path(scope: Scope) -> str:
-    """The path as it was sent: routes are matched against it."""
-    raw: bytes | None = scope.get("raw_path")
-    return scope["path"] if raw is None else raw.decode("latin-1")
 
 
 def _host_name(host: str) -> str | None:

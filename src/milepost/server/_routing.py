@@ -30,13 +30,13 @@ from typing import (
     get_args,
     get_type_hints,
 )
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match
+from starlette.routing import BaseRoute, Match, compile_path
 
 from milepost._internal import log
 from milepost.server._errors import HttpError, as_http_error, refused
@@ -128,7 +128,7 @@ class Operation(BaseRoute):
         )
         self.answer: Any = options.get("answer") or hints["return"]
         self.streams = hints["return"] is EventStream
-        self._segments = path.encode().split(b"/")
+        self._pattern = compile_path(path)[0]
         self._lists = {
             field.encode_name
             for field in msgspec.structs.fields(self.query)
@@ -139,11 +139,11 @@ class Operation(BaseRoute):
         """Whether this is the route of a request."""
         if scope["type"] != "http":
             return Match.NONE, {}
-        found = _match(self._segments, scope.get("raw_path") or scope["path"].encode())
+        found = self._pattern.match(path_of(scope))
         if found is None:
             return Match.NONE, {}
         match = Match.FULL if scope["method"] == self.method else Match.PARTIAL
-        return match, {"path_params": found}
+        return match, {"path_params": found.groupdict()}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -229,27 +229,14 @@ class Routes:
         return self.route("GET", path, **options)
 
 
-def _match(segments: list[bytes], path: bytes) -> dict[str, bytes] | None:
-    """The parameters of a path, still encoded; None if it has another shape."""
-    parts = path.split(b"/")
-    if len(parts) != len(segments):
-        return None
-    found: dict[str, bytes] = {}
-    for segment, part in zip(segments, parts, strict=True):
-        if segment.startswith(b"{"):
-            if not part:
-                return None
-            found[segment[1:-1].decode()] = part
-        elif segment != part:
-            return None
-    return found
+def path_of(scope: Scope) -> str:
+    """The path as it was sent: routes are matched against it."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    return raw.decode("ascii", "surrogateescape")
 
 
-def _decoded(parameters: dict[str, bytes]) -> dict[str, str]:
+def _decoded(parameters: dict[str, str]) -> dict[str, str]:
     try:
-        return {
-            name: unquote(part.decode("ascii"), errors="strict")
-            for name, part in parameters.items()
-        }
-    except UnicodeDecodeError:
+        return {name: unquote_to_bytes(part).decode() for name, part in parameters.items()}
+    except UnicodeError:
         raise refused("A part of the path is no percent-encoded UTF-8.") from None
