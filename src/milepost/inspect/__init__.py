@@ -32,8 +32,7 @@ Examples:
 """
 
 # _open, _database                  an address becomes a Database
-# _sources, _redis_source, _langgraph
-#                                   what is read from each kind of database
+# _sources, _langgraph              what is read from each kind of database
 # _refs, _reading                   a reference becomes a checkpoint and its state
 # _stored, _data                    stored values become plain data
 # _threads, _log, _tasks            threads, histories, and the tasks after a checkpoint

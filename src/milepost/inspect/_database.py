@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from milepost.inspect._errors import ReadOnlyError, told_plainly
-from milepost.inspect._sources import PlainSource, Source, SqlSource
+from milepost.inspect._sources import PlainSource, RedisSource, Source, SqlSource
 from milepost.inspect._stored import data_saver
 
 if TYPE_CHECKING:
@@ -157,7 +157,5 @@ def source_for(kind: Kind, reader: Any) -> Source:
     if kind == "memory":
         return PlainSource(reader)
     if kind == "redis":
-        from milepost.inspect._redis_source import RedisSource
-
         return RedisSource(reader)
     return SqlSource(reader)

@@ -1,7 +1,7 @@
 """What is read from a database besides its checkpoints: lists of threads, namespaces, ids, sizes.
 
-`SqlSource` is for milepost's savers on SQL databases, `RedisSource` (`_redis_source.py`) for those
-on Redis, `LangGraphSource` (`_langgraph.py`) for LangGraph's databases, and `PlainSource` for every
+`SqlSource` is for milepost's savers on SQL databases, `RedisSource` for those on Redis,
+`LangGraphSource` (`_langgraph.py`) for LangGraph's databases, and `PlainSource` for every
 other saver.
 """
 
@@ -16,6 +16,7 @@ from milepost._db.operations import rows_of
 from milepost._internal.ids import time_of
 from milepost.checkpoint._contract.records import Place, place_of
 from milepost.checkpoint._contract.threads import ThreadFilter, ThreadInfo, has_pairs
+from milepost.checkpoint._redis.names import BLOBS_OF, CHECKPOINT_KEYS, REDIS, TTL_OF
 from milepost.checkpoint._sql.threads.registry import Search
 from milepost.inspect._reading import id_of, parent_of
 from milepost.inspect._records import Page, Stats, ThreadRow, ThreadSize
@@ -97,7 +98,11 @@ def row_of(info: ThreadInfo) -> ThreadRow:
 class RegisteredThreads(Source):
     """A saver of milepost's on a database, whose registry knows each thread."""
 
-    _saver: Any
+    _saver: SqlSaver
+
+    def _rows(self, sql: str, *values: Any) -> Sequence[Any]:
+        query = partial(rows_of, self._saver.dialect.placed(sql), values)
+        return self._saver.engine.run(query, write=False)
 
     def thread_entry(self, thread_id: str) -> ThreadRow | None:
         wanted = ThreadFilter(prefix=thread_id, limit=1)
@@ -109,7 +114,7 @@ class RegisteredThreads(Source):
         wanted = ThreadFilter(prefix=thread_id, limit=1)
         registry = self._saver._registry
         found = self._saver.engine.run(lambda: registry.found(wanted), write=False)
-        return bool(found == [thread_id])
+        return found == [thread_id]
 
 
 KINDS: Final = ("checkpoints", "values", "writes")
@@ -216,6 +221,38 @@ class PlainSource(Source):
         return [] if row is None else [("all", thread_id, None, row.checkpoints or 0, row.bytes)]
 
 
+class RedisSource(RegisteredThreads, PlainSource):
+    """A saver on Redis. Ids are read without the rows that they name."""
+
+    _saver: Any
+    _kinds = KINDS
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        return sorted({ns for ns, _ in self._rows(CHECKPOINT_KEYS, thread_id)})
+
+    def _ids(self, thread_id: str, ns: str) -> list[str]:
+        found = (id for graph, id in self._rows(CHECKPOINT_KEYS, thread_id) if graph == ns)
+        return sorted(found, reverse=True)
+
+    def line(self, thread_id: str, ns: str) -> list[tuple[str, str | None]]:
+        rows = self._rows(REDIS.checkpoints_of, thread_id)
+        return sorted((id, parent) for graph, id, parent, *_ in rows if graph == ns)
+
+    def _measured(self, thread_id: str) -> Iterator[Measured]:
+        for kind, count, size in self._rows(REDIS.thread_size, *[thread_id] * 4):
+            if kind == "inline writes":
+                yield "checkpoints", thread_id, None, 0, size
+            elif kind != "values":
+                yield kind, thread_id, None, count, size
+        for _, channel, *_, blob in self._rows(BLOBS_OF, thread_id):
+            yield "values", thread_id, channel, 1, len(blob)
+
+    def ttl(self, thread_id: str) -> float | None:
+        [(own,)] = self._rows(TTL_OF, thread_id) or [(None,)]
+        seconds = self._saver.settings.ttl if own is None else float(own)
+        return None if seconds is None or seconds < 0 else seconds / 60
+
+
 def page_of(rows: Iterable[ThreadRow], wanted: ThreadFilter, search: Search) -> Page[ThreadRow]:
     """The threads that a search finds, in the order and the part that it asks for."""
     found = [row for row in rows if _is_found(row, search)]
@@ -318,7 +355,6 @@ _ON_SQLITE: Final = _ON_POSTGRES.replace("checkpoint_blobs", "checkpoint_values"
 class SqlSource(RegisteredThreads, TableSource):
     """A saver of milepost's on SQLite or PostgreSQL."""
 
-    _saver: SqlSaver
     statuses = "SELECT status, COUNT(*) FROM threads{where} GROUP BY status"
 
     def __init__(self, saver: SqlSaver) -> None:
@@ -333,7 +369,3 @@ class SqlSource(RegisteredThreads, TableSource):
     def thread(self, thread_id: str) -> ThreadRow | None:
         info = self._saver.threads.get(thread_id)
         return None if info is None else row_of(info)
-
-    def _rows(self, sql: str, *values: Any) -> Sequence[Any]:
-        query = partial(rows_of, self._saver.dialect.placed(sql), values)
-        return self._saver.engine.run(query, write=False)
