@@ -169,7 +169,8 @@ def _data(value: Any, depth: int) -> Any:
     if cls is dict:
         return _mapping(value, depth)
     if cls in (bytes, bytearray, memoryview):
-        return _bytes(bytes(value))
+        whole = bytes(value)
+        return {"$bytes": len(whole), "head": base64.b64encode(whole[:_HEAD]).decode()}
     if isinstance(value, StoredObject):
         return _object(value, depth)
     return _other(value, depth)
@@ -180,14 +181,10 @@ def _text(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode()
 
 
-def _bytes(value: bytes) -> dict[str, Any]:
-    return {"$bytes": len(value), "head": base64.b64encode(value[:_HEAD]).decode()}
-
-
 def _mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
     plain = all(type(key) is str for key in value)
     if plain and not any(key.startswith("$") for key in value):
-        return {_text(key): _data(member, depth + 1) for key, member in value.items()}
+        return _named(value, depth)
     pairs = [[_data(key, depth + 1), _data(member, depth + 1)] for key, member in value.items()]
     return {"$type": "dict", "pairs": pairs}
 
@@ -318,29 +315,23 @@ def limited(data: Any, limit: int, path: Path) -> tuple[Any, int]:
         size = len(data) + 2
         return ({"$more": size, "path": list(path)} if size > limit and path else data), size
     if isinstance(data, list):
-        size, members = 2, []
-        for at, member in enumerate(data):
-            kept, length = limited(member, limit, (*path, at))
-            members.append(kept)
-            size += length + 1
-        return _bounded(members, data, size, limit, path)
+        members = [limited(member, limit, (*path, at)) for at, member in enumerate(data)]
+        size = 2 + sum(length + 1 for _, length in members)
+        return _bounded([kept for kept, _ in members], size, limit, path)
     if isinstance(data, dict):
-        size, pairs = 2, {}
-        for key, member in data.items():
-            kept, length = limited(member, limit, (*path, key))
-            pairs[key] = kept
-            size += length + len(key) + 4
-        return _bounded(pairs, data, size, limit, path)
+        pairs = {key: limited(member, limit, (*path, key)) for key, member in data.items()}
+        size = 2 + sum(len(key) + length + 4 for key, (_, length) in pairs.items())
+        return _bounded({key: kept for key, (kept, _) in pairs.items()}, size, limit, path)
     return data, len(str(data))
 
 
-def _bounded(kept: Any, data: Any, size: int, limit: int, path: Path) -> tuple[Any, int]:
+def _bounded(kept: Any, size: int, limit: int, path: Path) -> tuple[Any, int]:
     """A container whose parts are bounded; left out itself if there are still too many parts."""
     if size <= limit or not path:
         return kept, size
     left = sum(_length(member) for member in (kept if isinstance(kept, list) else kept.values()))
-    if left > limit or len(data) > _MOST_MEMBERS:
-        return {"$more": size, "path": list(path), "members": len(data)}, size
+    if left > limit or len(kept) > _MOST_MEMBERS:
+        return {"$more": size, "path": list(path), "members": len(kept)}, size
     return kept, size
 
 

@@ -21,7 +21,6 @@ from milepost.inspect._errors import CannotOpenError
 
 if TYPE_CHECKING:
     from milepost.checkpoint.base import BaseCheckpointSaver
-    from milepost.checkpoint.serde._msgpack.codec import Level
     from milepost.checkpoint.serde._types.fields import Decode
     from milepost.checkpoint.serde.base import SerializerProtocol
     from milepost.checkpoint.serde.registry import Reader
@@ -70,18 +69,11 @@ class _DataReaders(families.Readers):
 
     def __missing__(self, code: int) -> Reader:
         if code in _FOREIGN:
-            return _reader(_FOREIGN[code])
+            return lambda data, level: StoredObject(_FOREIGN[code], level.unpack(data))
         try:
             return super().__missing__(code)
         except ValueError:
             return lambda data, _level: StoredObject(f"extension:{code}", bytes(data))
-
-
-def _reader(name: str) -> Reader:
-    def read(data: bytes, level: Level) -> StoredObject:
-        return StoredObject(name, level.unpack(data))
-
-    return read
 
 
 class DataRegistry(TypeRegistry):
