@@ -46,9 +46,7 @@ def log(
         >>> [(entry.step, dict(entry.writes)) for entry in inspect.log(db, "trip", limit=2)]
         [(2, {'count': ['n']}), (1, {'find': ['city']})]
     """
-    with told_plainly(f"thread '{thread_id}'"):
-        row = thread_row(db, thread_id)
-    return _log(db, row, namespace, limit, before)
+    return _log(db, thread_row(db, thread_id), namespace, limit, before)
 
 
 def _log(

@@ -129,8 +129,7 @@ def resolve_or_none(db: Database, ref: Ref) -> CheckpointTuple | None:
     id = None if ref.at is None else _named(db, ref, ref.at)
     saved = load(db, Place(ref.thread_id, ref.namespace, id))
     if saved is None:
-        with told_plainly(f"thread '{ref.thread_id}'"):
-            thread_row(db, ref.thread_id)
+        thread_row(db, ref.thread_id)
         if ref.namespace:
             raise _no_such_namespace(db, ref)
         return None
@@ -177,10 +176,11 @@ def thread_row(db: Database, thread_id: str) -> ThreadRow:
     Raises:
         ThreadNotFoundError: There is no such thread.
     """
-    row = db.source.thread_entry(thread_id)
-    if row is None:
-        raise no_such_thread(db, thread_id)
-    return row
+    with told_plainly(f"thread '{thread_id}'"):
+        row = db.source.thread_entry(thread_id)
+        if row is None:
+            raise no_such_thread(db, thread_id)
+        return row
 
 
 def no_such_thread(db: Database, thread_id: str) -> ThreadNotFoundError:
@@ -363,8 +363,7 @@ def untag(db: Database, thread_id: str, name: str) -> None:
 
 
 def _known_tags(db: Database, thread_id: str) -> dict[str, TaggedAt]:
-    with told_plainly(f"thread '{thread_id}'"):
-        return tags_in(thread_row(db, thread_id).metadata)
+    return tags_in(thread_row(db, thread_id).metadata)
 
 
 def _store_tag(db: Database, thread_id: str, name: str, at: TaggedAt | None) -> None:
