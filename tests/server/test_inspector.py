@@ -13,6 +13,7 @@ from serving import Chat, State, asking_graph, chatting_graph, on, serving
 
 from milepost.graph import START, StateGraph
 from milepost.inspect import Database, attached, open_database
+from milepost.server._json import encode
 
 LARGE = "x" * 300_000
 HOSTILE = "</script><img src=x onerror=alert(1)>\u2028\x1b[31m"
@@ -328,3 +329,7 @@ def test_a_server_that_writes_needs_a_database_that_may_be_written(filled: str) 
 
     with open_database(filled) as database, pytest.raises(ReadOnlyError):
         serving(database, write=True).__enter__()
+
+
+def test_half_of_a_surrogate_pair_is_sent_as_a_question_mark() -> None:
+    assert encode({"a\ud800": ["x\udfffé\n"]}).decode() == '{"a?":["x?é\\n"]}'

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import enum
+import json
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import Any, Final, TypeVar
@@ -39,22 +40,8 @@ def encode(value: object) -> bytes:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
         # Half of a surrogate pair is text in Python, and in no encoding of it.
-        return msgspec.json.encode(_without_surrogates(msgspec.to_builtins(value)))
-
-
-def encode_each(values: Iterable[object], limit: int) -> list[bytes]:
-    """Values as JSON, one by one; a refusal as soon as they take more bytes than the limit."""
-    parts: list[bytes] = []
-    size = 0
-    for value in values:
-        parts.append(encode(value))
-        size += len(parts[-1])
-        if size > limit:
-            raise refused(
-                f"The answer takes more than {limit:,} bytes. Ask for fewer with limit, or for "
-                "some fields with select."
-            )
-    return parts
+        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, separators=(",", ":"))
+        return text.encode(errors="replace")
 
 
 def convert(given: dict[str, Any], kind: type[T], what: str, *, strict: bool = True) -> T:
@@ -77,16 +64,6 @@ def _says_nothing(value: object) -> bool:
     return value is None or value is False or value in ("", [], {})
 
 
-def _without_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode(errors="replace").decode()
-    if isinstance(value, dict):
-        return {_without_surrogates(key): _without_surrogates(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_without_surrogates(one) for one in value]
-    return value
-
-
 # -- values: plain JSON that a client can send back
 #
 # A message is the dictionary of its fields with a flat `type`; so is every other record. What the
@@ -97,20 +74,12 @@ _DEEPEST: Final = 200
 """Deeper than any state that was meant; the encoder of JSON has a limit as well."""
 
 
-def wire(value: Any) -> Any:
-    return _plain(value, 0)
-
-
-def wire_dict(value: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A mapping as JSON has it; none as an empty one."""
-    return {_key(key): _plain(member, 1) for key, member in (value or {}).items()}
-
-
-def _plain(value: Any, depth: int) -> Any:
+def wire(value: Any, depth: int = 0) -> Any:
+    """A value as JSON; `depth` is how deep it is inside of another one."""
     if value is None or isinstance(value, (bool, str)):
         return str(value) if isinstance(value, str) else value
     if isinstance(value, enum.Enum):
-        return _plain(value.value, depth + 1)
+        return wire(value.value, depth + 1)
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
@@ -120,15 +89,15 @@ def _plain(value: Any, depth: int) -> Any:
     if isinstance(value, StoredObject):
         return _stored(value, depth)
     if isinstance(value, OurInterrupt):
-        return {"value": _plain(value.value, depth + 1), "id": value.id}
+        return {"value": wire(value.value, depth + 1), "id": value.id}
     if isinstance(value, Mapping):
-        return {_key(key): _plain(member, depth + 1) for key, member in value.items()}
+        return {str(key): wire(member, depth + 1) for key, member in value.items()}
     if isinstance(value, (list, tuple, deque)):
         if (names := getattr(value, "_fields", None)) is not None:
-            return {name: _plain(one, depth + 1) for name, one in zip(names, value, strict=True)}
-        return [_plain(member, depth + 1) for member in value]
+            return {name: wire(one, depth + 1) for name, one in zip(names, value, strict=True)}
+        return [wire(member, depth + 1) for member in value]
     if isinstance(value, Set):
-        return sorted((_plain(member, depth + 1) for member in value), key=repr)
+        return sorted((wire(member, depth + 1) for member in value), key=repr)
     return _other(value, depth)
 
 
@@ -149,7 +118,7 @@ def _other(value: Any, depth: int) -> Any:
     role = getattr(value, "type", None)
     if isinstance(role, str) and "content" in fields:
         fields = {**fields, "type": role}
-    return {_key(name): _plain(member, depth + 1) for name, member in fields.items()}
+    return {str(name): wire(member, depth + 1) for name, member in fields.items()}
 
 
 _ROLES: Final = ("human", "ai", "system", "tool", "function", "chat", "remove")
@@ -159,11 +128,7 @@ def _stored(value: StoredObject, depth: int) -> Any:
     """An instance of a class that is not loaded here."""
     fields = value.fields
     if fields is None:
-        return _plain(value.payload, depth + 1)
+        return wire(value.payload, depth + 1)
     name = value.name.rpartition(":")[2].removesuffix("Chunk").removesuffix("Message").lower()
     role = {"type": name} if name in _ROLES and "content" in fields else {}
-    return {**role, **{_key(key): _plain(one, depth + 1) for key, one in fields.items()}}
-
-
-def _key(key: Any) -> str:
-    return key if type(key) is str else str(key)
+    return {**role, **{str(key): wire(one, depth + 1) for key, one in fields.items()}}

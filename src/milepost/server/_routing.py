@@ -40,7 +40,7 @@ from starlette.routing import BaseRoute, Match, compile_path
 
 from milepost._internal import log
 from milepost.server._errors import HttpError, as_http_error, refused
-from milepost.server._json import convert, decode, encode, encode_each
+from milepost.server._json import convert, decode, encode
 from milepost.server._sse import EventStream
 
 if TYPE_CHECKING:
@@ -86,7 +86,16 @@ def list_response(
 
     If the list is a part of `total` records, the headers say where the next part begins.
     """
-    encoded = encode_each(records, limit)
+    encoded: list[bytes] = []
+    size = 0
+    for record in records:
+        encoded.append(encode(record))
+        size += len(encoded[-1])
+        if size > limit:
+            raise refused(
+                f"The answer takes more than {limit:,} bytes. Ask for fewer with limit, or for "
+                "some fields with select."
+            )
     headers: dict[str, str] = {}
     if total is not None:
         headers["X-Pagination-Total"] = str(total)

@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from milepost import inspect
 from milepost.server._errors import refused
-from milepost.server._json import wire_dict
+from milepost.server._json import wire
 from milepost.server._records import (
     Checkpoint,
     Interrupt,
@@ -188,7 +188,7 @@ def shown(server: Server, row: ThreadRow, *, state: bool = True) -> Thread:
         created_at=_iso(row.created_at),
         updated_at=_iso(row.updated_at),
         state_updated_at=_iso(row.updated_at),
-        metadata=wire_dict(row.metadata),
+        metadata=wire(row.metadata),
         config={},
         status=status_of(row),
         values=values,

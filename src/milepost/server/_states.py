@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
 from milepost.inspect.parts import load, parent_of, state_of, step_at
 from milepost.server._errors import not_found, refused
-from milepost.server._json import wire, wire_dict
+from milepost.server._json import wire
 from milepost.server._records import Checkpoint, Interrupt, Task, ThreadState
 from milepost.types import Interrupt as OurInterrupt
 from milepost.types import PregelTask, StateSnapshot, TaskError
@@ -53,7 +53,7 @@ def from_snapshot(snapshot: Any) -> ThreadState:
         tasks=[_task(task) for task in snapshot.tasks],
         checkpoint=checkpoint_of(snapshot.config) or Checkpoint(),
         parent_checkpoint=checkpoint_of(snapshot.parent_config),
-        metadata=None if snapshot.metadata is None else wire_dict(snapshot.metadata),
+        metadata=wire(snapshot.metadata),
         created_at=snapshot.created_at,
         interrupts=_interrupts(snapshot.interrupts),
     )

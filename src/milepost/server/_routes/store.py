@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from milepost.server._assistants import NAMESPACE
 from milepost.server._errors import not_found, refused
-from milepost.server._json import wire_dict
+from milepost.server._json import wire
 from milepost.server._records import FoundItem, Item, Limit, Offset
 from milepost.server._routing import Call, Empty, Routes
 from milepost.store.base import BaseStore
@@ -162,7 +162,7 @@ def _shown(item: StoredItem) -> dict[str, Any]:
     return {
         "namespace": list(item.namespace),
         "key": item.key,
-        "value": wire_dict(item.value),
+        "value": wire(item.value),
         "created_at": item.created_at.isoformat(),
         "updated_at": item.updated_at.isoformat(),
     }
