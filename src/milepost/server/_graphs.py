@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any, Final, get_type_hints
 
 from milepost._internal import log
-from milepost.inspect.parts import records_of
 from milepost.server._errors import not_found
 from milepost.server._records import Schemas
-
-
-def answer(graph: Any, resume: Any) -> Any:
-    """The Command that answers interrupts: milepost's, or LangGraph's for its own graphs."""
-    return import_module(records_of(graph)).Command(resume=resume)
 
 
 def drawing(graph: Any, xray: bool | int = False) -> dict[str, Any]:

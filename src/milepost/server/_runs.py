@@ -115,7 +115,7 @@ async def run_events(
         stream = graph.astream(input, config, stream_mode=list(_MODES), subgraphs=True, **options)
         async for namespace, mode, payload in stream:
             name = "checkpoint" if mode == "checkpoints" else mode
-            shown = _SHOWN[mode](payload, limit)
+            shown = _SHOWN.get(mode, _payload)(payload, limit)
             yield Event("|".join((name, *namespace)), shown)
         # Where the run has come to, which is not where it began if that was an older checkpoint.
         thread = {key: value for key, value in config["configurable"].items() if key in _THREAD}
@@ -171,9 +171,4 @@ def _checkpoint(payload: Any, limit: int) -> Any:
     }
 
 
-_SHOWN: Final = {
-    "values": _payload,
-    "updates": _payload,
-    "messages": _message,
-    "checkpoints": _checkpoint,
-}
+_SHOWN: Final = {"messages": _message, "checkpoints": _checkpoint}

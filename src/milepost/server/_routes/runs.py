@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, Literal
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
 
-from milepost.inspect.parts import refusing
+from milepost.inspect.parts import records_of, refusing
 from milepost.server._assistants import default_id
 from milepost.server._errors import refused
-from milepost.server._graphs import answer
 from milepost.server._records import Checkpoint
 from milepost.server._routes.state import refusals
 from milepost.server._routing import Call, Empty, Routes
@@ -61,7 +61,9 @@ async def run(call: Call[RunCreate, Empty]) -> EventStream:
     options = refusing(graph)
     if body.context is not None:
         options["context"] = body.context
-    given = body.input if body.resume is msgspec.UNSET else answer(graph, body.resume)
+    given = body.input
+    if body.resume is not msgspec.UNSET:
+        given = import_module(records_of(graph)).Command(resume=body.resume)
     events = run_events(server.database, graph, given, config, server.limits.value, options)
     cancel = body.on_disconnect == "cancel"
     server.streams.check()  # before the run begins, which a refusal would not end
