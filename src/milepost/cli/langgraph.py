@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from importlib import import_module
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from milepost._internal.progress import shown
@@ -222,8 +223,8 @@ def _registry(options: argparse.Namespace) -> tuple[TypeRegistry, list[str]]:
         module, _, attribute = place.partition(":")
         try:
             thing: Any = import_module(module)
-            for part in attribute.split(".") if attribute else ():
-                thing = getattr(thing, part)
+            if attribute:
+                thing = attrgetter(attribute)(thing)
         except (ImportError, AttributeError) as error:
             raise MilepostError(f"--types {name}: {error}") from error
         default_registry.register_data_types(thing)

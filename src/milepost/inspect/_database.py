@@ -10,7 +10,6 @@ from milepost.inspect._stored import data_saver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from milepost.checkpoint.base import BaseCheckpointSaver
 
@@ -109,12 +108,7 @@ class Database:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -8,6 +8,7 @@ import sys
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import iscoroutine, signature
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,8 +50,7 @@ def load_graph(spec: str) -> Any:
     if spec.endswith(".json"):
         place, name = spec, ""
     if place.endswith(".json"):
-        config = _Config(Path(place))
-        return config.load(name or config.only())
+        return _Config(Path(place)).load(name)
     if not place or not name:
         raise GraphNotFoundError(
             f"'{spec}' names no graph: write module:attribute, file.py:attribute or {CONFIG}."
@@ -105,17 +105,15 @@ class _Config:
         self._file = file
         self._env = config.get("env")
 
-    def only(self) -> str:
-        """The name of the graph, if there is one only."""
-        if len(self.graphs) > 1:
+    def load(self, name: str) -> Any:
+        """A graph, or without a name the only one; what its program is to find in the environment
+        is there before."""
+        if not name and len(self.graphs) > 1:
             raise GraphNotFoundError(
                 f"'{self._file}' names several graphs: write {self._file}:NAME, with one of "
                 f"{', '.join(self.graphs)}."
             )
-        return next(iter(self.graphs))
-
-    def load(self, name: str) -> Any:
-        """A graph; what its program is to find in the environment is there before."""
+        name = name or next(iter(self.graphs))
         if name not in self.graphs:
             raise GraphNotFoundError(
                 f"'{self._file}' has no graph '{name}', but {', '.join(self.graphs)}."
@@ -148,10 +146,7 @@ def _load(spec: str, folder: Path) -> Any:
     try:
         is_file = place.endswith(".py")
         module = _file_module((folder / place).resolve()) if is_file else import_module(place)
-        found: Any = module
-        for part in attribute.split("."):
-            found = getattr(found, part)
-        return _compiled(found, spec)
+        return _compiled(attrgetter(attribute)(module), spec)
     except GraphNotFoundError:
         raise
     except Exception as error:  # whatever the program does when it is imported
