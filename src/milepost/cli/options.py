@@ -77,21 +77,17 @@ def opened(*, write: bool = False, create: bool = False, serde: Any = None) -> D
     return db
 
 
-def the_graph(spec: str | None) -> Any:
-    graph = graph_or_none(spec)
-    if graph is None:
+def the_graph(spec: str | None, *, needed: bool = True) -> Any:
+    """The graph of a command; None if it is not `needed`, none was given and there is no
+    langgraph.json."""
+    spec = spec or os.environ.get(GRAPH_VARIABLE)
+    if spec is None and Path("langgraph.json").is_file():
+        spec = "langgraph.json"
+    if spec is None and needed:
         raise click.UsageError(
             "Which graph? Give --graph module:attribute (or file.py:attribute), or have a "
             "langgraph.json here."
         )
-    return graph
-
-
-def graph_or_none(spec: str | None) -> Any:
-    """The same; None if none was given and there is no langgraph.json."""
-    spec = spec or os.environ.get(GRAPH_VARIABLE)
-    if spec is None and Path("langgraph.json").is_file():
-        spec = "langgraph.json"
     return None if spec is None else inspect.load_graph(spec)
 
 

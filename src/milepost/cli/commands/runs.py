@@ -44,7 +44,7 @@ def fork(
     given = options.parsed_pairs(sets, "--set")
     if not given and not as_node:
         raise click.UsageError("What is to be different? Give --set KEY=JSON.")
-    found = options.the_graph(graph) if graph or as_node or go_on else options.graph_or_none(None)
+    found = options.the_graph(graph, needed=bool(as_node or go_on))
     db = options.opened(write=True)
     made = inspect.fork(db, ref, given, graph=found, as_node=as_node)
     if as_json and not go_on:
