@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
 from milepost.inspect.parts import load, parent_of, state_of, step_at
 from milepost.server._errors import not_found, refused
@@ -37,12 +39,8 @@ def read_state(
 
 def config_of(thread_id: str, checkpoint: Checkpoint) -> dict[str, Any]:
     """The config that leads to a checkpoint of a thread, whatever thread the client wrote in it."""
-    place: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": checkpoint.checkpoint_ns}
-    if checkpoint.checkpoint_id:
-        place["checkpoint_id"] = checkpoint.checkpoint_id
-    if checkpoint.checkpoint_map:
-        place["checkpoint_map"] = checkpoint.checkpoint_map
-    return {"configurable": place}
+    given = {name: value for name, value in msgspec.structs.asdict(checkpoint).items() if value}
+    return {"configurable": {"checkpoint_ns": "", **given, "thread_id": thread_id}}
 
 
 def from_snapshot(snapshot: Any) -> ThreadState:
@@ -84,15 +82,7 @@ def _interrupts(interrupts: Sequence[Any]) -> list[Interrupt]:
 
 def checkpoint_of(config: Mapping[str, Any] | None) -> Checkpoint | None:
     """Where a config leads."""
-    if config is None:
-        return None
-    place = config.get("configurable", {})
-    return Checkpoint(
-        thread_id=place.get("thread_id"),
-        checkpoint_ns=place.get("checkpoint_ns", ""),
-        checkpoint_id=place.get("checkpoint_id"),
-        checkpoint_map=place.get("checkpoint_map"),
-    )
+    return None if config is None else msgspec.convert(config.get("configurable", {}), Checkpoint)
 
 
 def check_selection(fields: Sequence[str] | None) -> None:
