@@ -26,11 +26,11 @@ from milepost.checkpoint._contract.records import (
     place_of,
 )
 from milepost.checkpoint.base import BaseCheckpointSaver
+from milepost.checkpoint.serde.keyring import _aes
 from milepost.constants import ERROR, INTERRUPT
 from milepost.errors import (
     DecryptionError,
     DeserializationError,
-    MissingDependencyError,
     SerdeError,
 )
 from milepost.inspect._data import Unreadable
@@ -93,14 +93,7 @@ def _opened(sealed: bytes) -> bytes:
     if len(key) not in (16, 24, 32):
         raise DecryptionError("the value is sealed: set LANGGRAPH_AES_KEY to its key")
     try:
-        from Crypto.Cipher import AES  # type: ignore[import-untyped,unused-ignore]
-    except ImportError as error:
-        raise MissingDependencyError(
-            "Sealed values need: pip install 'milepost[crypto]'"
-        ) from error
-    try:
-        cipher = AES.new(key, AES.MODE_EAX, nonce=sealed[:16])
-        plain: bytes = cipher.decrypt_and_verify(sealed[32:], sealed[16:32])
+        plain: bytes = _aes(key, sealed[:16], "").decrypt_and_verify(sealed[32:], sealed[16:32])
     except ValueError:
         raise DecryptionError(
             "the value does not open with the key in LANGGRAPH_AES_KEY: it was sealed with another "
