@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+GRAPH_VARIABLE: Final = "MILEPOST_GRAPH"
+"""The environment variable that names a graph."""
+
 
 class Command(NamedTuple):
     """Where a command is, and what it does."""

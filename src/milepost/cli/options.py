@@ -16,11 +16,11 @@ from click.shell_completion import CompletionItem
 
 from milepost import inspect
 from milepost.cli.lines import plain
+from milepost.cli.names import GRAPH_VARIABLE
 
 if TYPE_CHECKING:
     from milepost.inspect import Database, Ref
 
-GRAPH_VARIABLE: Final = "MILEPOST_GRAPH"
 _DATABASE: Final = "milepost.database"
 """The key in the metadata of Click's contexts under which the given address is kept."""
 

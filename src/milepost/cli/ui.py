@@ -15,13 +15,10 @@ from typing import Any, Final
 
 from milepost import inspect
 from milepost.cli.lines import plain
-from milepost.cli.names import BARE
+from milepost.cli.names import BARE, GRAPH_VARIABLE
 
 TOKEN: Final = "MILEPOST_UI_TOKEN"
 """The environment variable that sets the token, for a server that is started again and again."""
-
-GRAPH: Final = "MILEPOST_GRAPH"
-"""The environment variable that names a graph."""
 
 
 def register(commands: Any) -> None:
@@ -80,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
     host, write = options.host, options.write
     found: dict[str, Any] = {}
-    for spec in options.graph or [spec for spec in (os.environ.get(GRAPH),) if spec]:
+    for spec in options.graph or [spec for spec in (os.environ.get(GRAPH_VARIABLE),) if spec]:
         found |= inspect.load_graphs(spec)
     token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
     with inspect.open_database(options.database or options.db, write=write) as opened:
