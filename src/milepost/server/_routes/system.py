@@ -126,22 +126,16 @@ def _operation(
         "summary": lines[0],
         "tags": [operation.tag],
         "parameters": [
-            {
-                "name": name,
-                "in": "path",
-                "required": True,
-                "schema": {"type": "string", "minLength": 1},
-            }
+            _parameter(name, "path", True, {"type": "string", "minLength": 1})
             for name in re.findall(r"\{(\w+)\}", operation.path)
         ],
         "responses": _responses(operation, by_type, components),
     }
     query = components[by_type[id(operation.query)]["$ref"].rpartition("/")[2]]
-    for name, schema in query.get("properties", {}).items():
-        required = name in query.get("required", ())
-        found["parameters"].append(
-            {"name": name, "in": "query", "required": required, "schema": schema}
-        )
+    found["parameters"] += [
+        _parameter(name, "query", name in query.get("required", ()), schema)
+        for name, schema in query.get("properties", {}).items()
+    ]
     if msgspec.structs.fields(operation.body):
         required = any(one.required for one in msgspec.structs.fields(operation.body))
         found["requestBody"] = {
@@ -149,6 +143,10 @@ def _operation(
             "content": {"application/json": {"schema": by_type[id(operation.body)]}},
         }
     return found
+
+
+def _parameter(name: str, place: str, required: bool, schema: Any) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": required, "schema": schema}
 
 
 def _in_part(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
