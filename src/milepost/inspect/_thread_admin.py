@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -80,13 +81,9 @@ def matching(
         threads = getattr(db.saver, "threads", None)
         if isinstance(threads, Threads):
             return threads.driver.drive(threads.matching(wanted))
-        found: list[str] = []
-        while True:
-            search = Search(sort="thread_id", descending=False, offset=len(found))
-            page = db.source.threads(wanted, search).items
-            found += [row.thread_id for row in page]
-            if len(page) < wanted.limit:
-                return found
+        search = Search(sort="thread_id", descending=False)
+        found = db.source.threads(wanted._replace(limit=sys.maxsize), search)
+        return [row.thread_id for row in found.items]
 
 
 def copy_thread(db: Database, source: str, target: str) -> None:

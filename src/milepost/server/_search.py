@@ -8,7 +8,7 @@ status.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 
@@ -135,25 +135,20 @@ def _order(sort_by: _SortBy) -> Callable[[ThreadRow], Any]:
 
 def _candidates(
     server: Server, wanted: ThreadSearch, order: Mapping[str, Any]
-) -> Iterator[ThreadRow]:
+) -> Iterable[ThreadRow]:
     if wanted.ids:
         rows = (server.find_thread(id) for id in dict.fromkeys(wanted.ids))
-        yield from (row for row in rows if row is not None)
-        return
+        return (row for row in rows if row is not None)
     given = (wanted.metadata or {}).items()
     plain = {key: value for key, value in given if not isinstance(value, (dict, list))}
-    seen = 0
-    while True:
-        page = inspect.threads(server.database, metadata=plain, **order, limit=500, offset=seen)
-        if page.total > server.limits.scanned:
-            raise refused(
-                f"{page.total:,} threads would have to be looked at, and the limit is "
-                f"{server.limits.scanned:,}. Narrow the search down by metadata."
-            )
-        yield from page.items
-        seen += len(page.items)
-        if not page.items or seen >= page.total:
-            return
+    most = server.limits.scanned
+    page = inspect.threads(server.database, metadata=plain, **order, limit=most)
+    if page.total > most:
+        raise refused(
+            f"{page.total:,} threads would have to be looked at, and the limit is {most:,}. Narrow "
+            "the search down by metadata."
+        )
+    return page.items
 
 
 def contains(stored: Any, wanted: Any) -> bool:
