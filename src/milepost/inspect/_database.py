@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, cast
 
 from milepost.inspect._errors import ReadOnlyError, told_plainly
 from milepost.inspect._sources import PlainSource, RedisSource, Source, SqlSource
 from milepost.inspect._stored import data_saver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from milepost.checkpoint.base import BaseCheckpointSaver
 
 Kind = Literal["sqlite", "postgres", "redis", "memory"]
 Flavour = Literal["milepost", "langgraph"]
+_SOURCES: Final[Mapping[Kind, Callable[[Any], Source]]] = {
+    "sqlite": SqlSource,
+    "postgres": SqlSource,
+    "redis": RedisSource,
+    "memory": PlainSource,
+}
 OpenStore: TypeAlias = "Callable[[bool], Any]"
 """Opens the store of a database; called with whether to make its tables. None without tables."""
 
@@ -57,7 +63,7 @@ class Database:
         """The saver, with a program's own types: for graphs that run a thread."""
         self.reader: Any = data_saver(saver) if reader is None else reader
         """The same storage, read as data: no class of a program is needed."""
-        self.source = source_for(kind, self.reader) if source is None else source
+        self.source = _SOURCES[kind](self.reader) if source is None else source
         self.url = url
         """The address, without a password."""
         self.kind: Kind = kind
@@ -144,12 +150,3 @@ class Database:
                 f"{what} would change {self.url}, which was opened for reading. Open it with "
                 "write=True (the page: --write)."
             )
-
-
-def source_for(kind: Kind, reader: Any) -> Source:
-    """The source that fits a saver of milepost's own."""
-    if kind == "memory":
-        return PlainSource(reader)
-    if kind == "redis":
-        return RedisSource(reader)
-    return SqlSource(reader)
