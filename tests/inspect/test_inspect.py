@@ -143,7 +143,7 @@ class TestReferences:
             show(db, Ref("done", "", begin))
         assert len(caught.value.candidates) == 3
 
-    @pytest.mark.parametrize("text", ["done@zzz", "done@~99", "done/inner:1"])
+    @pytest.mark.parametrize("text", ["done@zzz", "done@~99", "done/inner:1", "done@\ud800"])
     def test_what_is_not_there_is_an_error(self, db, text):
         with pytest.raises(StateNotFoundError):
             show(db, Ref.parse(text))

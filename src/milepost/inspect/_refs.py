@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from milepost.inspect._records import ThreadRow
 
 _BACK = re.compile(r"~(\d*)\Z")
+_WHOLE = re.compile("[0-9a-f-]{36}")
+"""An id that is looked up: one of another form is looked for among all."""
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 
 
@@ -126,8 +128,10 @@ def resolve(db: Database, ref: Ref) -> CheckpointTuple:
 
 def resolve_or_none(db: Database, ref: Ref) -> CheckpointTuple | None:
     """`resolve`; None for a thread without checkpoints."""
-    id = None if ref.at is None else _named(db, ref, ref.at)
-    saved = load(db, Place(ref.thread_id, ref.namespace, id))
+    if ref.at is None:
+        saved = load(db, Place(ref.thread_id, ref.namespace, None))
+    else:
+        saved = _named(db, ref, ref.at)
     if saved is None:
         thread_row(db, ref.thread_id)
         if ref.namespace:
@@ -141,18 +145,19 @@ def resolve_or_none(db: Database, ref: Ref) -> CheckpointTuple | None:
     return saved
 
 
-def _named(db: Database, ref: Ref, at: str) -> str:
-    """The id that begins or ends like this, or has this tag."""
+def _named(db: Database, ref: Ref, at: str) -> CheckpointTuple | None:
+    """The checkpoint that has this tag, or whose id is this or begins or ends like this."""
     thread_id, ns = ref.thread_id, ref.namespace
     with told_plainly(f"thread '{thread_id}'"):
         tag = tags_in(thread_row(db, thread_id).metadata).get(at)
         if tag is not None and tag.namespace == ns:
-            return tag.checkpoint_id
-        found = db.source.ids(thread_id, ns, at, 3)
-        if at in found:
-            return at
+            return load(db, Place(thread_id, ns, tag.checkpoint_id))
+        if _WHOLE.fullmatch(at) and (saved := load(db, Place(thread_id, ns, at))) is not None:
+            return saved
+        ids = db.source.ids(thread_id, ns, at)
+    found = [at] if at in ids else ids[:3]
     if len(found) == 1:
-        return found[0]
+        return load(db, Place(thread_id, ns, found[0]))
     if found:
         error = AmbiguousReferenceError(
             f"'{at}' means several checkpoints of thread '{thread_id}': {', '.join(found)}"

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.saver import SqlSaver
     from milepost.checkpoint.base import BaseCheckpointSaver
 
-LAST = "\U0010ffff"
-"""Sorts after every id."""
 _MOST = 1_000_000
 _SHOWN = 8
 """How many characters of an id the command line and the page show: its last ones."""
@@ -61,13 +59,19 @@ class Source(ABC):
     def namespaces(self, thread_id: str) -> list[str]:
         """The graphs of a thread that have checkpoints."""
 
-    @abstractmethod
-    def ids(self, thread_id: str, ns: str, part: str, limit: int) -> list[str]:
+    def ids(self, thread_id: str, ns: str, part: str) -> list[str]:
         """Ids of checkpoints that begin with a text; newest first.
 
         If none does: those that end with it, or whose last eight characters, which are what
         listings show, begin with it.
         """
+        ids = self._ids(thread_id, ns)
+        return [id for id in ids if id.startswith(part)] or [
+            id for id in ids if id.endswith(part) or id[-_SHOWN:].startswith(part)
+        ]
+
+    def _ids(self, thread_id: str, ns: str) -> list[str]:
+        return [id for id, _ in reversed(self.line(thread_id, ns))]
 
     @abstractmethod
     def stats(self, thread_id: str | None) -> Stats:
@@ -197,17 +201,6 @@ class PlainSource(Source):
         config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}
         return sorted((id_of(one), parent_of(one)) for one in self._saver.list(config))
 
-    def _ids(self, thread_id: str, ns: str) -> Iterable[str]:
-        config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}
-        return map(id_of, self._saver.list(config))
-
-    def ids(self, thread_id: str, ns: str, part: str, limit: int) -> list[str]:
-        ids = list(self._ids(thread_id, ns))
-        found = [id for id in ids if id.startswith(part)] or [
-            id for id in ids if id.endswith(part) or id[-_SHOWN:].startswith(part)
-        ]
-        return found[:limit]
-
     def stats(self, thread_id: str | None) -> Stats:
         found = self._all(ThreadFilter(prefix=thread_id, limit=_MOST))
         rows = [row for row in found if thread_id in (None, row.thread_id)]
@@ -311,24 +304,6 @@ class TableSource(Source):
             " SELECT ns FROM one WHERE ns IS NOT NULL"
         )
         return [row[0] for row in self._rows(sql, thread_id, thread_id)]
-
-    def ids(self, thread_id: str, ns: str, part: str, limit: int) -> list[str]:
-        beginning = (
-            "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
-            " AND checkpoint_id >= ? AND checkpoint_id < ? ORDER BY checkpoint_id DESC LIMIT ?"
-        )
-        ending = (
-            "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
-            " AND (substr(checkpoint_id, length(checkpoint_id) - ?) = ?"
-            " OR substr(checkpoint_id, length(checkpoint_id) - ?, ?) = ?)"
-            " ORDER BY checkpoint_id DESC LIMIT ?"
-        )
-        rows = self._rows(beginning, thread_id, ns, part, part + LAST, limit)
-        if not rows:
-            size = len(part)
-            given = (thread_id, ns, size - 1, part, _SHOWN - 1, min(size, _SHOWN), part)
-            rows = self._rows(ending, *given, limit)
-        return [row[0] for row in rows]
 
     def stats(self, thread_id: str | None) -> Stats:
         def found(sql: str) -> Sequence[Any]:
