@@ -73,7 +73,7 @@ def verify(
     Args:
         db: The database.
         thread_ids: The threads; all by default.
-        progress: Called with each id when it is done.
+        progress: Called with how many threads are done, and how many there are.
 
     Examples:
         >>> with inspect.open_database("agent.db", write=True, create=True) as file:
