@@ -113,28 +113,25 @@ def parsed_json(text: str, what: str) -> Any:
         raise click.BadParameter(f"{what} is no JSON: {error}.{hint}") from error
 
 
-def _split(pairs: Sequence[str], form: str) -> Iterator[tuple[str, str]]:
+def _split(
+    pairs: Sequence[str], form: str, *, may_be_empty: bool = True
+) -> Iterator[tuple[str, str]]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
-        if not equals or not key:
+        if not equals or not key or not (value or may_be_empty):
             raise click.BadParameter(f"{form}, not '{pair}'.")
         yield key, value
 
 
-def parsed_pairs(pairs: Sequence[str], what: str) -> dict[str, Any]:
+def parsed_pairs(pairs: Sequence[str]) -> dict[str, Any]:
     """Values that were given as KEY=JSON."""
-    given = _split(pairs, f"{what} is KEY=JSON")
-    return {key: parsed_json(value, f"{what} {key}") for key, value in given}
+    given = _split(pairs, "--set is KEY=JSON")
+    return {key: parsed_json(value, f"--set {key}") for key, value in given}
 
 
-def parsed_names(pairs: Sequence[str], what: str) -> dict[str, str]:
+def parsed_names(pairs: Sequence[str]) -> dict[str, str]:
     """Ids and what to call them, given as OLD=NEW."""
-    form = f"{what} is OLD=NEW"
-    names = dict(_split(pairs, form))
-    for old, new in names.items():
-        if not new:
-            raise click.BadParameter(f"{form}, not '{old}='.")
-    return names
+    return dict(_split(pairs, "--rename is OLD=NEW", may_be_empty=False))
 
 
 def parsed_metadata(pairs: Sequence[str]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def dump(threads: tuple[str, ...], file: str | None) -> None:
 def load(file: str, rename: tuple[str, ...]) -> None:
     """Store the threads of a dump, from a file or - for standard input; a file that is not there
     is made."""
-    names = options.parsed_names(rename, "--rename")
+    names = options.parsed_names(rename)
     try:
         stream = click.open_file(file, encoding="utf-8")
     except OSError as error:

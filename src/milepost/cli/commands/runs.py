@@ -41,7 +41,7 @@ def fork(
     With a graph, values go through its reducers. Without one, keys are set, and what was to run
     next still is.
     """
-    given = options.parsed_pairs(sets, "--set")
+    given = options.parsed_pairs(sets)
     if not given and not as_node:
         raise click.UsageError("What is to be different? Give --set KEY=JSON.")
     found = options.the_graph(graph, needed=bool(as_node or go_on))
