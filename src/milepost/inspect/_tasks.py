@@ -237,18 +237,12 @@ def _row(id: str, name: str, writes: list[tuple[str, Any]]) -> TaskRow:
             error = _error_text(value)
         elif channel == INTERRUPT:
             raised = value if isinstance(value, (list, tuple)) else [value]
-            questions += [
-                _question(one, answered=finished)
-                for one in raised
-                if isinstance(one, (Interrupt, _Answered))
-            ]
+            for one in raised:
+                asked = one.interrupt if isinstance(one, _Answered) else one
+                if isinstance(asked, Interrupt):
+                    answered = finished or asked is not one
+                    questions.append(Question(asked.id, as_data(asked.value), answered))
     return TaskRow(id, name, error, questions, finished)
-
-
-def _question(raised: Interrupt | _Answered, *, answered: bool) -> Question:
-    if isinstance(raised, _Answered):
-        return Question(raised.interrupt.id, as_data(raised.interrupt.value), True)
-    return Question(raised.id, as_data(raised.value), answered)
 
 
 def _error_text(error: Any) -> str:
