@@ -32,7 +32,7 @@ _MOST_MEMBERS: Final = 200
 _MAX_INT: Final = 1 << 53
 """Larger integers are not exact in JavaScript."""
 
-_ROLES: Final = {
+ROLES: Final = {
     f"{kind}Message{part}": kind.lower()
     for kind in ("Human", "AI", "System", "Tool", "Function", "Chat", "Remove")
     for part in ("", "Chunk")
@@ -192,7 +192,7 @@ def _mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
 def _object(value: StoredObject, depth: int) -> Any:
     module, _, short = value.name.rpartition(":")
     fields = value.fields
-    if fields is not None and short in _ROLES and module in ("langchain_core", "milepost"):
+    if fields is not None and short in ROLES and module in ("langchain_core", "milepost"):
         return _message(short, fields, depth)
     name = type_name(value)
     if fields is None:
@@ -212,7 +212,7 @@ _MOSTLY_EMPTY: Final = frozenset(
 def _message(short: str, fields: Mapping[str, Any], depth: int) -> dict[str, Any]:
     """A message: its role first, and without what is empty in nearly all of them."""
     role = fields.get("type") if isinstance(fields.get("type"), str) else None
-    shown = {"type": role or _ROLES.get(short, short), "content": fields.get("content")}
+    shown = {"type": role or ROLES.get(short, short), "content": fields.get("content")}
     for key, member in fields.items():
         if key not in shown and member is not None and (member or key not in _MOSTLY_EMPTY):
             shown[key] = member
@@ -225,7 +225,7 @@ def _other(value: Any, depth: int) -> Any:
     shown = _known(value, depth)
     if shown is None:
         fields = fields_of(value)
-        if type(value).__name__ in _ROLES and fields is not None and "content" in fields:
+        if type(value).__name__ in ROLES and fields is not None and "content" in fields:
             role = getattr(value, "type", None)
             return _message(type(value).__name__, {"type": role, **fields}, depth)
         shown = _unknown(value, depth) if fields is None else _named(fields, depth)

@@ -16,6 +16,7 @@ from uuid import UUID
 import msgspec
 
 from milepost.inspect import StoredObject
+from milepost.inspect._data import ROLES
 from milepost.inspect.parts import fields_of
 from milepost.server._errors import HttpError, refused
 from milepost.types import Interrupt as OurInterrupt
@@ -121,14 +122,11 @@ def _other(value: Any, depth: int) -> Any:
     return {str(name): wire(member, depth + 1) for name, member in fields.items()}
 
 
-_ROLES: Final = ("human", "ai", "system", "tool", "function", "chat", "remove")
-
-
 def _stored(value: StoredObject, depth: int) -> Any:
     """An instance of a class that is not loaded here."""
     fields = value.fields
     if fields is None:
         return wire(value.payload, depth + 1)
-    name = value.name.rpartition(":")[2].removesuffix("Chunk").removesuffix("Message").lower()
-    role = {"type": name} if name in _ROLES and "content" in fields else {}
+    name = ROLES.get(value.name.rpartition(":")[2])
+    role = {"type": name} if name is not None and "content" in fields else {}
     return {**role, **{str(key): wire(one, depth + 1) for key, one in fields.items()}}
