@@ -8,6 +8,7 @@ the other, as if they had run here; a key without one is a conflict.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial, reduce
 from importlib import import_module
 from itertools import pairwise
@@ -112,14 +113,13 @@ def merge(
         )
         error.keys = tuple(plan.conflicts)
         raise error
-    shown = {key: as_data(value) for key, value in plan.shown.items()}
+    shown = {key: as_data(value) for key, value in sorted((plan.taken | plan.combined).items())}
     ref = None
     if plan.writes and not dry_run:
         config = {**a.config, "metadata": {"merged": id_of(b)}}
         ref = Ref(*place_of(graph.update_state(config, plan.writes, as_node, **refusing(graph))))
-    return Merged(
-        ref, Ref(place.thread_id, place.checkpoint_ns, base_id), plan.taken, plan.combined, shown
-    )
+    base_ref = Ref(place.thread_id, place.checkpoint_ns, base_id)
+    return Merged(ref, base_ref, list(plan.taken), list(plan.combined), shown)
 
 
 class _Plan:
@@ -130,45 +130,33 @@ class _Plan:
         self._overwrite: Any = import_module(records_of(graph)).Overwrite
         self._prefer = prefer
         self.writes: dict[str, Any] = {}
-        self.shown: dict[str, Any] = {}
-        self.taken: list[str] = []
-        self.combined: list[str] = []
+        self.taken: dict[str, Any] = {}
+        """The other branch's values."""
+        self.combined: dict[str, list[Any]] = {}
+        """The other branch's writes, which a reducer was given."""
         self.conflicts: list[str] = []
 
     def decide(
         self, key: str, before: Any, ours: Any, theirs: Any, writes: Callable[[], list[Any]]
     ) -> None:
         """Decide about one key; `writes` are those of the other branch."""
-        if same(before, theirs) or same(ours, theirs):
-            return
         side = self._prefer.get(key)
-        if side == "ours":
+        if side == "ours" or same(before, theirs) or same(ours, theirs):
             return
+        reducer = getattr(self._channels.get(key), "operator", None)
         if side == "theirs" or same(before, ours):
-            self._take(key, theirs)
-            return
-        made = (writes() or _added(before, theirs)) if self._reduces(key) else None
-        if not made or any(overwrite_of(write) is not MISSING for write in made):
-            self.conflicts.append(key)
-            return
-        try:
-            value = reduce(self._channels[key].operator, made, ours)
-        except Exception:  # a reducer may refuse the writes of another branch
-            self.conflicts.append(key)
-            return
-        self.writes[key], self.shown[key] = self._overwrite(value), made
-        self.combined.append(key)
-
-    def _take(self, key: str, value: Any) -> None:
-        if value is MISSING:
-            self.conflicts.append(key)  # a key cannot be taken out of a state
-            return
-        self.writes[key] = self._overwrite(value) if self._reduces(key) else value
-        self.shown[key] = value
-        self.taken.append(key)
-
-    def _reduces(self, key: str) -> bool:
-        return hasattr(self._channels.get(key), "operator")
+            if theirs is not MISSING:  # a key cannot be taken out of a state
+                self.writes[key] = theirs if reducer is None else self._overwrite(theirs)
+                self.taken[key] = theirs
+                return
+        elif reducer is not None:
+            made = writes() or _added(before, theirs)
+            if made and all(overwrite_of(write) is MISSING for write in made):
+                with suppress(Exception):  # a reducer may refuse the writes of another branch
+                    self.writes[key] = self._overwrite(reduce(reducer, made, ours))
+                    self.combined[key] = made
+                    return
+        self.conflicts.append(key)
 
 
 def _added(before: Any, after: Any) -> list[Any]:
