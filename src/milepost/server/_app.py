@@ -130,14 +130,12 @@ class PageFiles(BaseRoute):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send a file."""
-        response = self._response(Request(scope).url.path)
-        await response(scope, receive, send)
-
-    def _response(self, path: str) -> Response:
+        path = Request(scope).url.path
         file = self._files.get("/index.html" if path == "/" else path)
-        if file is None:
-            return PlainTextResponse(NOT_BUILT)
-        kind = _TYPES.get(file.suffix) or mimetypes.guess_type(file.name)[0]
-        # Names of assets carry a hash of what is in them.
-        kept = "private, max-age=31536000, immutable" if "/assets/" in path else "no-cache"
-        return FileResponse(file, media_type=kind, headers={"Cache-Control": kept})
+        response: Response = PlainTextResponse(NOT_BUILT)
+        if file is not None:
+            kind = _TYPES.get(file.suffix) or mimetypes.guess_type(file.name)[0]
+            # Names of assets carry a hash of what is in them.
+            kept = "private, max-age=31536000, immutable" if "/assets/" in path else "no-cache"
+            response = FileResponse(file, media_type=kind, headers={"Cache-Control": kept})
+        await response(scope, receive, send)

@@ -160,7 +160,12 @@ class Operation(BaseRoute):
         try:
             response = await self._answer(request)
         except Exception as error:
-            response = error_response(error, self)
+            known = as_http_error(error)
+            if known is None:
+                failed = "The request %s %s has failed: %s."
+                log.warning(log.SERVER, failed, self.method, self.path, error)
+                known = HttpError(500, f"The server failed with {type(error).__name__}.")
+            response = error_response(known)
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
@@ -208,14 +213,9 @@ class Operation(BaseRoute):
         return Response(encode(answer), status_code=self.status, media_type=JSON)
 
 
-def error_response(error: Exception, route: Operation | None = None) -> Response:
-    """The answer to an error; an error that is not known is logged."""
-    known = as_http_error(error)
-    if known is None:
-        method, path = ("", "") if route is None else (route.method, route.path)
-        log.warning(log.SERVER, "The request %s %s has failed: %s.", method, path, error)
-        known = HttpError(500, f"The server failed with {type(error).__name__}.")
-    return Response(encode({"detail": known.detail}), status_code=known.status, media_type=JSON)
+def error_response(error: HttpError) -> Response:
+    """The answer to an error."""
+    return Response(encode({"detail": error.detail}), status_code=error.status, media_type=JSON)
 
 
 class Routes:
