@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from html import escape
 from ipaddress import ip_address
 from pathlib import Path
@@ -100,21 +100,18 @@ def run(options: argparse.Namespace) -> int:
                 file=sys.stderr,
             )
         sys.stdout.flush()
-        with _opened_in_browser(None if options.no_browser else address):
+        with nullcontext() if options.no_browser else _opened_in_browser(address):
             serve(app, listening)
     return 0
 
 
 @contextmanager
-def _opened_in_browser(address: str | None) -> Iterator[None]:
+def _opened_in_browser(address: str) -> Iterator[None]:
     """Show the page in a browser.
 
     The browser is given a file that only this user can read: other users of the machine see the
     arguments of processes, and the address has the token in it.
     """
-    if address is None:
-        yield
-        return
     import tempfile
     import threading
     import webbrowser
