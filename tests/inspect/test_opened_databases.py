@@ -286,6 +286,19 @@ class TestLangGraph:
             changed = {change.path for change in diff(db, Ref.parse("t@~1"), Ref("t"))}
             assert changed == {("messages", 3), ("n",)}
 
+    def test_what_an_older_version_sends_to_is_what_follows(self, address):
+        from langgraph.checkpoint.base import empty_checkpoint
+        from langgraph.types import Send
+
+        config = {"configurable": {"thread_id": "old", "checkpoint_ns": ""}}
+        with theirs(address) as saver:
+            config = saver.put(config, {**empty_checkpoint(), "v": 3}, {"step": 0}, {})
+            saver.put_writes(config, [("__pregel_tasks", Send("work", 1))], "task")
+            child = {**empty_checkpoint(), "v": 3}
+            saver.put(config, child, {"source": "loop", "step": 1}, {})
+        with open_database(address) as db:
+            assert show(db, Ref("old")).next == ("work",)
+
     def test_sealed_values_are_opened_with_its_key(self, tmp_path, monkeypatch):
         pytest.importorskip("Crypto")
         from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as Theirs

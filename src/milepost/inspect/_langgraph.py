@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost._internal.ids import time_of
 from milepost.checkpoint._contract.records import (
+    SENDS_ARE_A_CHANNEL,
     Checkpoint,
     CheckpointTuple,
     PendingWrite,
@@ -24,6 +25,7 @@ from milepost.checkpoint._contract.records import (
     get_checkpoint_id,
     metadata_matches,
     place_of,
+    with_sends,
 )
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.serde.keyring import _aes
@@ -171,9 +173,14 @@ class LangGraphReader(BaseCheckpointSaver[Any]):
     ) -> CheckpointTuple:
         place = Place(thread_id, ns, id)
         checkpoint = self._checkpoint(place, *stored)
-        before = place._replace(checkpoint_id=parent).config() if parent else None
+        config = None
+        if parent:
+            before = place._replace(checkpoint_id=parent)
+            config = before.config()
+            if checkpoint["v"] < SENDS_ARE_A_CHANNEL:
+                checkpoint = with_sends(checkpoint, self._pending(before))
         pending = self._pending(place)
-        return CheckpointTuple(place.config(), checkpoint, as_json(about), before, pending)
+        return CheckpointTuple(place.config(), checkpoint, as_json(about), config, pending)
 
     def _pending(self, place: Place) -> Pending:
         rows = self.execute(
