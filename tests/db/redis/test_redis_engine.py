@@ -14,11 +14,11 @@ import redis
 
 from milepost._db.redis.client import make_client
 from milepost._db.redis.commands import (
-    Decision,
     Pipeline,
     RunScript,
     Scan,
     Script,
+    ScriptsBarred,
     Waited,
     command,
 )
@@ -34,18 +34,10 @@ from milepost.errors import (
 )
 from redis_servers import RedisServer, lose_an_answer
 
-ADD = Script(
-    "local v = tonumber(redis.call('GET', KEYS[1]) or '0') + tonumber(ARGV[1])"
-    " redis.call('SET', KEYS[1], v) return v",
-)
 
-
-def add(key: bytes, number: int, *, once: bool = False) -> RunScript:
-    def plan():
-        found = int((yield command("GET", key)) or 0) + number
-        return Decision([command("SET", key, found)], found)
-
-    return RunScript(ADD, [key], [number], plan, once)
+def add(key: bytes, *, once: bool = False) -> RunScript:
+    """A script that adds 1 to the field `n` of a hash, and replies with `[DONE, new value]`."""
+    return guarded([key], (), [command("HGET", key, "n")], [Counter(key, "n")], once=once)
 
 
 def one(effect: Any) -> Any:
@@ -95,9 +87,9 @@ def test_a_program_is_sent_the_replies_of_what_it_yields(engine):
 
 
 def test_a_script_that_the_server_has_forgotten_is_loaded_again(engine):
-    assert engine(add(b"n", 1)) == 1
+    assert engine(add(b"n")) == [1, b"1"]
     engine(command("SCRIPT FLUSH"))
-    assert engine(add(b"n", 2)) == 3
+    assert engine(add(b"n")) == [1, b"2"]
 
 
 def test_a_transaction_does_what_the_script_does_where_scripts_are_barred(redis_server, colour):
@@ -108,27 +100,32 @@ def test_a_transaction_does_what_the_script_does_where_scripts_are_barred(redis_
         )
     opened = Engine(f"{redis_server.url}?username=plain&password=x", colour)
     try:
-        assert opened(add(b"n", 1)) == 1
-        assert opened(add(b"n", 2)) == 3
+        assert opened(add(b"n")) == [1, b"1"]
+        assert opened(add(b"n")) == [1, b"2"]
         assert opened.engine.scripts is False
+        with pytest.raises(ScriptsBarred):
+            opened(RunScript(Script("return 1"), [b"n"], []))
     finally:
         opened.close()
 
 
-def test_a_transaction_is_tried_again_if_others_change_its_key(redis_server, redis_url, colour):
+def test_a_transaction_is_tried_again_if_others_change_its_key(
+    redis_server, redis_url, colour, monkeypatch
+):
     opened = Engine(redis_url, colour, scripts=False)
     left = [5]
 
-    def plan():
-        found = int((yield command("GET", b"n")) or 0)
+    def interfering(counter: int, **sign: bool) -> bytes:
+        """`value_of`, which is called after a counter was read; others change it then."""
         if left[0]:
             left[0] -= 1
             with redis_server.client() as other:
-                other.incr(b"n")
-        return Decision([command("SET", b"n", found + 100)], found + 100)
+                other.hincrby(b"n", "n")
+        return value_of(counter, **sign)
 
+    monkeypatch.setattr("milepost._db.redis.attempts.value_of", interfering)
     try:
-        assert opened(RunScript(ADD, [b"n"], [100], plan)) == 105
+        assert opened(add(b"n")) == [1, b"6"]
     finally:
         opened.close()
 
@@ -139,8 +136,9 @@ def test_a_write_waits_for_the_disk_where_the_server_can_tell(kind, colour):
     opened = Engine(server.url, colour)
     try:
         for number in (1, 2):  # unknown to the server, then known
-            confirmed = opened(Waited(add(b"n", 1), 1, 0, 10_000))
-            assert confirmed == (number, *((1, 0) if kind == "valkey" else (-1, -1)))
+            confirmed = opened(Waited(add(b"n"), 1, 0, 10_000))
+            known = (1, 0) if kind == "valkey" else (-1, -1)
+            assert confirmed == ([1, b"%d" % number], *known)
     finally:
         opened.close()
         server.close()
@@ -156,21 +154,21 @@ class TestALostConnection:
     def test_is_replaced_and_the_command_is_sent_again(self, server, colour):
         opened = Engine(server.url, colour)
         try:
-            assert opened(add(b"n", 1)) == 1
+            assert opened(add(b"n")) == [1, b"1"]
             server.kill()
             server.start()
-            assert opened(add(b"n", 1)) == 2
+            assert opened(add(b"n")) == [1, b"2"]
         finally:
             opened.close()
 
     def test_of_what_must_not_be_repeated_is_reported(self, server, colour):
         opened = Engine(server.url, colour)
         try:
-            assert opened(add(b"n", 1, once=True)) == 1
+            assert opened(add(b"n", once=True)) == [1, b"1"]
             lose_an_answer(opened.engine)
             with pytest.raises(OutcomeUnknownError, match="Tested"):
-                opened(add(b"n", 1, once=True))
-            assert opened(command("GET", b"n")) == b"2"
+                opened(add(b"n", once=True))
+            assert opened(command("HGET", b"n", "n")) == b"2"
         finally:
             opened.close()
 
@@ -210,11 +208,11 @@ def test_a_cluster_runs_scripts_where_their_keys_are(redis_cluster, colour):
     opened = Engine(redis_cluster.url, colour, cluster=True)
     try:
         for number in range(20):
-            assert opened(add(b"{%d}n" % number, 1)) == 1
-            assert opened(Waited(add(b"{%d}n" % number, 1), 0, 0, 100)).reply == 2
+            assert opened(add(b"{%d}n" % number)) == [1, b"1"]
+            assert opened(Waited(add(b"{%d}n" % number), 0, 0, 100)).reply == [1, b"2"]
         assert len(opened(Scan(b"*n"))) == 20
         opened.engine.scripts = False
-        assert opened(add(b"{1}n", 1)) == 3
+        assert opened(add(b"{1}n")) == [1, b"3"]
     finally:
         opened.close()
 

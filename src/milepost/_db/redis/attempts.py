@@ -11,21 +11,21 @@ from typing import Any, Final
 from milepost._db.calls import Calls, Pause
 from milepost._db.redis.client import check_client, is_async_client, is_cluster_client
 from milepost._db.redis.commands import (
+    Argument,
     Command,
     Confirmed,
-    Decision,
     Effect,
     Everywhere,
     Pipeline,
-    Plan,
     RunScript,
     Scan,
+    ScriptsBarred,
     Waited,
     unconfirmed,
 )
 from milepost._db.redis.errors import bars_scripts, client_errors, is_lost, is_moved, named
+from milepost._db.redis.guarded import DONE, REFUSED, value_of
 from milepost._internal import log
-from milepost._internal.generators import GeneratorDriver
 from milepost.errors import DatabaseBusyError
 
 _MAX_RACES: Final = 100
@@ -107,26 +107,37 @@ class Attempts:
         self.scripts = False
 
     def _optimistic(self, run: RunScript) -> Calls[Any]:
-        """Carry out the script's plan as a transaction, which fails if a key changes meanwhile."""
+        """Do what a script does as a transaction, which fails if a key changes meanwhile."""
+        if run.guarded is None:
+            raise ScriptsBarred
+        guards, commands, counters = run.guarded
         client = (yield from self._node_of(run.keys[0])) if run.keys else self.client
         for race in range(1, _MAX_RACES + 1):
             pipe = client.pipeline(transaction=True)
             try:
-                if run.watch:
+                if guards or counters:
                     yield partial(pipe.watch, *run.keys)
-                decision = yield from self._planned(pipe, run.plan())
-                if not decision.commands:
-                    return decision.answer
-                if run.watch:
+                for at, guard in enumerate(guards, 1):
+                    reply = yield partial(pipe.execute_command, *guard.args)
+                    if (str(reply).encode() if isinstance(reply, int) else reply) != guard.expected:
+                        return [REFUSED, at]
+                values: dict[Argument, int] = {}
+                for at, counter in enumerate(counters):
+                    reply = yield partial(pipe.execute_command, "HGET", *counter)
+                    values[value_of(at)] = int(reply or 0) + 1
+                    values[value_of(at, negative=True)] = -int(reply or 0) - 1
+                if guards or counters:
                     pipe.multi()
-                for one in decision.commands:
-                    pipe.execute_command(*one.args)
+                for at, counter in enumerate(counters):
+                    pipe.execute_command("HSET", *counter, values[value_of(at)])
+                for one in commands:
+                    pipe.execute_command(*[values.get(arg, arg) for arg in one.args])
                 replies = yield pipe.execute
             except named("WatchError") as error:
                 if "ConnectionError" in str(error) or "TimeoutError" in str(error):
                     raise _as_lost(error) from error
             else:
-                return [*decision.answer, *replies] if decision.with_replies else decision.answer
+                return [DONE, *replies[len(counters) :]]
             finally:
                 yield pipe.reset
             yield Pause(random.uniform(0, _RACE_PAUSE_SECONDS * race))
@@ -134,12 +145,6 @@ class Attempts:
             f"{self.owner}: others have changed the same keys at each of {_MAX_RACES} attempts. "
             "Repeat the call later."
         )
-
-    def _planned(self, pipe: Any, plan: Plan) -> Calls[Decision]:
-        reads = GeneratorDriver(plan)
-        for read in reads:
-            reads.answer = yield partial(pipe.execute_command, *read.args)
-        return reads.result
 
     # -- waiting until a write is safe
 

@@ -6,7 +6,7 @@ an async client.
     yielded      sent back
     Command      its reply
     Pipeline     a list of replies; the commands went out in one round trip
-    RunScript    the script's reply, or the answer of its `plan` where scripts are barred
+    RunScript    the script's reply, which a transaction gives too where scripts are barred
     Waited       a `Confirmed`: the reply, and how many disks and replicas have confirmed it
     Everywhere   for each primary a list of replies, in which errors are values
     Scan         the names of all keys that match, unsorted; of every primary of a cluster
@@ -22,10 +22,13 @@ too.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from milepost._db.calls import Pause
+
+if TYPE_CHECKING:
+    from milepost._db.redis.guarded import Guarded
 
 R = TypeVar("R")
 Argument: TypeAlias = bytes | str | int | float
@@ -61,19 +64,8 @@ class Script:
         self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 
-class Decision(NamedTuple):
-    """The end of a plan: commands for one transaction, and the answer in place of the script's."""
-
-    commands: Sequence[Command]
-    answer: Any
-    with_replies: bool = False
-    """Whether the answer is a list that the replies of the commands are appended to."""
-
-
-Plan: TypeAlias = Generator[Command, Any, Decision]
-"""Does what a script does, where scripts are barred. A plan reads with one command at a time, and
-then decides what to write. It starts again if another client changes a key of the script meanwhile.
-"""
+class ScriptsBarred(Exception):
+    """The server bars scripts, and a script has no `guarded`."""
 
 
 class RunScript(NamedTuple):
@@ -82,12 +74,10 @@ class RunScript(NamedTuple):
     script: Script
     keys: Sequence[bytes]
     args: Sequence[Argument]
-    plan: Callable[[], Plan]
+    guarded: Guarded | None = None
+    """What the script does, for a transaction where scripts are barred."""
     once: bool = False
     """Whether the script must not run twice."""
-    watch: bool = True
-    """Whether the plan fails if a key changes meanwhile. A plan that reads everything in its one
-    transaction does not need that."""
     writes: bool = False
     """Whether the script changes something, and may run twice."""
     thread_id: str | None = None

@@ -11,10 +11,9 @@ guard, from 1, that does not hold. Then no command has run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Final, NamedTuple
 
-from milepost._db.redis.commands import Argument, Command, Decision, Plan, RunScript, Script
+from milepost._db.redis.commands import Argument, Command, RunScript, Script
 
 MAX_ARGUMENTS: Final = 1000
 """Arguments that one command of a script may have: Lua has a stack of 8,000."""
@@ -48,6 +47,14 @@ class Counter(NamedTuple):
 
     key: bytes
     field: str
+
+
+class Guarded(NamedTuple):
+    """Commands that run if all guards hold."""
+
+    guards: Sequence[Guard]
+    commands: Sequence[Command]
+    counters: Sequence[Counter]
 
 
 def value_of(counter: int, *, negative: bool = False) -> bytes:
@@ -130,29 +137,9 @@ def guarded(
     args.append(len(commands))
     for one in commands:
         args += (len(one.args), *one.args)
-    plan = partial(_plan, guards, commands, counters)
-    return RunScript(_SCRIPT, keys, args, plan, once, watch=bool(guards or counters))
+    return RunScript(_SCRIPT, keys, args, Guarded(guards, commands, counters), once)
 
 
 def reading(keys: Sequence[bytes], commands: Sequence[Command]) -> RunScript:
     """Commands that read, all at one moment; the answer begins with `DONE`."""
     return guarded(keys, (), commands)
-
-
-def _plan(
-    guards: Sequence[Guard], commands: Sequence[Command], counters: Sequence[Counter]
-) -> Plan:
-    for at, guard in enumerate(guards, 1):
-        reply = yield Command(guard.args)
-        found = str(reply).encode() if isinstance(reply, int) else reply
-        if found != guard.expected:
-            return Decision((), [REFUSED, at])
-    values: dict[Argument, bytes] = {}
-    raised = []
-    for at, counter in enumerate(counters):
-        value = int((yield Command(("HGET", *counter))) or 0) + 1
-        values[value_of(at)], values[value_of(at, negative=True)] = b"%d" % value, b"-%d" % value
-        raised.append(Command(("HSET", *counter, value)))
-    ready = [Command(tuple([values.get(arg, arg) for arg in one.args])) for one in commands]
-    # The counters are written last, since an answer begins with the replies of the commands.
-    return Decision([*ready, *raised], [DONE], with_replies=True)

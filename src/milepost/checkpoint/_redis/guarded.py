@@ -9,7 +9,7 @@ from milepost.checkpoint._redis.names import REDIS
 from milepost.checkpoint._redis.row_statements import INSERTS, updated
 from milepost.checkpoint._redis.rows import cell_number, pack, packed_cell, row_given
 from milepost.checkpoint._redis.scripts import Change, Condition
-from milepost.checkpoint._redis.view import writes_at
+from milepost.checkpoint._redis.thread_io import writes_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -19,11 +19,12 @@ from milepost.checkpoint._redis.rows import (
     key_of,
     parts,
 )
-from milepost.checkpoint._redis.view import Range, ThreadView, after_one, writes_at
+from milepost.checkpoint._redis.thread_io import Range, after_one, writes_at
 from milepost.checkpoint._sql.inline_writes import INLINE_WRITES
 
 if TYPE_CHECKING:
     from milepost.checkpoint._redis.transaction import Tables
+    from milepost.checkpoint._redis.view import ThreadView
 
 _NO_END: Final = "\U0010ffff"
 """In place of an id: a listing starts with the newest checkpoint."""

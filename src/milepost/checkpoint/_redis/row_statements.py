@@ -17,8 +17,8 @@ from milepost.checkpoint._redis.rows import (
     key_of,
     row_given,
 )
-from milepost.checkpoint._redis.scripts import Change, Request
-from milepost.checkpoint._redis.view import Range
+from milepost.checkpoint._redis.scripts import Change
+from milepost.checkpoint._redis.thread_io import Range
 
 if TYPE_CHECKING:
     from milepost.checkpoint._redis.transaction import Tables
@@ -115,17 +115,17 @@ class RowStatements:
     # These three only count: all rows are removed together with the entry, by `delete_thread`.
 
     def delete_writes(self, id: str) -> RedisEffects[int]:
-        [(_, _, writes)] = yield from self.view(id).fetch(Request.COUNTS)
-        return int(writes)
+        _, _, writes = yield from self.view(id).counts()
+        return writes
 
     def delete_blobs(self, id: str) -> RedisEffects[int]:
-        [(rows, checkpoints, writes)] = yield from self.view(id).fetch(Request.COUNTS)
-        return int(rows) - int(checkpoints) - int(writes)
+        rows, checkpoints, writes = yield from self.view(id).counts()
+        return rows - checkpoints - writes
 
     def delete_checkpoints(self, id: str) -> RedisEffects[int]:
-        [(rows, checkpoints, _)] = yield from self.view(id).fetch(Request.COUNTS)
+        rows, checkpoints, _ = yield from self.view(id).counts()
         self.view(id).is_wiped = bool(rows)
-        return int(checkpoints)
+        return checkpoints
 
     # -- copies
 

@@ -24,8 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from milepost._db.redis.commands import Argument, literally
-from milepost.checkpoint._redis.scripts import Change
+from milepost._db.redis.commands import literally
 from milepost.errors import DamagedRowError
 
 CHECKPOINT: Final = b"c"
@@ -299,19 +298,17 @@ def entry_in(thread_id: str, cells: Sequence[bytes]) -> tuple[dict[str, str], En
         ) from error
 
 
-def entry_changes(before: Entry | None, after: Entry) -> list[Argument]:
-    """The changes that turn one entry into another."""
-    found: list[Argument] = []
+def entry_changes(before: Entry | None, after: Entry) -> tuple[dict[str, str], list[str]]:
+    """The values to set and those to remove, to turn one entry into another."""
+    put: dict[str, str] = {}
+    gone: list[str] = []
     for key, value in after._asdict().items():
-        if before is not None and value == getattr(before, key):
-            continue
+        known = None if before is None else getattr(before, key)
         if value is None:
-            if before is not None:
-                found += [Change.REMOVE_VALUE, key]
-        else:
-            text = repr(value) if isinstance(value, float) else str(value)
-            found += [Change.SET_VALUE, key, text]
-    return found
+            gone += [] if known is None else [key]
+        elif value != known:
+            put[key] = repr(value) if isinstance(value, float) else str(value)
+    return put, gone
 
 
 def pairs(flat: Sequence[bytes]) -> Iterable[tuple[bytes, bytes]]:

@@ -1,15 +1,15 @@
-"""The two scripts: one reads a thread at one moment, the other changes it in one step.
+"""The scripts: two read what plain commands would need several round trips for, one stores a step.
 
-Both get the three keys of a thread, and a list of opcodes with their arguments. An opcode is one
-character: Python uses the names, the scripts compare the characters and have the names in comments.
-No opcode is stored. The scripts use only what every server's Lua has: no library.
+All get the three keys of a thread. A script that reads replies with the thread's `rev`, and with
+what it is asked for. All else is read and written by plain commands (`thread_io.py`). The scripts
+use only what every server's Lua has: no library.
 
-The script that reads replies with the thread's `rev`, then with one reply for each `Request`.
-
-The script that writes gets a new `rev`, each `Condition`, then each `Change`. It replies 0 if a
-condition does not hold; then it has changed nothing. Otherwise it replies with the number of writes
-that the thread has had. It does nothing if the thread has the new `rev` already: then the write was
-sent again, since the first reply was lost.
+The script that writes gets a new `rev`, each `Condition`, then each `Change`: opcodes with their
+arguments. An opcode is one character: Python uses the names, the script compares the characters and
+has the names in comments. No opcode is stored. The script replies 0 if a condition does not hold;
+then it has changed nothing. Otherwise it replies with the number of writes that the thread has had.
+It does nothing if the thread has the new `rev` already: then the write was sent again, since the
+first reply was lost.
 """
 
 from __future__ import annotations
@@ -18,31 +18,6 @@ from enum import StrEnum
 from typing import Final
 
 from milepost._db.redis.commands import Script
-
-
-class Request(StrEnum):
-    """What the script that reads is asked for. Each request has one reply."""
-
-    ENTRY = "E"
-    """The thread's entry, and its latest root checkpoint by the index."""
-    ROWS = "G"
-    """`n field…`: rows."""
-    RANGE = "R"
-    """`from to limit`: fields of the index, in their order."""
-    RANGE_BACKWARDS = "V"
-    """`from to limit`: fields of the index, the last one first."""
-    CHAINS = "F"
-    """`parents n field…`: rows, and all rows that they are differences from; with `parents` 1, all
-    ancestors of checkpoints."""
-    ALL_ROWS = "A"
-    """All rows of the thread."""
-    COUNTS = "C"
-    """How many rows, checkpoints and writes the thread has."""
-    CHECKPOINT = "O"
-    """`namespace id`: all that one checkpoint is read from; with an empty id, the latest. The reply
-    has the entry as for `ENTRY`; rows as for `CHAINS`: the checkpoint, its parent, the writes of
-    both, the checkpoint after each; and for both the id, the fields of their writes, and the field
-    of the checkpoint after."""
 
 
 class Condition(StrEnum):
@@ -67,18 +42,12 @@ class Change(StrEnum):
     """`key value`: set a value of the entry."""
     RAISE_VALUE = "M"
     """`key value`: set a value of the entry, if it sorts after the present one."""
-    REMOVE_VALUE = "X"
-    """`key`: remove a value of the entry."""
     PUT_ROW = "S"
     """`field row`: add a row, or replace it."""
     ADD_ROW = "N"
     """`field row`: add a row, unless it exists."""
     UPDATE_ROW = "U"
     """`field n (number cell)…`: replace cells of a row, if the row exists."""
-    DELETE_ROW = "D"
-    """`field`: remove a row."""
-    DELETE_THREAD = "K"
-    """Remove the thread. No change follows."""
 
 
 _COMMON = r"""
@@ -117,11 +86,15 @@ local function expire(default)
 end
 """
 
-READ: Final = Script(
+_READ: Final = (
     _COMMON
     + r"""
--- ARGV: whether this read counts as use of the thread, the saver's time to live, requests
--- Opcodes have their names in `Request`.
+-- ARGV: whether this read counts as use of the thread, the saver's time to live, what is asked for
+local function answer(found)
+  local rev = call('HGET', thread, 'rev')
+  if ARGV[1] == '1' and rev then expire(ARGV[2]) end
+  return {rev, found}
+end
 local function link(field, row, parents)
   local kind, ns, name = field:match('^(.)%z([^%z]*)%z([^%z]*)')
   local first, place = cell(row, 1)
@@ -143,73 +116,62 @@ local function follow(field, parents, seen, reply)
     field = link(field, row, parents)
   end
 end
+"""
+)
+
+READ_CHAINS: Final = Script(
+    _READ
+    + r"""
+local parents, found, seen = take(), {}, {}
+while at <= #ARGV do follow(take(), parents, seen, found) end
+return answer(found)
+""",
+)
+"""`parents field…`: rows, and all rows that they are differences from; with `parents` 1, all
+ancestors of checkpoints."""
+
+READ_CHECKPOINT: Final = Script(
+    _READ
+    + r"""
+local ns, id = take(), take()
 local function newest(ns)
   local first = 'c\0' .. ns .. '\0'
   return call('ZREVRANGEBYLEX', index, '(' .. first .. '\255', '[' .. first, 'LIMIT', 0, 1)
 end
-local function one(ns, id)
-  local found, latest = {}, newest('')
-  local graph = 'c\0' .. ns .. '\0'
-  if id == '' then
-    local head, status = call('HGET', thread, 'head'), call('HGET', thread, 'status')
-    local last = newest(ns)[1]
-    id = last and last:sub(#graph + 1) or ''
-    if ns == '' and head and status ~= 'running' then id = head end
-  end
-  local ranges, seen = {}, {}
-  for n = 1, 2 do
-    if id ~= '' then
-      follow(graph .. id, '0', seen, found)
-      local writes = 'w\0' .. ns .. '\0' .. id .. '\0'
-      local some = call('ZRANGEBYLEX', index, '[' .. writes, '(' .. writes .. '\255')
-      local after = call('ZRANGEBYLEX', index, '[' .. graph .. id .. '\1', '(' .. graph .. '\255',
-        'LIMIT', 0, 1)
-      for _, field in ipairs(some) do
-        found[#found + 1] = field
-        found[#found + 1] = call('HGET', rows, field)
-      end
-      if after[1] then follow(after[1], '0', seen, found) end
-      ranges[#ranges + 1] = {id, some, after}
-      local row = call('HGET', rows, graph .. id)
-      id = row and cell(row, 1) or ''
+local found, latest = {}, newest('')
+local graph = 'c\0' .. ns .. '\0'
+if id == '' then
+  local head, status = call('HGET', thread, 'head'), call('HGET', thread, 'status')
+  local last = newest(ns)[1]
+  id = last and last:sub(#graph + 1) or ''
+  if ns == '' and head and status ~= 'running' then id = head end
+end
+local ranges, seen = {}, {}
+for n = 1, 2 do
+  if id ~= '' then
+    follow(graph .. id, '0', seen, found)
+    local writes = 'w\0' .. ns .. '\0' .. id .. '\0'
+    local some = call('ZRANGEBYLEX', index, '[' .. writes, '(' .. writes .. '\255')
+    local after = call('ZRANGEBYLEX', index, '[' .. graph .. id .. '\1', '(' .. graph .. '\255',
+      'LIMIT', 0, 1)
+    for _, field in ipairs(some) do
+      found[#found + 1] = field
+      found[#found + 1] = call('HGET', rows, field)
     end
+    if after[1] then follow(after[1], '0', seen, found) end
+    ranges[#ranges + 1] = {id, some, after}
+    local row = call('HGET', rows, graph .. id)
+    id = row and cell(row, 1) or ''
   end
-  return {{call('HGETALL', thread), latest}, found, ranges}
 end
-local replies = {call('HGET', thread, 'rev')}
-if ARGV[1] == '1' and replies[1] then expire(ARGV[2]) end
-while at <= #ARGV do
-  local what = take()
-  local reply
-  if what == 'E' then -- ENTRY
-    reply = {call('HGETALL', thread), newest('')}
-  elseif what == 'O' then -- CHECKPOINT
-    local ns, id = take(), take()
-    reply = one(ns, id)
-  elseif what == 'G' then -- ROWS
-    reply = {}
-    for n = 1, tonumber(take()) do reply[n] = call('HGET', rows, take()) end
-  elseif what == 'R' then -- RANGE
-    local first, last = take(), take()
-    reply = call('ZRANGEBYLEX', index, first, last, 'LIMIT', 0, take())
-  elseif what == 'V' then -- RANGE_BACKWARDS
-    local first, last = take(), take()
-    reply = call('ZREVRANGEBYLEX', index, last, first, 'LIMIT', 0, take())
-  elseif what == 'F' then -- CHAINS
-    local parents, seen = take(), {}
-    reply = {}
-    for n = 1, tonumber(take()) do follow(take(), parents, seen, reply) end
-  elseif what == 'A' then -- ALL_ROWS
-    reply = call('HGETALL', rows)
-  elseif what == 'C' then -- COUNTS
-    reply = {call('HLEN', rows), call('ZLEXCOUNT', index, '[c', '(d'),
-      call('ZLEXCOUNT', index, '[w', '(x')}
-  end
-  replies[#replies + 1] = reply
-end
-return replies
+local entry = {call('HGETALL', thread), latest, call('PTTL', thread), call('TIME')}
+return answer({entry, found, ranges})
 """,
 )
+"""`namespace id`: all that one checkpoint is read from; with an empty id, the latest. The reply has
+the entry as `entry_commands` and `life_commands` (`thread_io.py`) read it; rows as for
+`READ_CHAINS`: the checkpoint, its parent, the writes of both, the checkpoint after each; and for
+both the id, the fields of their writes, and the field of the checkpoint after."""
 
 WRITE: Final = Script(
     _COMMON
@@ -262,8 +224,6 @@ while at <= #ARGV do
   elseif what == 'E' then -- SET_VALUE
     local key, value = take(), take()
     call('HSET', thread, key, value)
-  elseif what == 'X' then -- REMOVE_VALUE
-    call('HDEL', thread, take())
   elseif what == 'M' then -- RAISE_VALUE
     local key, value = take(), take()
     if is_less(call('HGET', thread, key) or '', value) then call('HSET', thread, key, value) end
@@ -283,13 +243,6 @@ while at <= #ARGV do
       if found then found[place] = value ~= '' and value or '\0' end
     end
     if found then call('HSET', rows, field, table.concat(found)) end
-  elseif what == 'D' then -- DELETE_ROW
-    local field = take()
-    call('HDEL', rows, field)
-    call('ZREM', index, field)
-  elseif what == 'K' then -- DELETE_THREAD
-    call('UNLINK', thread, rows, index)
-    return 1
   end
 end
 call('HSET', thread, 'rev', rev)

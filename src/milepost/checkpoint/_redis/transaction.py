@@ -38,7 +38,7 @@ from milepost.checkpoint._redis.row_statements import INSERTS, UPDATES, RowState
 from milepost.checkpoint._redis.rows import SEQ
 from milepost.checkpoint._redis.scripts import Condition
 from milepost.checkpoint._redis.server import check_server
-from milepost.checkpoint._redis.thread_io import Changed, store, unlist, write
+from milepost.checkpoint._redis.thread_io import Changed, store, unlist, write_step
 from milepost.checkpoint._redis.view import ThreadView
 from milepost.errors import DatabaseBusyError
 
@@ -119,7 +119,8 @@ class Tables:
         expected = settings.acknowledged.expected(thread_id, self.owner)
         if expected.writes and not step.is_new:
             changes = [Condition.AT_LEAST, SEQ, expected.writes, *changes]
-        done = yield from store(settings, thread_id, changes, is_new=step.is_new, owner=self.owner)
+        writing = write_step(settings, thread_id, changes)
+        done = yield from store(settings, thread_id, writing, is_new=step.is_new, owner=self.owner)
         if done and step.head is not None:
             settings.acknowledged.head(thread_id, step.epoch, step.head)
         return done
@@ -182,15 +183,15 @@ def _commit(tables: Tables) -> RedisEffects[None]:
             if len(tables.views) > 1:
                 yield from view.fetch()
         elif entry is None:
-            if not (yield from write(settings, thread_id, view.changes())):
+            if not (yield from view.write()):
                 raise Changed
             settings.acknowledged.forget(thread_id)
             yield from unlist(settings, thread_id)
         else:
-            changes, is_new = view.changes(), view.is_new()
-            if not (
-                yield from store(settings, thread_id, changes, is_new=is_new, owner=tables.owner)
-            ):
+            done = yield from store(
+                settings, thread_id, view.write(), is_new=view.is_new(), owner=tables.owner
+            )
+            if not done:
                 raise Changed
             if (head := view.stored_head()) is not None:
                 settings.acknowledged.head(thread_id, entry.epoch, head)

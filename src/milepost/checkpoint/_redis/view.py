@@ -2,91 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
-from milepost._db.redis.commands import Argument, RedisEffects
+from milepost._db.redis.commands import (
+    Argument,
+    Command,
+    RedisEffects,
+    Script,
+    chunks,
+    command,
+)
+from milepost._db.redis.guarded import MAX_ARGUMENTS
 from milepost.checkpoint._redis.rows import (
-    AFTER_ALL,
     CHECKPOINT,
-    REV,
     ROOT_CHECKPOINTS,
     SEQ,
     WRITE,
     Entry,
     entry_changes,
     entry_in,
-    field_of,
     link,
-    pack,
     pairs,
     parts,
     unpack,
 )
-from milepost.checkpoint._redis.scripts import Change, Condition, Request
-from milepost.checkpoint._redis.thread_io import Changed, read
-from milepost.checkpoint._sql.statements import just_after
+from milepost.checkpoint._redis.scripts import READ_CHAINS, READ_CHECKPOINT
+from milepost.checkpoint._redis.thread_io import (
+    Changed,
+    Range,
+    after_one,
+    entry_commands,
+    expiry,
+    life_commands,
+    read,
+    read_with,
+    row_commands,
+    write,
+    writes_at,
+)
 
 if TYPE_CHECKING:
     from milepost.checkpoint._redis.rows import Row
     from milepost.checkpoint._redis.server import Settings
-
-_NO_LIMIT: Final = 1 << 40
-
-# -- ranges of a thread's index, which has the fields of checkpoints and writes in their order
-
-
-class Range(NamedTuple):
-    """Fields of the index that begin with a kind and names. The next name is at least `first`, and
-    less than `before`, if these are given."""
-
-    kind: bytes
-    names: tuple[str, ...] = ()
-    first: str | None = None
-    before: str | None = None
-    limit: int | None = None
-    backwards: bool = False
-
-    def ends(self) -> tuple[bytes, bytes]:
-        """The least field that the range may have, and a field that sorts after all of them."""
-        start = field_of(self.kind, *self.names) + b"\0"
-        end = AFTER_ALL if self.before is None else self.before.encode()
-        return start + (self.first or "").encode(), start + end
-
-    def bounds(self) -> tuple[bytes, bytes]:
-        """The ends as commands have them: the first is part of the range, the last is not."""
-        low, high = self.ends()
-        return b"[" + low, b"(" + high
-
-    def request(self, more: int) -> tuple[Argument, ...]:
-        """The request for this range. `more` fields above the limit make up for those that the
-        transaction has removed."""
-        limit = _NO_LIMIT if self.limit is None else self.limit + more
-        opcode = Request.RANGE_BACKWARDS if self.backwards else Request.RANGE
-        return opcode, *self.bounds(), limit
-
-    def among(self, fields: Iterable[bytes]) -> list[bytes]:
-        """Those of some fields that are in the range, in its order."""
-        low, high = self.ends()
-        return sorted((one for one in fields if low <= one < high), reverse=self.backwards)
-
-    def merged(self, found: list[bytes], changed: Mapping[bytes, Row | None]) -> list[bytes]:
-        """Fields that were read, with those that the transaction has added, less the removed."""
-        if changed:
-            gone = {field for field, row in changed.items() if row is None}
-            added = [field for field, row in changed.items() if row is not None]
-            found = self.among(({*found} - gone).union(added))
-        return found[: self.limit]
-
-
-def writes_at(ns: str, id: str) -> Range:
-    """The rows of writes at a checkpoint."""
-    return Range(WRITE, (ns, id))
-
-
-def after_one(ns: str, id: str) -> Range:
-    """The checkpoint after another one in the same graph."""
-    return Range(CHECKPOINT, (ns,), first=just_after(id), limit=1)
 
 
 class ThreadView:
@@ -97,6 +56,7 @@ class ThreadView:
         self._settings = settings
         self._owner = owner
         self._expected = settings.acknowledged.expected(thread_id, owner)
+        self._keys = settings.keys.of(thread_id)
         self._rev: bytes | None = None
         """The `rev` of the first read; None if the thread did not exist."""
         self._has_read = False
@@ -104,6 +64,10 @@ class ThreadView:
         """The entry with its changes; None if the thread does not exist, or is to be removed."""
         self._has_entry = False
         """Whether the entry was read."""
+        self._left = -1
+        """Milliseconds until the thread expires, if it does."""
+        self._now: Sequence[Any] = ()
+        """The server's time when it told that."""
         self._newest: str | None = None
         """The latest root checkpoint by the index, as it was read."""
         self._rows: dict[bytes, Row | None] = {}
@@ -121,27 +85,35 @@ class ThreadView:
 
     # -- reading
 
-    def fetch(self, *requests: Argument) -> RedisEffects[list[Any]]:
-        """The replies to requests. Raises Changed if another client has written meanwhile."""
-        replies: list[Any]
-        rev, *replies = yield from read(self._settings, self.thread_id, requests)
+    def fetch(self, *commands: Command) -> RedisEffects[list[Any]]:
+        """The replies to commands. Raises Changed if another client has written meanwhile."""
+        rev, replies = yield from read(self._settings, self.thread_id, commands)
+        self._check(rev)
+        return replies
+
+    def _fetch_with(self, script: Script, *asked: Argument) -> RedisEffects[Any]:
+        """The reply of a script that reads."""
+        rev, found = yield from read_with(self._settings, self.thread_id, script, *asked)
+        self._check(rev)
+        return found
+
+    def _check(self, rev: bytes | None) -> None:
         if self._has_read and rev != self._rev:
             raise Changed
         self._rev, self._has_read = rev, True
-        return replies
 
     def load(self) -> RedisEffects[Entry | None]:
         """The thread's entry."""
         if not self._has_entry:
-            [(cells, newest)] = yield from self.fetch(Request.ENTRY)
-            self._learn(cells, newest)
+            commands = entry_commands(self._keys) + life_commands(self._keys)
+            self._learn(*(yield from self.fetch(*commands)))
         return self.entry
 
     def load_one(self, ns: str, id: str | None) -> RedisEffects[Entry | None]:
         """The thread's entry, read together with all rows of a checkpoint, or of the latest."""
         if self._has_read or not self._settings.scripts:
             return (yield from self.load())
-        [(entry, flat, ranges)] = yield from self.fetch(Request.CHECKPOINT, ns, id or "")
+        entry, flat, ranges = yield from self._fetch_with(READ_CHECKPOINT, ns, id or "")
         self._keep(pairs(flat))
         for name, writes, after in ranges:
             one = name.decode("utf-8", "replace")  # that of a damaged row may be no text
@@ -150,9 +122,12 @@ class ThreadView:
         self._learn(*entry)
         return self.entry
 
-    def _learn(self, cells: Sequence[bytes], newest: Sequence[bytes]) -> None:
+    def _learn(
+        self, cells: Sequence[bytes], newest: Sequence[bytes], left: int, now: Sequence[Any]
+    ) -> None:
         """Take in the entry from a reply. Raises BrokenChainError if the server has lost steps."""
         self._has_entry = True
+        self._left, self._now = left, now
         self._newest = parts(newest[0])[1] if newest else None
         found, self.entry = entry_in(self.thread_id, cells)
         self._before = self.entry
@@ -206,8 +181,8 @@ class ThreadView:
         elif self._ranges and all(one in self._ranges for one in wanted):
             found = [self._ranges[one] for one in wanted]
         elif wanted:
-            requests = [part for one in wanted for part in one.request(len(self.changed))]
-            found = yield from self.fetch(*requests)
+            more = len(self.changed)
+            found = yield from self.fetch(*(one.command(self._keys.order, more) for one in wanted))
         return [one.merged(some, self.changed) for one, some in zip(wanted, found, strict=True)]
 
     def rows(self, fields: Iterable[bytes]) -> RedisEffects[dict[bytes, Any]]:
@@ -215,8 +190,9 @@ class ThreadView:
         fields = list(fields)
         missing = [field for field in fields if not self._has(field)]
         if missing:
-            [found] = yield from self.fetch(Request.ROWS, len(missing), *missing)
-            self._keep(zip(missing, found, strict=True))
+            some = chunks(missing, MAX_ARGUMENTS)
+            found = yield from self.fetch(*(command("HMGET", self._keys.rows, *s) for s in some))
+            self._keep(zip(missing, chain.from_iterable(found), strict=True))
         return {field: row for field in fields if (row := self._get(field)) is not None}
 
     def row(self, field: bytes) -> RedisEffects[Any]:
@@ -244,8 +220,7 @@ class ThreadView:
         if not self._settings.scripts:
             yield from self.rows(missing)
             return
-        request = (Request.CHAINS, int(parents), len(missing))
-        [flat] = yield from self.fetch(*request, *missing)
+        flat = yield from self._fetch_with(READ_CHAINS, int(parents), *missing)
         self._keep(pairs(flat))
         self._keep((field, None) for field in missing)
 
@@ -266,11 +241,17 @@ class ThreadView:
     def all(self, kind: bytes) -> RedisEffects[dict[bytes, Any]]:
         """All rows of a kind, sorted by field."""
         if not self._has_all_rows:
-            [flat] = yield from self.fetch(Request.ALL_ROWS)
+            [flat] = yield from self.fetch(command("HGETALL", self._keys.rows))
             self._keep(pairs(flat))
             self._has_all_rows = True
         rows = (self._rows | self.changed).items()
         return dict(sorted(one for one in rows if one[0][:1] == kind and one[1] is not None))
+
+    def counts(self) -> RedisEffects[list[int]]:
+        """How many rows, checkpoints and writes the thread has."""
+        ranges = [Range(kind).bounds() for kind in (CHECKPOINT, WRITE)]
+        listed = [command("ZLEXCOUNT", self._keys.order, *bounds) for bounds in ranges]
+        return self.fetch(command("HLEN", self._keys.rows), *listed)
 
     def _has(self, field: bytes) -> bool:
         return self._has_all_rows or field in self.changed or field in self._rows
@@ -290,23 +271,21 @@ class ThreadView:
         """Whether this transaction has changed anything."""
         return bool(self.changed) or self.is_wiped or self.entry != self._before
 
-    def changes(self) -> list[Argument]:
-        """All changes, on condition that the thread has not changed since it was read."""
-        found: list[Argument] = [Condition.IS_NEW]
-        if self._rev is not None:
-            found = [Condition.EQUALS, REV, self._rev]
-        if self.entry is None:
-            return [*found, Change.DELETE_THREAD]
+    def write(self) -> RedisEffects[int]:
+        """Store all changes, on condition that the thread has not changed since it was read."""
+        rev, keys, entry = self._rev, self._keys, self.entry
+        if entry is None:
+            unlink = [command("UNLINK", *keys)]
+            return write(self._settings, self.thread_id, rev, unlink, removes=True)
         assert not self.is_wiped, "a thread without rows is removed as a whole"
-        # Rows are removed first: after that, a server whose memory is full takes the rest too.
-        for field, row in self.changed.items():
-            if row is None:
-                found += [Change.DELETE_ROW, field]
-        found += entry_changes(self._before, self.entry)
-        for field, row in self.changed.items():
-            if row is not None:
-                found += [Change.PUT_ROW, field, pack(row)]
-        return found
+        commands = row_commands(keys, self.changed)
+        put, gone = entry_changes(self._before, entry)
+        if put:
+            commands.append(command("HSET", keys.thread, *chain.from_iterable(put.items())))
+        if gone:
+            commands.append(command("HDEL", keys.thread, *gone))
+        commands += expiry(self._settings, keys, entry.ttl, self._now, self._left)
+        return write(self._settings, self.thread_id, rev, commands)
 
     def is_new(self) -> bool:
         """Whether the thread did not exist."""
