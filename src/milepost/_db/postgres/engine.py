@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import time
-from contextlib import AsyncExitStack, ExitStack, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import psycopg
@@ -102,26 +102,6 @@ def leave_to_parent(connection: Any) -> None:
         ended, other = socket.socketpair()
         with ended, other:
             os.dup2(ended.fileno(), connection.pgconn.socket, inheritable=False)
-
-
-class _Pipes:
-    """The pipeline that a connection is kept in."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        fork_guard.renewed_in_child(self)
-
-    def renew(self: Any) -> None:
-        """In a forked child: a lock of the parent's pipeline may never be released."""
-        fork_guard.keep_for_ever(self.pop_all())
-
-
-class Pipes(_Pipes, ExitStack):
-    """Pipelines of sync connections."""
-
-
-class AsyncPipes(_Pipes, AsyncExitStack):
-    """Pipelines of async connections."""
 
 
 def is_idle(connection: Any) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from milepost._db.dialect import POSTGRES
 from milepost._db.migrations import table_setup
-from milepost._db.postgres.engine import Pipes, Settings, driver
+from milepost._db.postgres.engine import Settings, driver
 from milepost._db.postgres.errors import connecting
 from milepost._db.postgres.sync import PostgresEngine
 from milepost._internal.left_open import lend
@@ -126,25 +127,15 @@ class PostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ignore[
         options = checked_options(options)
         settings = Settings(schema, pooler_safe, TABLES, cls.__name__)
         threshold = None if pooler_safe else 0
-        open_pipe = Pipes()
-
-        def connect() -> driver.Connection[Any]:
-            made = driver.connect(conn_string, autocommit=True, prepare_threshold=threshold)
-            if pipeline:
-                with suppress(driver.Error):
-                    open_pipe.close()  # that of a connection that has died
-                open_pipe.enter_context(made.pipeline())
-            return made
-
+        connect = partial(driver.connect, conn_string, autocommit=True, prepare_threshold=threshold)
         with connecting():
             conn = connect()
         saver = cls(conn, schema=schema, pooler_safe=pooler_safe, **options)
-        saver.engine = PostgresEngine(saver.conn, settings, reconnect=connect)
+        saver.engine = PostgresEngine(saver.conn, settings, connect, pipelined=pipeline)
+        saver.engine.open()
 
         def close() -> None:
             saver._sweeping.stop()
-            with suppress(driver.Error):
-                open_pipe.close()
             saver.engine.close()
 
         yield from lend(saver, close)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from milepost._db.postgres.aio import AsyncPostgresEngine
-from milepost._db.postgres.engine import AsyncPipes, Settings, driver
+from milepost._db.postgres.engine import Settings, driver
 from milepost._db.postgres.errors import connecting
 from milepost._internal.left_open import quiet_at_exit
 from milepost.checkpoint._contract.thread_metadata import (
@@ -123,28 +124,21 @@ class AsyncPostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ig
         options = checked_options(options)
         settings = Settings(schema, pooler_safe, TABLES, cls.__name__)
         threshold = None if pooler_safe else 0
-        open_pipe = AsyncPipes()
-
-        async def connect() -> driver.AsyncConnection[Any]:
-            made = await driver.AsyncConnection.connect(
-                conn_string, autocommit=True, prepare_threshold=threshold
-            )
-            if pipeline:
-                with suppress(driver.Error):
-                    await open_pipe.aclose()  # that of a connection that has died
-                await open_pipe.enter_async_context(made.pipeline())
-            return made
-
+        connect = partial(
+            driver.AsyncConnection.connect,
+            conn_string,
+            autocommit=True,
+            prepare_threshold=threshold,
+        )
         with connecting():
             conn = await connect()
         saver = cls(conn, schema=schema, pooler_safe=pooler_safe, **options)
-        saver.engine = AsyncPostgresEngine(saver.conn, settings, reconnect=connect)
+        saver.engine = AsyncPostgresEngine(saver.conn, settings, connect, pipelined=pipeline)
         try:
+            await saver.engine.open()
             yield saver
         finally:
             saver._sweeping.stop()
-            with suppress(driver.Error):
-                await open_pipe.aclose()
             await saver.engine.close()
 
     async def setup(self) -> None:
