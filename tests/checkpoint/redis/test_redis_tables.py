@@ -6,7 +6,7 @@ import re
 
 from milepost.checkpoint._redis import guarded, scripts
 from milepost.checkpoint._redis.names import REDIS
-from milepost.checkpoint._redis.row_statements import INSERTS, UPDATES
+from milepost.checkpoint._redis.row_statements import INSERTS, SEALED, UPDATES
 from milepost.checkpoint._redis.scripts import Change, Condition
 from milepost.checkpoint._redis.transaction import ANSWERED_BY
 from milepost.checkpoint._sql.statements import Statements
@@ -24,7 +24,7 @@ BY_CLASS = {REDIS.add_if_held}
 
 def test_every_statement_of_a_saver_is_answered_in_one_place():
     methods = [vars(owner) for owner in set(ANSWERED_BY.values())]
-    places = [INSERTS, UPDATES, *methods]
+    places = [INSERTS, UPDATES, SEALED, *methods]
     names = [name for place in places for name in place if not name.startswith("_")]
     assert len(names) == len(set(names))
     wanted = {getattr(REDIS, name) for name in Statements.__annotations__} - {""}

@@ -11,11 +11,9 @@ import pytest
 
 from graphs import thread
 from milepost import START, StateGraph
-from milepost._db.dialect import POSTGRES, SQLITE
 from milepost._db.operations import ReadCells
 from milepost._db.sqlite.transaction import read_cells
 from milepost.checkpoint._sql import postgres_statements, sqlite_statements
-from milepost.checkpoint._sql.admin.reencrypt_statements import reseal_statements
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.keyring import AesKeyRing
 from milepost.checkpoint.sqlite import SqliteSaver
@@ -146,8 +144,12 @@ def test_cells_are_read_alike_where_the_module_can_only_ask_for_them():
 
 
 def test_elsewhere_values_are_in_their_rows():
-    for dialect, place in ((POSTGRES, "checkpoint_blobs"), (SQLITE, "checkpoint_values")):
-        for statement in reseal_statements(dialect, "checkpoint_blobs"):
+    for module, place in (
+        (postgres_statements, "checkpoint_blobs"),
+        (sqlite_statements, "checkpoint_values"),
+    ):
+        texts = module.STATEMENTS
+        for statement in (texts.look_at_blobs, texts.blobs_between, texts.seal_blob):
             assert f" {place}" in statement
     assert "INTO checkpoint_blobs" in postgres_statements.STATEMENTS.add_blob
     assert postgres_statements.STATEMENTS.add_blob.endswith("ON CONFLICT DO NOTHING")

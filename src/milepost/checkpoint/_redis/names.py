@@ -24,9 +24,3 @@ CHECKPOINT_KEYS: Final = "checkpoint_keys"
 """The namespaces and ids of all checkpoints of a thread."""
 BLOBS_OF: Final = "blobs_of"
 """All values of a thread."""
-
-# -- statements for sealing again; the name of a table follows (`_sql/admin/reencrypt.py`)
-
-RESEAL_LOOK: Final = "reseal_look"
-RESEAL_BETWEEN: Final = "reseal_between"
-RESEAL_STORE: Final = "reseal_store"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.redis.commands import RedisEffects
-from milepost.checkpoint._redis.names import REDIS, RESEAL_STORE
+from milepost.checkpoint._redis.names import REDIS
 from milepost.checkpoint._redis.rows import (
     BLOB,
     CHECKPOINT,
@@ -23,16 +24,22 @@ from milepost.checkpoint._redis.thread_io import Range
 if TYPE_CHECKING:
     from milepost.checkpoint._redis.transaction import Tables
 
-_SEALED: Final = {
-    "checkpoints": (
+_FIRST: Final = itemgetter(0)
+
+SEALED: Final = {
+    REDIS.look_at_checkpoints: (CHECKPOINT, ("frame", "metadata", "led"), None),
+    REDIS.checkpoints_between: (
         CHECKPOINT,
         ("frame", "metadata", "led"),
         ("parent", "complete", "kind", "parent"),
     ),
-    "checkpoint_blobs": (BLOB, ("blob",), ("base_channel", "base", "level", "kind")),
-    "checkpoint_writes": (WRITE, ("blob",), ("channel", "path", "base", "kind")),
+    REDIS.look_at_blobs: (BLOB, ("blob",), None),
+    REDIS.blobs_between: (BLOB, ("blob",), ("base_channel", "base", "level", "kind")),
+    REDIS.look_at_writes: (WRITE, ("blob",), None),
+    REDIS.writes_between: (WRITE, ("blob",), ("channel", "path", "base", "kind")),
 }
-"""By table: the kind of its rows, the sealed cells, and the cells that their seals are bound to."""
+"""By statement: the kind of the rows that it reads, their sealed cells, and the cells that the
+seals are bound to; None for a look at sizes and first bytes."""
 
 INSERTS: Final = {
     REDIS.add_checkpoint: (CHECKPOINT, Change.PUT_ROW),
@@ -51,7 +58,9 @@ UPDATES: Final[dict[str, tuple[bytes, tuple[str, ...], dict[str, Any]]]] = {
     REDIS.part_inline_writes: (CHECKPOINT, ("frame",), {"led": None}),
     REDIS.complete_checkpoint: (CHECKPOINT, ("frame",), {"complete": 1}),
     REDIS.cut_checkpoint: (CHECKPOINT, ("frame",), {"parent": None, "complete": 1}),
-    **{f"{RESEAL_STORE} {table}": (kind, cells, {}) for table, (kind, cells, _) in _SEALED.items()},
+    REDIS.seal_checkpoint: (CHECKPOINT, ("frame", "metadata", "led"), {}),
+    REDIS.seal_blob: (BLOB, ("blob",), {}),
+    REDIS.seal_write: (WRITE, ("blob",), {}),
 }
 """By statement: the kind of the row that it changes, the cells that its first parameters are for,
 and cells that get a fixed value. The other parameters are the thread and the key of the row."""
@@ -143,30 +152,19 @@ class RowStatements:
     def copy_writes(self, target: str, source: str) -> RedisEffects[int]:
         return self._copy(WRITE, target, source)
 
-    # -- sealing rows again, a table at a time: see `_sql/admin/reencrypt.py`
+    # -- sealing rows again: see `_sql/admin/reencrypt.py`
 
-    def reseal_look(self, table: str, id: str, *after: Any) -> RedisEffects[Rows]:
-        """Keys, sizes of cells, and cells of all rows after a key."""
-        rows = yield from self._of_table(table, id)
-        return [
-            (*key, *(len(cell or b"") for cell in cells), *cells)
-            for key, cells, _ in rows
-            if key > after
-        ]
-
-    def reseal_between(self, table: str, id: str, *keys: Any) -> RedisEffects[Rows]:
-        """Keys, cells, and cells that seals are bound to, of all rows from one key to another."""
-        rows = yield from self._of_table(table, id)
-        first, last = keys[: len(keys) // 2], keys[len(keys) // 2 :]
-        return [(*key, *cells, *bound) for key, cells, bound in rows if first <= key <= last]
-
-    def _of_table(
-        self, table: str, id: str
-    ) -> RedisEffects[list[tuple[tuple[Any, ...], Any, Any]]]:
-        kind, names, bound = _SEALED[table]
+    def sealed(self, name: str, id: str, *keys: Any) -> RedisEffects[Rows]:
+        """Keys and sealed cells of rows: the sizes of the cells of all rows after a key, or what
+        the seals of the rows from one key to another are bound to."""
+        kind, names, bound = SEALED[name]
         rows = yield from self.view(id).all(kind)
-        found = []
-        for field, row in rows.items():
-            cells = tuple(getattr(row, name) for name in names)
-            found.append((key_of(field), cells, tuple(getattr(row, name) for name in bound)))
-        return sorted(found, key=lambda one: one[0])
+        found: Rows = []
+        for key, row in sorted(((key_of(field), row) for field, row in rows.items()), key=_FIRST):
+            cells = [getattr(row, cell) for cell in names]
+            if bound is None:
+                if key > keys[:-1]:  # all of them: the last parameter is the greatest number
+                    found.append((*key, *(len(cell or b"") for cell in cells), *cells))
+            elif keys[: len(key)] <= key <= keys[len(key) :]:
+                found.append((*key, *cells, *(getattr(row, cell) for cell in bound)))
+        return found

@@ -9,8 +9,8 @@ The usual step of a run reads nothing: its conditions are the run's token, the t
 the run's last commit.
 
 Savers are written once, as operations that yield statements (`_sql/statements.py`). On Redis a
-statement is its name (`names.py`). `INSERTS` and `UPDATES` lead from the name to a row. All other
-statements are answered by the method that has the name, with the parameters of the SQL.
+statement is its name (`names.py`). `INSERTS`, `UPDATES` and `SEALED` lead from the name to rows. All
+other statements are answered by the method that has the name, with the parameters of the SQL.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from milepost._internal.generators import GeneratorDriver
 from milepost.checkpoint._redis.guarded import GuardedStep
 from milepost.checkpoint._redis.read_statements import ReadStatements
 from milepost.checkpoint._redis.registry_statements import RegistryStatements
-from milepost.checkpoint._redis.row_statements import INSERTS, UPDATES, RowStatements
+from milepost.checkpoint._redis.row_statements import INSERTS, SEALED, UPDATES, RowStatements
 from milepost.checkpoint._redis.rows import SEQ
 from milepost.checkpoint._redis.scripts import Condition
 from milepost.checkpoint._redis.server import check_server
@@ -90,9 +90,10 @@ class Tables:
             return RowStatements(self).insert(name, *given)
         if name in UPDATES:
             return RowStatements(self).update(name, *given)
-        name, *table = name.split(" ")  # only statements that seal rows again name a table
+        if name in SEALED:
+            return RowStatements(self).sealed(name, *given)
         answer: Callable[..., RedisEffects[Any]] = getattr(ANSWERED_BY[name](self), name)
-        return answer(*table, *given)
+        return answer(*given)
 
     def _many(self, statement: ExecuteMany) -> RedisEffects[list[Any]]:
         return self._each([Execute(statement.sql, row) for row in statement.rows])

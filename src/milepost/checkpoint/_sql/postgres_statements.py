@@ -273,4 +273,22 @@ STATEMENTS: Final = Statements(
     copy_blobs="""
         INSERT INTO checkpoint_blobs SELECT ?, checkpoint_ns, channel, version, base_channel, base,
             level, type, blob FROM checkpoint_blobs WHERE thread_id = ?""",
+    checkpoints_between="""
+        SELECT checkpoint_ns, checkpoint_id, frame, metadata, led, parent_checkpoint_id, complete,
+            metadata_type, parent_checkpoint_id
+        FROM checkpoints WHERE thread_id = ? AND (checkpoint_ns, checkpoint_id) >= (?, ?)
+            AND (checkpoint_ns, checkpoint_id) <= (?, ?)
+        ORDER BY checkpoint_ns, checkpoint_id FOR UPDATE""",
+    blobs_between="""
+        SELECT checkpoint_ns, channel, version, blob, base_channel, base, level, type
+        FROM checkpoint_blobs
+        WHERE thread_id = ? AND (checkpoint_ns, channel, version) >= (?, ?, ?)
+            AND (checkpoint_ns, channel, version) <= (?, ?, ?)
+        ORDER BY checkpoint_ns, channel, version FOR UPDATE""",
+    writes_between="""
+        SELECT checkpoint_ns, checkpoint_id, task_id, idx, blob, channel, task_path, base, type
+        FROM checkpoint_writes
+        WHERE thread_id = ? AND (checkpoint_ns, checkpoint_id, task_id, idx) >= (?, ?, ?, ?)
+            AND (checkpoint_ns, checkpoint_id, task_id, idx) <= (?, ?, ?, ?)
+        ORDER BY checkpoint_ns, checkpoint_id, task_id, idx FOR UPDATE""",
 )

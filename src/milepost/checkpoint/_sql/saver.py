@@ -153,7 +153,7 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         from milepost.checkpoint._sql.admin.maintenance import DatabaseAdmin
 
         return DatabaseAdmin(
-            self.engine, self.dialect, self.threads, self._registry, self._metadata, self._reader
+            self.engine, self.threads, self._registry, self._metadata, self._reader
         )
 
     if TYPE_CHECKING:

@@ -158,4 +158,18 @@ STATEMENTS: Final = Statements(
     copy_blobs="""
         INSERT INTO checkpoint_values SELECT ?, checkpoint_ns, channel, version, base_channel,
             base, level, type, blob FROM checkpoint_values WHERE thread_id = ?""",
+    look_at_blobs="""
+        SELECT checkpoint_ns, channel, version, COALESCE(LENGTH(blob), 0), SUBSTR(blob, 1, 300)
+        FROM checkpoint_values
+        WHERE thread_id = ? AND (checkpoint_ns, channel, version) > (?, ?, ?)
+        ORDER BY checkpoint_ns, channel, version LIMIT ?""",
+    blobs_between="""
+        SELECT checkpoint_ns, channel, version, blob, base_channel, base, level, type
+        FROM checkpoint_values
+        WHERE thread_id = ? AND (checkpoint_ns, channel, version) >= (?, ?, ?)
+            AND (checkpoint_ns, channel, version) <= (?, ?, ?)
+        ORDER BY checkpoint_ns, channel, version""",
+    seal_blob="""
+        UPDATE checkpoint_values SET blob = ?
+        WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?""",
 )

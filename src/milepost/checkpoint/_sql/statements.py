@@ -322,6 +322,56 @@ class Statements(_Texts):
             metadata)
         VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 
+    # -- sealing again (`admin/reencrypt.py`): keys, sizes and first bytes of so many rows after a
+    # key; rows from a key to another, with what their seals are bound to; new cells of one row. The
+    # first 300 bytes of a sealed cell show its key: the name of the cipher has at most 255 bytes.
+
+    look_at_checkpoints: str = """
+        SELECT checkpoint_ns, checkpoint_id,
+            COALESCE(LENGTH(frame), 0), COALESCE(LENGTH(metadata), 0), COALESCE(LENGTH(led), 0),
+            SUBSTR(frame, 1, 300), SUBSTR(metadata, 1, 300), SUBSTR(led, 1, 300)
+        FROM checkpoints WHERE thread_id = ? AND (checkpoint_ns, checkpoint_id) > (?, ?)
+        ORDER BY checkpoint_ns, checkpoint_id LIMIT ?"""
+    checkpoints_between: str = """
+        SELECT checkpoint_ns, checkpoint_id, frame, metadata, led, parent_checkpoint_id, complete,
+            metadata_type, parent_checkpoint_id
+        FROM checkpoints WHERE thread_id = ? AND (checkpoint_ns, checkpoint_id) >= (?, ?)
+            AND (checkpoint_ns, checkpoint_id) <= (?, ?)
+        ORDER BY checkpoint_ns, checkpoint_id"""
+    seal_checkpoint: str = """
+        UPDATE checkpoints SET frame = ?, metadata = ?, led = ?
+        WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
+    look_at_blobs: str = """
+        SELECT checkpoint_ns, channel, version, COALESCE(LENGTH(blob), 0), SUBSTR(blob, 1, 300)
+        FROM checkpoint_blobs
+        WHERE thread_id = ? AND (checkpoint_ns, channel, version) > (?, ?, ?)
+        ORDER BY checkpoint_ns, channel, version LIMIT ?"""
+    blobs_between: str = """
+        SELECT checkpoint_ns, channel, version, blob, base_channel, base, level, type
+        FROM checkpoint_blobs
+        WHERE thread_id = ? AND (checkpoint_ns, channel, version) >= (?, ?, ?)
+            AND (checkpoint_ns, channel, version) <= (?, ?, ?)
+        ORDER BY checkpoint_ns, channel, version"""
+    seal_blob: str = """
+        UPDATE checkpoint_blobs SET blob = ?
+        WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?"""
+    look_at_writes: str = """
+        SELECT checkpoint_ns, checkpoint_id, task_id, idx, COALESCE(LENGTH(blob), 0),
+            SUBSTR(blob, 1, 300)
+        FROM checkpoint_writes
+        WHERE thread_id = ? AND (checkpoint_ns, checkpoint_id, task_id, idx) > (?, ?, ?, ?)
+        ORDER BY checkpoint_ns, checkpoint_id, task_id, idx LIMIT ?"""
+    writes_between: str = """
+        SELECT checkpoint_ns, checkpoint_id, task_id, idx, blob, channel, task_path, base, type
+        FROM checkpoint_writes
+        WHERE thread_id = ? AND (checkpoint_ns, checkpoint_id, task_id, idx) >= (?, ?, ?, ?)
+            AND (checkpoint_ns, checkpoint_id, task_id, idx) <= (?, ?, ?, ?)
+        ORDER BY checkpoint_ns, checkpoint_id, task_id, idx"""
+    seal_write: str = """
+        UPDATE checkpoint_writes SET blob = ?
+        WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ? AND task_id = ?
+            AND idx = ?"""
+
     # -- removing
 
     cut_checkpoint: str = """

@@ -17,7 +17,6 @@ from milepost.checkpoint._sql.admin import verify as verifying
 from milepost.checkpoint._sql.admin.reencrypt import Resealer
 
 if TYPE_CHECKING:
-    from milepost._db.dialect import Traits
     from milepost._db.engine import Engine
     from milepost._internal.progress import Progress
     from milepost.checkpoint._contract.thread_metadata import ThreadMetadata
@@ -35,14 +34,12 @@ class DatabaseAdmin(Admin):
     def __init__(
         self,
         engine: Engine,
-        dialect: Traits,
         threads: SqlThreads,
         registry: Registry,
         metadata: ThreadMetadata,
         reader: CheckpointReader,
     ) -> None:
         super().__init__(engine)
-        self._dialect = dialect
         self._threads = threads
         self._registry = registry
         self._metadata = metadata
@@ -149,7 +146,7 @@ class DatabaseAdmin(Admin):
         self, thread_ids: Sequence[str] | None, progress: Progress | None
     ) -> Transactions[Reencrypted[Problem]]:
         threads = yield from self._threads.thread_ids(thread_ids)
-        resealer = Resealer(self._reader, self._dialect, self._registry)
+        resealer = Resealer(self._reader, self._registry)
         return (yield from resealer.threads(threads, progress))
 
     def _salvage(self, thread_id: str) -> Transactions[list[Salvaged]]:

@@ -12,18 +12,15 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from milepost._db.dialect import Dialect
 from milepost._db.engine import Transaction, Transactions
 from milepost._db.operations import ExecuteMany, Operation, Query
 from milepost.checkpoint._contract.threads import Problem
-from milepost.checkpoint._sql.admin.reencrypt_statements import reseal_statements
 from milepost.checkpoint.serde._rotation import NOT_ENCRYPTED, Reencrypted
 from milepost.errors import CheckpointError, SerdeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from milepost._db.dialect import Traits
     from milepost._internal.progress import Progress
     from milepost.checkpoint._sql.read.reader import CheckpointReader
     from milepost.checkpoint._sql.threads.registry import Registry
@@ -43,6 +40,8 @@ class _Table(NamedTuple):
     """The columns of the primary key after the thread's id."""
     cells: dict[str, tuple[str, tuple[str, ...]]]
     """Sealed column → its name in the place it is sealed for, and the columns it is bound to."""
+    statements: tuple[str, str, str]
+    """The names of the statements that look at rows, read rows, and store new cells."""
 
     @property
     def before_all(self) -> Key:
@@ -59,27 +58,27 @@ _TABLES: Final = (
             "metadata": ("metadata", ("metadata_type",)),
             "led": ("led", ("parent_checkpoint_id",)),
         },
+        ("look_at_checkpoints", "checkpoints_between", "seal_checkpoint"),
     ),
     _Table(
         "checkpoint_blobs",
         ("checkpoint_ns", "channel", "version"),
         {"blob": ("blob", ("base_channel", "base", "level", "type"))},
+        ("look_at_blobs", "blobs_between", "seal_blob"),
     ),
     _Table(
         "checkpoint_writes",
         ("checkpoint_ns", "checkpoint_id", "task_id", "idx"),
         {"blob": ("write", ("channel", "task_path", "base", "type"))},
+        ("look_at_writes", "writes_between", "seal_write"),
     ),
 )
 
 
 class Resealer:
-    def __init__(self, reader: CheckpointReader, dialect: Traits, registry: Registry) -> None:
+    def __init__(self, reader: CheckpointReader, registry: Registry) -> None:
         self._codec = reader.codec
         self._q = reader.q
-        self._statements = {one.name: reseal_statements(dialect, one.name) for one in _TABLES}
-        # A database without SQL is asked for all rows of a thread.
-        self._limit = (_LOOKED_AT,) if isinstance(dialect, Dialect) else ()
         self._registry = registry
 
     def threads(
@@ -124,8 +123,8 @@ class Resealer:
     ) -> Operation[tuple[list[tuple[Key, Key]], int, Key | None]]:
         """First and last key of each page to seal; the number of current rows; the key to continue
         after."""
-        look = self._statements[table.name].look
-        rows = yield Query(look, (thread_id, *after, *self._limit))
+        look, _, _ = table.statements
+        rows = yield Query(getattr(self._q, look), (thread_id, *after, _LOOKED_AT))
         width, cells = len(table.key), len(table.cells)
         old: list[tuple[Key, int]] = []
         for row in rows:
@@ -142,8 +141,8 @@ class Resealer:
         self, table: _Table, thread_id: str, page: tuple[Key, Key]
     ) -> Operation[tuple[int, list[Problem]]]:
         yield Query(self._q.lock_thread, (thread_id,))
-        statements = self._statements[table.name]
-        rows = yield Query(statements.between, (thread_id, *page[0], *page[1]))
+        _, between, store = table.statements
+        rows = yield Query(getattr(self._q, between), (thread_id, *page[0], *page[1]))
         width = len(table.key)
         changed, refused = [], []
         for row in rows:
@@ -163,7 +162,7 @@ class Resealer:
             if sealed != list(cells):
                 changed.append((*sealed, thread_id, *key))
         if changed:
-            yield ExecuteMany(statements.store, changed)
+            yield ExecuteMany(getattr(self._q, store), changed)
         return len(changed), refused
 
 
