@@ -16,7 +16,7 @@ from milepost._db.operations import rows_of
 from milepost._internal.ids import time_of
 from milepost.checkpoint._contract.records import Place, place_of
 from milepost.checkpoint._contract.threads import ThreadFilter, ThreadInfo, has_pairs
-from milepost.checkpoint._redis.names import BLOBS_OF, CHECKPOINT_KEYS, REDIS, TTL_OF
+from milepost.checkpoint._redis.names import CHECKPOINT_KEYS, REDIS, TTL_OF
 from milepost.checkpoint._sql.threads.registry import Search
 from milepost.inspect._reading import id_of, parent_of
 from milepost.inspect._records import Page, Stats, ThreadRow, ThreadSize
@@ -237,7 +237,7 @@ class RedisSource(RegisteredThreads, PlainSource):
                 yield "checkpoints", thread_id, None, 0, size
             elif kind != "values":
                 yield kind, thread_id, None, count, size
-        for _, channel, *_, blob in self._rows(BLOBS_OF, thread_id):
+        for _, _, channel, *_, blob in self._rows(REDIS.dump_blobs, thread_id):
             yield "values", thread_id, channel, 1, len(blob)
 
     def ttl(self, thread_id: str) -> float | None:

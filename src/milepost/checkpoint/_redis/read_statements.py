@@ -269,10 +269,6 @@ class ReadStatements:
     def blob_keys(self, id: str) -> RedisEffects[Rows]:
         return [key_of(field) for field in (yield from self.view(id).all(BLOB))]
 
-    def blobs_of(self, id: str) -> RedisEffects[Rows]:
-        rows = yield from self.view(id).all(BLOB)
-        return [columns_of(field, row) for field, row in rows.items()]
-
     def all_writes_of(self, id: str, _id: str) -> RedisEffects[Rows]:
         rows = yield from self.view(id).all(WRITE)
         found: Rows = [columns_of(field, row) for field, row in rows.items()]

@@ -37,9 +37,6 @@ class RegistryStatements:
         entry = yield from self.view(id).load()
         return entry and entry._replace(head=(yield from self.view(id).head()))
 
-    def thread(self, id: str) -> RedisEffects[Rows]:
-        return self._select(id, lambda e: (e.token,))
-
     def lock_thread(self, id: str) -> RedisEffects[Rows]:
         return self._select(id, lambda e: (e.head, e.token, e.epoch, e.status, e.updated_at))
 
@@ -138,10 +135,6 @@ class RegistryStatements:
         existed = (yield from view.load()) is not None
         view.entry = None
         return int(existed)
-
-    def head(self, id: str) -> RedisEffects[Rows]:
-        entry = yield from self._current(id)
-        return [(entry.head,)] if entry else []
 
     def head_and_newer(self, id: str) -> RedisEffects[Rows]:
         entry = yield from self._current(id)

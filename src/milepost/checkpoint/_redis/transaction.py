@@ -9,8 +9,8 @@ The usual step of a run reads nothing: its conditions are the run's token, the t
 the run's last commit.
 
 Savers are written once, as operations that yield statements (`_sql/statements.py`). On Redis a
-statement is its name (`names.py`). `INSERTS`, `UPDATES` and `SEALED` lead from the name to rows. All
-other statements are answered by the method that has the name, with the parameters of the SQL.
+statement is its name (`names.py`). `INSERTS`, `UPDATES` and `SEALED` lead from the name to rows.
+All other statements are answered by the method that has the name, with the parameters of the SQL.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         return await self.engine.arun(lambda: self._head(thread_id), write=False)
 
     def _head(self, thread_id: str) -> Operation[str | None]:
-        rows = yield Query(self._queries.head, (check_name("thread_id", thread_id),))
+        rows = yield Query(self._queries.head_and_newer, (check_name("thread_id", thread_id),))
         return rows[0][0] if rows else None
 
     # -- the five methods

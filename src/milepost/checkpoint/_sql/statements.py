@@ -25,7 +25,6 @@ class _Texts:
 class Statements(_Texts):
     # -- the registry
 
-    thread: str = "SELECT token FROM threads WHERE thread_id = ?"
     lock_thread: str
     """Locks the entry of a thread until the transaction ends."""
     add_thread: str = """
@@ -62,12 +61,6 @@ class Statements(_Texts):
     new_described_thread: str = add_described_thread
     """The same, as a guard of a step."""
     new_epoch: str = "UPDATE threads SET head = ?, epoch = ? WHERE thread_id = ?"
-    head: str = """
-        SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
-            WHERE status = 'running' AND c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                AND c.checkpoint_id > COALESCE(head, '')), head)
-        FROM threads WHERE thread_id = ?"""
-    """The latest checkpoint of a thread. The registry entry may lag behind while a run goes on."""
     head_and_newer: str = """
         SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
             WHERE status = 'running' AND c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
@@ -76,7 +69,8 @@ class Statements(_Texts):
             WHERE status <> 'running' AND c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
                 AND c.checkpoint_id > COALESCE(head, ''))
         FROM threads WHERE thread_id = ?"""
-
+    """The latest checkpoint of a thread, since the registry entry may lag behind while a run goes
+    on; and a checkpoint that is newer, which must not be."""
     newest_of: str = """
         SELECT MAX(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"""
 

@@ -43,7 +43,7 @@ def history(
     if not line:
         if id is not None:
             raise checkpoint_gone(thread_id, id)
-        heads = yield Query(reader.q.head, (thread_id,))
+        heads = yield Query(reader.q.head_and_newer, (thread_id,))
         if ns == "" and heads and heads[0][0] is not None:
             raise head_gone(thread_id, heads[0][0])
         return found

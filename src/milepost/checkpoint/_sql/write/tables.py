@@ -19,18 +19,6 @@ _Rows = list[tuple[Any, ...]]
 
 
 class TransactionRows:
-    __slots__ = (
-        "_codec",
-        "_q",
-        "blobs",
-        "checkpoints",
-        "compactions",
-        "counts",
-        "early",
-        "special",
-        "writes",
-    )
-
     def __init__(self, codec: Codec, queries: Statements) -> None:
         self._codec = codec
         self._q = queries
@@ -54,23 +42,18 @@ class TransactionRows:
     def statements(self) -> list[ExecuteMany]:
         """The statements, in this order: a row is added before it is compacted or counted."""
         q = self._q
-        found = []
         if self.compactions:
             self._compact_new()
-        if self.blobs:
-            found.append(ExecuteMany(q.add_blob, self.blobs))
-        if self.compactions:
-            found.append(ExecuteMany(q.compact_blob, self.compactions))
-        if self.writes:
-            found.append(ExecuteMany(q.add_write, self.writes))
-        if self.special:
-            found.append(ExecuteMany(q.replace_write, list(self.special.values())))
-        if self.early:
-            found.append(ExecuteMany(q.compact_write, self.early))
         counts = self.counts.take(self.checkpoints, q)
-        if self.checkpoints:
-            found.append(ExecuteMany(q.add_checkpoint, self.checkpoints))
-        return found + counts
+        tables = (
+            (q.add_blob, self.blobs),
+            (q.compact_blob, self.compactions),
+            (q.add_write, self.writes),
+            (q.replace_write, list(self.special.values())),
+            (q.compact_write, self.early),
+            (q.add_checkpoint, self.checkpoints),
+        )
+        return [ExecuteMany(sql, rows) for sql, rows in tables if rows] + counts
 
     def _compact_new(self) -> None:
         """Put the compacted form directly into rows of this transaction.
