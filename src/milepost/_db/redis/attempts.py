@@ -60,8 +60,7 @@ class Attempts:
 
     def _pipeline(self, effect: Pipeline) -> Calls[list[Any]]:
         commands = [one.args for one in effect.commands]
-        client = (yield from self._node_of(commands[0][1])) if effect.atomic else self.client
-        replies: list[Any] = yield _queued(client, commands, atomic=effect.atomic).execute
+        replies: list[Any] = yield _queued(self.client, commands).execute
         return replies
 
     def _scan(self, effect: Scan) -> Calls[list[bytes]]:
@@ -149,32 +148,26 @@ class Attempts:
     # -- waiting until a write is safe
 
     def _waited(self, effect: Waited) -> Calls[Confirmed]:
-        if isinstance(effect.run, RunScript):
-            return (yield from self._waited_script(effect, effect.run))
-        node = yield from self._node_of(effect.run.args[1])
-        reply, *waits = yield from self._send_and_wait(node, effect.run, effect)
-        if isinstance(reply, Exception):
-            raise reply
-        return _confirmed(reply, waits)
-
-    def _waited_script(self, effect: Waited, run: RunScript) -> Calls[Confirmed]:
-        if not self.scripts:
-            return unconfirmed((yield from self._optimistic(run)))
-        by_digest, in_full = _script_commands(run)
-        node = yield from self._node_of(run.keys[0])
-        reply, *waits = yield from self._send_and_wait(node, by_digest, effect)
-        if _is_unknown_script(reply):
-            reply, *waits = yield from self._send_and_wait(node, in_full, effect)
-        if not isinstance(reply, Exception):
-            return _confirmed(reply, waits)
-        if self.is_cluster and is_moved(reply):
-            # The cluster client follows the key to its new node, but on a connection of its choice,
-            # where no WAITAOF can follow.
-            return unconfirmed((yield from self._script(run)))
-        if bars_scripts(reply):
-            self._note_barred()
-            return unconfirmed((yield from self._optimistic(run)))
-        raise reply
+        run = effect.run
+        if self.scripts or isinstance(run, Command):
+            key, ways = (
+                (run.args[1], (run,))
+                if isinstance(run, Command)
+                else (run.keys[0], _script_commands(run))
+            )
+            node = yield from self._node_of(key)
+            for write in ways:
+                reply, *waits = yield from self._send_and_wait(node, write, effect)
+                if not _is_unknown_script(reply):
+                    break
+            if not isinstance(reply, Exception):
+                return _confirmed(reply, waits)
+            may_follow = bars_scripts(reply) or (self.is_cluster and is_moved(reply))
+            if isinstance(run, Command) or not may_follow:
+                raise reply
+        # A transaction; or the cluster client follows the key to its new node, but on a connection
+        # of its choice, where no WAITAOF can follow.
+        return unconfirmed((yield from self._script(run)))
 
     def _send_and_wait(self, node: Any, write: Command, effect: Waited) -> Calls[list[Any]]:
         """The reply to a write, and that to WAITAOF or WAIT, if either is asked for. Errors are
@@ -233,8 +226,8 @@ def _script_commands(run: RunScript) -> tuple[Command, Command]:
     return Command(("EVALSHA", run.script.sha, *rest)), Command(("EVAL", run.script.source, *rest))
 
 
-def _queued(client: Any, commands: Sequence[Sequence[Any]], *, atomic: bool = False) -> Any:
-    pipe = client.pipeline(transaction=atomic)
+def _queued(client: Any, commands: Sequence[Sequence[Any]]) -> Any:
+    pipe = client.pipeline(transaction=False)
     for command in commands:
         pipe.execute_command(*command)
     return pipe

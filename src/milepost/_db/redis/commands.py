@@ -50,8 +50,6 @@ class Pipeline(NamedTuple):
     replies."""
 
     commands: Sequence[Command]
-    atomic: bool = False
-    """Whether no command of another client runs in between. All keys must be in one slot then."""
 
 
 class Script:
