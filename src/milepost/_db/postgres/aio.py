@@ -21,8 +21,8 @@ from milepost.errors import ForkedProcessError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from milepost._db.calls import Calls
     from milepost._db.group_commit import Committer, Outcome, Waiting
-    from milepost._db.migrations import TableSetup
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -67,22 +67,15 @@ class AsyncPostgresEngine(PostgresSource):
         if isinstance(work, BatchableRead):
             self._check()
             return await self._readers.read(work)
-        return await self._attempts(work, self.settings.begin[write])
+        return await super().arun(work, write=write)
 
     async def _read(self, work: Work[R]) -> R:
         return await self._attempts(work, self.settings.begin_read)
 
-    def run(self, work: Work[R], *, write: bool) -> R:
-        """`arun`, from a thread that is not the loop's."""
-        return self._from_outside(lambda: self.arun(work, write=write))
+    def _make(self, calls: Calls[R]) -> R:
+        return self._from_outside(lambda: amake_calls(calls))
 
-    async def aset_up(self, tables: TableSetup) -> None:
-        """Make the tables, if that is not done."""
-        await amake_calls(self.setting_up_tables(tables))
-
-    def set_up(self, tables: TableSetup) -> None:
-        """`aset_up`, from a thread that is not the loop's."""
-        self._from_outside(lambda: self.aset_up(tables))
+    _amake = staticmethod(amake_calls)
 
     async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """Take part in a group commit; a cancellation waits until it has ended."""
@@ -136,14 +129,6 @@ class AsyncPostgresEngine(PostgresSource):
     def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """`acommit`, from a thread that is not the loop's."""
         return self._from_outside(lambda: self.acommit(committer, waiting))
-
-    async def avacuum(self) -> None:
-        """Rewrite the tables without the rows that were removed."""
-        await amake_calls(self.vacuuming())
-
-    def vacuum(self) -> None:
-        """`avacuum`, from a thread that is not the loop's."""
-        self._from_outside(self.avacuum)
 
     async def open(self) -> None:
         """Open a pool that is the engine's own."""

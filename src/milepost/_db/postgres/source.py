@@ -29,6 +29,7 @@ from milepost._db.postgres.engine import (
 from milepost._db.postgres.errors import ended_error, setting_up
 from milepost._db.postgres.transaction import transaction
 from milepost._internal import fork_guard
+from milepost._internal.generators import method_pairs
 from milepost.errors import ConnectionUnusableError, NotErasedError
 
 if TYPE_CHECKING:
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
     from milepost._db.operations import Work
 
 R = TypeVar("R")
+
+
+_sync_and_async: Final = method_pairs(
+    lambda engine, calls, _: engine._make(calls), lambda engine, calls, _: engine._amake(calls)
+)
 
 
 class PostgresSource(ABC):
@@ -99,6 +105,14 @@ class PostgresSource(ABC):
     # -- for the engines to say
 
     @abstractmethod
+    def _make(self, calls: Calls[R]) -> R:
+        """Make calls in sync code."""
+
+    @abstractmethod
+    async def _amake(self, calls: Calls[R]) -> R:
+        """Make calls on an event loop."""
+
+    @abstractmethod
     def _check(self) -> None:
         """Raise if connections cannot be used here."""
 
@@ -117,6 +131,14 @@ class PostgresSource(ABC):
         """A pool was opened by its first use."""
 
     # -- what they carry out
+
+    def run(self, work: Work[R], *, write: bool) -> R:
+        """Carry out an operation in one transaction."""
+        return self._make(self.attempts(work, self.settings.begin[write]))
+
+    async def arun(self, work: Work[R], *, write: bool) -> R:
+        """`run`, for use on an event loop."""
+        return await self._amake(self.attempts(work, self.settings.begin[write]))
 
     def opening(self) -> Calls[None]:
         """Open a pool that is the engine's own, or the pipeline of a connection, which is open."""
@@ -138,20 +160,23 @@ class PostgresSource(ABC):
         if self._repool is not None:
             yield self._pool.close
 
-    def setting_up_tables(self, tables: TableSetup) -> Calls[None]:
+    def _set_up(self, tables: TableSetup) -> Calls[None]:
         """Make the tables, if that is not done."""
         if not (yield from self.attempts(tables.is_done, self.settings.begin_read, prepare=False)):
             with setting_up():
                 make = partial(self.settings.setup_work, tables.make)
                 yield from self.attempts(make, ("BEGIN",), prepare=False)
 
-    def vacuuming(self) -> Calls[None]:
+    def _vacuum(self) -> Calls[None]:
         """Rewrite the tables without the rows that were removed."""
         with not_erased():
             for table in self.settings.tables:
                 free = partial(_free, table)
                 yield from self.attempts(free, self.settings.begin_write, prepare=False)
                 yield from self.attempts(partial(_rewritten, table), (), prepare=False)
+
+    set_up, aset_up = _sync_and_async(_set_up)
+    vacuum, avacuum = _sync_and_async(_vacuum)
 
     def attempts(self, work: Work[R], begin: Begin, *, prepare: bool = True) -> Calls[R]:
         """Carry out an operation in one transaction, on another connection if one has died."""

@@ -14,9 +14,8 @@ from milepost._internal.asyncio_tools import in_thread
 from milepost.errors import ForkedProcessError
 
 if TYPE_CHECKING:
+    from milepost._db.calls import Calls
     from milepost._db.group_commit import Committer, Outcome, Waiting
-    from milepost._db.migrations import TableSetup
-    from milepost._db.operations import Work
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -40,21 +39,10 @@ class PostgresEngine(PostgresSource):
         else:  # on Windows
             select.select([socket], [socket] if writing else [], [], WAIT_INTERVAL)
 
-    def run(self, work: Work[R], *, write: bool) -> R:
-        """Carry out an operation in one transaction."""
-        return make_calls(self.attempts(work, self.settings.begin[write]))
+    _make = staticmethod(make_calls)
 
-    async def arun(self, work: Work[R], *, write: bool) -> R:
-        """`run`, for use on an event loop."""
-        return await in_thread(self.run, work, write=write)
-
-    def set_up(self, tables: TableSetup) -> None:
-        """Make the tables, if that is not done."""
-        make_calls(self.setting_up_tables(tables))
-
-    async def aset_up(self, tables: TableSetup) -> None:
-        """`set_up`, for use on an event loop."""
-        await in_thread(self.set_up, tables)
+    async def _amake(self, calls: Calls[R]) -> R:
+        return await in_thread(make_calls, calls)
 
     def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """Take part in a group commit."""
@@ -63,14 +51,6 @@ class PostgresEngine(PostgresSource):
     async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """`commit`, for use on an event loop."""
         return await in_thread(self.commit, committer, waiting)
-
-    def vacuum(self) -> None:
-        """Rewrite the tables without the rows that were removed."""
-        make_calls(self.vacuuming())
-
-    async def avacuum(self) -> None:
-        """`vacuum`, for use on an event loop."""
-        await in_thread(self.vacuum)
 
     def open(self) -> None:
         """Open a pool that is the engine's own."""
