@@ -173,28 +173,6 @@ STATEMENTS = Statements(
             json_each(?) w WHERE e.value = w.value)""",
     is_sealed="instr(metadata, '$sealed') > 0",
     has_text="(instr(lower(thread_id), ?) > 0 OR instr(lower(metadata), ?) > 0)",
-    lineage="""
-        WITH RECURSIVE line (id, first) AS (
-            SELECT COALESCE(?, (SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
-                WHERE status = 'running' AND c.thread_id = threads.thread_id
-                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, '')), head)
-                FROM threads WHERE thread_id = ? AND ? = ''),
-                (SELECT MAX(checkpoint_id) FROM checkpoints
-                    WHERE thread_id = ? AND checkpoint_ns = ?)), 1
-            UNION
-            SELECT c.parent_checkpoint_id, 0 FROM line
-            CROSS JOIN checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ?
-                AND c.checkpoint_id = id
-            WHERE c.parent_checkpoint_id IS NOT NULL)
-        SELECT (SELECT epoch FROM threads WHERE thread_id = ?),
-            (SELECT (SELECT MAX(checkpoint_id) FROM checkpoints c
-                WHERE status <> 'running' AND c.thread_id = threads.thread_id
-                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, ''))
-                FROM threads WHERE thread_id = ?),
-            checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type, metadata
-        FROM line CROSS JOIN checkpoints c ON thread_id = ? AND checkpoint_ns = ?
-            AND checkpoint_id = id
-        ORDER BY first DESC""",
     dump_blobs="""
         SELECT thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob
         FROM checkpoint_blobs WHERE thread_id = ?""",

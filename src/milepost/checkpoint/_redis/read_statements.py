@@ -167,18 +167,6 @@ class ReadStatements:
             done.append((_VALUE, channel, version, base_channel, base, level, None, kind, blob))
         return done
 
-    def lineage(self, cp: str | None, id: str, ns: str, *_: Any) -> RedisEffects[Rows]:
-        view = self.view(id)
-        entry = yield from view.load()
-        if cp is None:
-            cp = yield from self._latest(view, ns)
-        if cp is None:
-            return []
-        found = yield from view.follow([field_of(CHECKPOINT, ns, cp)], parents=True)
-        newer = yield from view.newer()
-        epoch = entry.epoch if entry is not None else None
-        return [(epoch, newer, *checkpoint_cells(field, row)[1:]) for field, row in found.items()]
-
     def writers(self, id: str, ns: str, cp: str) -> RedisEffects[Rows]:
         found = yield from self.view(id).range(writes_at(ns, cp))
         return [(task,) for task in dict.fromkeys(parts(field)[2] for field in found)]

@@ -138,7 +138,7 @@ class RegistryStatements:
 
     def head_and_newer(self, id: str) -> RedisEffects[Rows]:
         entry = yield from self._current(id)
-        return [(entry.head, (yield from self.view(id).newer()))] if entry else []
+        return [(entry.head, (yield from self.view(id).newer()), entry.epoch)] if entry else []
 
     def newest_of(self, id: str, ns: str) -> RedisEffects[Rows]:
         return [((yield from self.view(id).newest(ns)),)]

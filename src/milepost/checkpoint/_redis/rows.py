@@ -240,14 +240,11 @@ def unpack(field: bytes, data: bytes) -> Any:
     return made(*found)
 
 
-def link(field: bytes, row: Row, *, to_parent: bool = False) -> bytes | None:
-    """The field of the row that a row is a difference from; None if the row is complete.
-
-    `to_parent`: for a checkpoint, the parent, even if the checkpoint is complete.
-    """
+def link(field: bytes, row: Row) -> bytes | None:
+    """The field of the row that a row is a difference from; None if the row is complete."""
     ns = parts(field)[0]
     if isinstance(row, Checkpoint):
-        if row.parent is None or (row.complete and not to_parent):
+        if row.parent is None or row.complete:
             return None
         return field_of(CHECKPOINT, ns, row.parent)
     if row.base is None:

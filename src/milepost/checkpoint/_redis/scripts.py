@@ -95,25 +95,25 @@ local function answer(found)
   if ARGV[1] == '1' and rev then expire(ARGV[2]) end
   return {rev, found}
 end
-local function link(field, row, parents)
+local function link(field, row)
   local kind, ns, name = field:match('^(.)%z([^%z]*)%z([^%z]*)')
   local first, place = cell(row, 1)
   if not first then return nil end
   local second = cell(row, place)
   if kind == 'c' then
-    if parents == '0' and second ~= '0' then return nil end
+    if second ~= '0' then return nil end
     return 'c\0' .. ns .. '\0' .. first
   end
   return 'b\0' .. ns .. '\0' .. (second or name) .. '\0' .. first
 end
-local function follow(field, parents, seen, reply)
+local function follow(field, seen, reply)
   while field and not seen[field] do
     seen[field] = true
     local row = call('HGET', rows, field)
     if not row then break end
     reply[#reply + 1] = field
     reply[#reply + 1] = row
-    field = link(field, row, parents)
+    field = link(field, row)
   end
 end
 """
@@ -122,13 +122,12 @@ end
 READ_CHAINS: Final = Script(
     _READ
     + r"""
-local parents, found, seen = take(), {}, {}
-while at <= #ARGV do follow(take(), parents, seen, found) end
+local found, seen = {}, {}
+while at <= #ARGV do follow(take(), seen, found) end
 return answer(found)
 """,
 )
-"""`parents field…`: rows, and all rows that they are differences from; with `parents` 1, all
-ancestors of checkpoints."""
+"""`field…`: rows, and all rows that they are differences from."""
 
 READ_CHECKPOINT: Final = Script(
     _READ
@@ -149,7 +148,7 @@ end
 local ranges, seen = {}, {}
 for n = 1, 2 do
   if id ~= '' then
-    follow(graph .. id, '0', seen, found)
+    follow(graph .. id, seen, found)
     local writes = 'w\0' .. ns .. '\0' .. id .. '\0'
     local some = call('ZRANGEBYLEX', index, '[' .. writes, '(' .. writes .. '\255')
     local after = call('ZRANGEBYLEX', index, '[' .. graph .. id .. '\1', '(' .. graph .. '\255',
@@ -158,7 +157,7 @@ for n = 1, 2 do
       found[#found + 1] = field
       found[#found + 1] = call('HGET', rows, field)
     end
-    if after[1] then follow(after[1], '0', seen, found) end
+    if after[1] then follow(after[1], seen, found) end
     ranges[#ranges + 1] = {id, some, after}
     local row = call('HGET', rows, graph .. id)
     id = row and cell(row, 1) or ''

@@ -200,19 +200,17 @@ class ThreadView:
         found = yield from self.rows([field])
         return found.get(field)
 
-    def follow(
-        self, fields: Iterable[bytes], *, parents: bool = False
-    ) -> RedisEffects[dict[bytes, Any]]:
-        """Rows, and all rows that they are differences from; with `parents`, all ancestors too."""
+    def follow(self, fields: Iterable[bytes]) -> RedisEffects[dict[bytes, Any]]:
+        """Rows, and all rows that they are differences from."""
         found: dict[bytes, Any] = {}
         pending = list(dict.fromkeys(fields))
         while pending:
-            yield from self._read_chains(pending, parents=parents)
-            ends = [self._add_chain(field, found, parents=parents) for field in pending]
+            yield from self._read_chains(pending)
+            ends = [self._add_chain(field, found) for field in pending]
             pending = list(dict.fromkeys(field for field in ends if field is not None))
         return found
 
-    def _read_chains(self, fields: Sequence[bytes], *, parents: bool) -> RedisEffects[None]:
+    def _read_chains(self, fields: Sequence[bytes]) -> RedisEffects[None]:
         """Read rows, and where a script can do it, all rows that they are differences from."""
         missing = [field for field in fields if not self._has(field)]
         if not missing:
@@ -220,17 +218,17 @@ class ThreadView:
         if not self._settings.scripts:
             yield from self.rows(missing)
             return
-        flat = yield from self._fetch_with(READ_CHAINS, int(parents), *missing)
+        flat = yield from self._fetch_with(READ_CHAINS, *missing)
         self._keep(pairs(flat))
         self._keep((field, None) for field in missing)
 
-    def _add_chain(self, field: bytes, found: dict[bytes, Row], *, parents: bool) -> bytes | None:
+    def _add_chain(self, field: bytes, found: dict[bytes, Row]) -> bytes | None:
         """Add a row and the rows that it is a difference from, as far as they were read. Returns
         the field of the first row that was not read."""
         row = self._get(field)
         while row is not None and field not in found:
             found[field] = row
-            following = link(field, row, to_parent=parents)
+            following = link(field, row)
             if following is None:
                 return None
             if not self._has(following):

@@ -242,28 +242,6 @@ STATEMENTS: Final = Statements(
     has_digest="metadata -> '$sealed' -> 'digests' @> ?::jsonb",
     is_sealed="metadata -> '$sealed' IS NOT NULL",
     has_text="(strpos(lower(thread_id), ?) > 0 OR strpos(lower(metadata::text), ?) > 0)",
-    lineage="""
-        WITH RECURSIVE line (id, first) AS (
-            SELECT COALESCE(?, (SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
-                WHERE status = 'running' AND c.thread_id = threads.thread_id
-                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, '')), head)
-                FROM threads WHERE thread_id = ? AND ? = ''),
-                (SELECT MAX(checkpoint_id) FROM checkpoints
-                    WHERE thread_id = ? AND checkpoint_ns = ?)), 1
-            UNION
-            SELECT c.parent_checkpoint_id, 0 FROM line
-            JOIN LATERAL (SELECT * FROM checkpoints c WHERE c.thread_id = ? AND c.checkpoint_ns = ?
-                AND c.checkpoint_id = id OFFSET 0) c ON TRUE
-            WHERE c.parent_checkpoint_id IS NOT NULL)
-        SELECT (SELECT epoch FROM threads WHERE thread_id = ?),
-            (SELECT (SELECT MAX(checkpoint_id) FROM checkpoints c
-                WHERE status <> 'running' AND c.thread_id = threads.thread_id
-                    AND c.checkpoint_ns = '' AND c.checkpoint_id > COALESCE(head, ''))
-                FROM threads WHERE thread_id = ?),
-            checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type, metadata
-        FROM line JOIN LATERAL (SELECT * FROM checkpoints c
-            WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = id OFFSET 0) c ON TRUE
-        ORDER BY first DESC""",
     dump_blobs="""
         SELECT thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob
         FROM checkpoint_blobs WHERE thread_id = ?""",

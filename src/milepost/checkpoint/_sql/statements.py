@@ -67,10 +67,10 @@ class Statements(_Texts):
                 AND c.checkpoint_id > COALESCE(head, '')), head),
             (SELECT MAX(checkpoint_id) FROM checkpoints c
             WHERE status <> 'running' AND c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
-                AND c.checkpoint_id > COALESCE(head, ''))
+                AND c.checkpoint_id > COALESCE(head, '')), epoch
         FROM threads WHERE thread_id = ?"""
     """The latest checkpoint of a thread, since the registry entry may lag behind while a run goes
-    on; and a checkpoint that is newer, which must not be."""
+    on; a checkpoint that is newer, which must not be; the epoch."""
     newest_of: str = """
         SELECT MAX(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"""
 
@@ -268,12 +268,6 @@ class Statements(_Texts):
         SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type,
             metadata FROM checkpoints
         WHERE thread_id = ? AND checkpoint_id = ? ORDER BY checkpoint_ns DESC"""
-
-    # -- delta channels
-
-    lineage: str
-    """A checkpoint and all its ancestors, each with the thread's epoch and any checkpoint newer
-    than the head."""
 
     # -- all rows of a thread
 

@@ -92,7 +92,7 @@ def thread(reader: CheckpointReader, thread_id: str) -> Operation[list[Problem]]
         check.values()
         check.writes()
         check.orphans()
-    head, newer = entries[0] if entries else (None, None)
+    head, newer, _ = entries[0] if entries else (None, None, None)
     if newer is not None:
         reason = f"the entry is older than the thread: there is checkpoint '{newer}'"
         problems.append(Problem(thread_id, "", "threads", thread_id, reason))

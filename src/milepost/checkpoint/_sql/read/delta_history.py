@@ -1,9 +1,9 @@
-"""The history that delta channels are rebuilt from: one query for ancestors, one for all else."""
+"""The history that delta channels are rebuilt from: two queries at once, one for all else."""
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from milepost._db.operations import Operation, Query
 from milepost.checkpoint._contract.records import (
@@ -21,6 +21,7 @@ from milepost.checkpoint._sql.read.fetched import (
     head_gone,
     metadata_of,
 )
+from milepost.checkpoint._sql.read.listing import LAST
 from milepost.checkpoint.base import writes_leading_to, writes_to
 from milepost.errors import BrokenChainError
 
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from milepost.checkpoint._sql.read.reader import CheckpointReader
+
+
+_ALL: Final = (1 << 31) - 1
+"""As the limit of a page: no thread has so many checkpoints."""
 
 
 def history(
@@ -38,16 +43,19 @@ def history(
     if not channels:
         return found
     at, (thread_id, ns, id) = place[:2], place
-    rows = yield Query(reader.q.lineage, (id, *at, *at, *at, thread_id, thread_id, *at))
-    line = _in_line([CheckpointRecord(*row) for _, _, *row in rows])
+    rows, entries = yield from reader.first(
+        Query(reader.q.page_of_graph, (*at, LAST, _ALL)),
+        Query(reader.q.head_and_newer, (thread_id,)),
+    )
+    head, newer, epoch = entries[0] if entries else (None, None, None)
+    head = head if ns == "" else None
+    line = _in_line([CheckpointRecord(*row) for _, *row in rows], id or head)
     if not line:
         if id is not None:
             raise checkpoint_gone(thread_id, id)
-        heads = yield Query(reader.q.head_and_newer, (thread_id,))
-        if ns == "" and heads and heads[0][0] is not None:
-            raise head_gone(thread_id, heads[0][0])
+        if head is not None:
+            raise head_gone(thread_id, head)
         return found
-    epoch, newer, *_ = rows[0]
     if id is None and ns == "" and newer is not None:
         raise entry_behind(thread_id, line[0].id, newer)
     ids = {row.id: row for row in line}
@@ -104,11 +112,11 @@ def _seeds(
     return seeds, line
 
 
-def _in_line(rows: Sequence[CheckpointRecord]) -> list[CheckpointRecord]:
-    """The first row and its ancestors, nearest first."""
+def _in_line(rows: Sequence[CheckpointRecord], first: str | None) -> list[CheckpointRecord]:
+    """A checkpoint, or else the newest one, and its ancestors, nearest first."""
     ids = {row.id: row for row in rows}
     line = []
-    row = rows[0] if rows else None
+    row = ids.get(first) if first is not None else rows[0] if rows else None
     while row is not None:
         line.append(row)
         # Removed, so that the loop ends even if damaged rows form a circle of parents.

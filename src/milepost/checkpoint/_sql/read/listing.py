@@ -25,7 +25,7 @@ PAGE = 20
 """Checkpoints of the first page. Each later page has twice as many, up to MOST."""
 MOST = 160
 _THREADS = 200
-_LAST = "\U0010ffff"
+LAST = "\U0010ffff"
 """Sorts after every id."""
 
 Walk: TypeAlias = Generator[Work[Any], Any, None]
@@ -55,7 +55,7 @@ class Listing:
         # The only key with an indexed column. The column holds text, so only text is looked up.
         self._run = (run_id,) if type(run_id) is str and may_be_stored(run_id) else ()
         end = get_checkpoint_id(before) if before else None
-        self._before = _LAST if end is None else check_name("checkpoint_id", end)
+        self._before = LAST if end is None else check_name("checkpoint_id", end)
         self.left = limit
         self._found: deque[CheckpointTuple] = deque()
         self.thread_id: str | None = None
@@ -124,13 +124,13 @@ class Listing:
             rows = [
                 r
                 for r in rows
-                if self._ns in (None, r[0]) and (self._before == _LAST or r[1] < self._before)
+                if self._ns in (None, r[0]) and (self._before == LAST or r[1] < self._before)
             ]
         elif graph is not None:
             sql = q.page_of_graph_and_run if self._run else q.page_of_graph
             # With the last checkpoint of the page before, whose manifest counts the writes at its
             # parent. Read again, since it may have been removed meanwhile.
-            end = _LAST if cursor[0] == _LAST else just_after(cursor[0])
+            end = LAST if cursor[0] == LAST else just_after(cursor[0])
             page = Query(sql, (*self._run, thread_id, graph, end, size + 1))
             (rows,) = yield from self._reader.first(page)
             if rows and rows[0][1] == cursor[0]:

@@ -136,7 +136,7 @@ class CheckedSteps:
         for id, (head, token, epoch, status, new) in locked.items():
             if status == "running":
                 # Read under the lock, since the last owner may have stored more checkpoints.
-                [(head, _)] = yield Query(self._q.head_and_newer, (id,))
+                [(head, *_)] = yield Query(self._q.head_and_newer, (id,))
             threads[id] = _RegistryEntry(head, token, epoch, new, "running" if new else status)
         return threads
 
