@@ -65,12 +65,10 @@ class AiosqliteEngine:
         self._forked, self._loop = True, None
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
-        engine = await self._engine()
-        return await self._there(lambda: engine.run(work, write=write))
+        return await self._there(lambda engine: engine.run(work, write=write))
 
     async def aset_up(self, tables: TableSetup) -> None:
-        engine = await self._engine()
-        await self._there(lambda: engine.set_up(tables))
+        await self._there(lambda engine: engine.set_up(tables))
 
     def set_up(self, tables: TableSetup) -> None:
         """`aset_up`, from a thread that is not the loop's."""
@@ -81,8 +79,7 @@ class AiosqliteEngine:
         return self._from_outside(lambda: self.arun(work, write=write))
 
     async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
-        engine = await self._engine()
-        return await self._there(lambda: engine.commit(committer, waiting))
+        return await self._there(lambda engine: engine.commit(committer, waiting))
 
     def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """`acommit`, from a thread that is not the loop's."""
@@ -90,8 +87,7 @@ class AiosqliteEngine:
 
     async def avacuum(self) -> None:
         """Rewrite the file without the rows that were removed."""
-        engine = await self._engine()
-        await self._there(engine.vacuum)
+        await self._there(SqliteEngine.vacuum)
 
     def vacuum(self) -> None:
         """`avacuum`, from a thread that is not the loop's."""
@@ -116,15 +112,16 @@ class AiosqliteEngine:
         self._loop = asyncio.get_running_loop()
         return self._inner
 
-    async def _there(self, job: Callable[[], R]) -> R:
-        """Call a function in the connection's thread."""
+    async def _there(self, job: Callable[[SqliteEngine], R]) -> R:
+        """Call a function with the engine, in the connection's thread."""
+        engine = await self._engine()
         result: Any = None
         failure: BaseException | None = None
 
         def call() -> None:
             nonlocal result, failure
             try:
-                result = job()
+                result = job(engine)
             except BaseException as error:
                 failure = error
 
