@@ -83,6 +83,29 @@ def test_another_saver_without_a_default_leaves_the_expiry_whole(client, redis_s
     assert 590 < moment / 1000 - time.time() <= 600
 
 
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_thread_that_is_pinned_while_it_is_read_stays_pinned(client, redis_server, scripts):
+    ttl = {"default_ttl": 10, "refresh_on_read": True}
+    with (
+        RedisSaver.from_conn_string(redis_server.url, ttl=ttl, scripts=scripts) as saver,
+        RedisSaver.from_conn_string(redis_server.url) as other,
+    ):
+        line("a").compile(checkpointer=saver).invoke({}, thread("t"))
+        attempt = saver.server.redis.attempt
+        pins = iter([lambda: other.threads.pin("t")])
+
+        def late(effect: Any) -> Any:
+            if "PEXPIRE" in repr(effect):
+                for pin in pins:
+                    pin()
+            return attempt(effect)
+
+        saver.server.redis.attempt = late
+        assert list(saver.list(thread("t")))
+        assert next(pins, None) is None, "the read counted as use"
+        assert ends(client) == {-1}
+
+
 def test_an_expired_thread_is_gone_from_listings_and_can_be_begun_again(client, redis_server):
     ttl = {"default_ttl": 0.2 / 60}
     with RedisSaver.from_conn_string(redis_server.url, ttl=ttl) as saver:
