@@ -61,15 +61,6 @@ STATEMENTS = Statements(
     lock_thread="""
         SELECT head, token, epoch, status, updated_at FROM threads WHERE thread_id = ?""",
     holds_thread="SELECT 1 FROM threads WHERE thread_id = ? AND token = ? AND epoch = ?",
-    thread_size="""
-        SELECT 'checkpoints', COUNT(*), SUM(LENGTH(frame) + LENGTH(metadata)) FROM checkpoints
-            WHERE thread_id = ?
-        UNION ALL SELECT 'inline writes', COUNT(led), SUM(LENGTH(led)) FROM checkpoints
-            WHERE thread_id = ?
-        UNION ALL SELECT 'values', COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_blobs
-            WHERE thread_id = ?
-        UNION ALL SELECT 'writes', COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_writes
-            WHERE thread_id = ?""",
     add_if_held="""
         INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id,
             complete, run_id, frame, metadata_type, metadata, led)
@@ -80,10 +71,6 @@ STATEMENTS = Statements(
             run_id = excluded.run_id, frame = excluded.frame,
             metadata_type = excluded.metadata_type, metadata = excluded.metadata,
             led = excluded.led""",
-    add_blob="""
-        INSERT INTO checkpoint_blobs
-            (thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING""",
     found="""
         WITH RECURSIVE entry (head, epoch, newer) AS (
             SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
@@ -134,8 +121,6 @@ STATEMENTS = Statements(
     blob="""
         SELECT channel, version, base_channel, base, level, type, blob FROM checkpoint_blobs
         WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?""",
-    blobs="",
-    newest="",
     rows_of="""
         WITH RECURSIVE wanted (a, b) AS (
             SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)),
@@ -173,15 +158,6 @@ STATEMENTS = Statements(
             json_each(?) w WHERE e.value = w.value)""",
     is_sealed="instr(metadata, '$sealed') > 0",
     has_text="(instr(lower(thread_id), ?) > 0 OR instr(lower(metadata), ?) > 0)",
-    dump_blobs="""
-        SELECT thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob
-        FROM checkpoint_blobs WHERE thread_id = ?""",
-    cut_blob="""
-        UPDATE checkpoint_blobs SET base_channel = NULL, base = NULL, level = 0, blob = ?
-        WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?""",
-    copy_blobs="""
-        INSERT INTO checkpoint_blobs SELECT ?, checkpoint_ns, channel, version, base_channel,
-            base, level, type, blob FROM checkpoint_blobs WHERE thread_id = ?""",
 )
 
 

@@ -75,24 +75,11 @@ STATEMENTS: Final = Statements(
                 ?::float8[], ?::float8[], ?::text[], ?::jsonb[])
             ON CONFLICT DO NOTHING RETURNING 1)
         SELECT 1 / (count(*) = ?)::integer FROM held""",
-    thread_size="""
-        SELECT 'checkpoints', COUNT(*), SUM(LENGTH(frame) + LENGTH(metadata)) FROM checkpoints
-            WHERE thread_id = ?
-        UNION ALL SELECT 'inline writes', COUNT(led), SUM(LENGTH(led)) FROM checkpoints
-            WHERE thread_id = ?
-        UNION ALL SELECT 'values', COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_blobs
-            WHERE thread_id = ?
-        UNION ALL SELECT 'writes', COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_writes
-            WHERE thread_id = ?""",
     add_if_held="""
         INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id,
             complete, run_id, frame, metadata_type, metadata, led)
         SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS BYTEA) FROM threads
             WHERE thread_id = ? AND token = ? AND epoch = ? FOR UPDATE""",
-    add_blob="""
-        INSERT INTO checkpoint_blobs
-            (thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING""",
     found="""
         WITH RECURSIVE entry (head, epoch, newer) AS (
             SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
@@ -145,7 +132,6 @@ STATEMENTS: Final = Statements(
             FROM line
         JOIN LATERAL (SELECT * FROM checkpoints c WHERE thread_id = ? AND checkpoint_ns = ?
             AND checkpoint_id = id OFFSET 0) c ON TRUE""",
-    blob="",
     blobs="""
         WITH RECURSIVE chain (channel, version) AS (
             SELECT a, b FROM (SELECT (value->>0) COLLATE "C" AS a, (value->>1) COLLATE "C" AS b
@@ -242,15 +228,6 @@ STATEMENTS: Final = Statements(
     has_digest="metadata -> '$sealed' -> 'digests' @> ?::jsonb",
     is_sealed="metadata -> '$sealed' IS NOT NULL",
     has_text="(strpos(lower(thread_id), ?) > 0 OR strpos(lower(metadata::text), ?) > 0)",
-    dump_blobs="""
-        SELECT thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob
-        FROM checkpoint_blobs WHERE thread_id = ?""",
-    cut_blob="""
-        UPDATE checkpoint_blobs SET base_channel = NULL, base = NULL, level = 0, blob = ?
-        WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?""",
-    copy_blobs="""
-        INSERT INTO checkpoint_blobs SELECT ?, checkpoint_ns, channel, version, base_channel, base,
-            level, type, blob FROM checkpoint_blobs WHERE thread_id = ?""",
     checkpoints_between="""
         SELECT checkpoint_ns, checkpoint_id, frame, metadata, led, parent_checkpoint_id, complete,
             metadata_type, parent_checkpoint_id

@@ -87,8 +87,6 @@ STATEMENTS: Final = Statements(
     blob="""
         SELECT channel, version, base_channel, base, level, type, blob FROM checkpoint_held
         WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?""",
-    blobs="",
-    newest="",
     rows_of="""
         WITH RECURSIVE wanted (a, b) AS (
             SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)),

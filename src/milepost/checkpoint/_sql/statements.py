@@ -1,7 +1,8 @@
 """The statements of a saver, each in one piece, so that text from a server's log is found here.
 
-A parameter is `?` here; the driver's placeholder replaces it. Statements that differ between the
-databases are in `sqlite_statements.py` and `postgres_statements.py`.
+A parameter is `?` here; the driver's placeholder replaces it. `sqlite_statements.py` and
+`postgres_statements.py` have the statements that every database writes in its own way, and those in
+which they differ from the text here.
 """
 
 from __future__ import annotations
@@ -101,7 +102,15 @@ class Statements(_Texts):
             WHERE status = 'running' AND c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
                 AND c.checkpoint_id > COALESCE(head, '')), head), metadata
         FROM threads WHERE thread_id = ?"""
-    thread_size: str
+    thread_size: str = """
+        SELECT 'checkpoints', COUNT(*), SUM(LENGTH(frame) + LENGTH(metadata)) FROM checkpoints
+            WHERE thread_id = ?
+        UNION ALL SELECT 'inline writes', COUNT(led), SUM(LENGTH(led)) FROM checkpoints
+            WHERE thread_id = ?
+        UNION ALL SELECT 'values', COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_blobs
+            WHERE thread_id = ?
+        UNION ALL SELECT 'writes', COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_writes
+            WHERE thread_id = ?"""
     """Kind, number and bytes of rows; the kinds are checkpoints, inline writes, values, writes."""
     thread_metadata: str = "SELECT metadata FROM threads WHERE thread_id = ?"
     describe_thread: str = "UPDATE threads SET owner = ?, metadata = ? WHERE thread_id = ?"
@@ -120,7 +129,10 @@ class Statements(_Texts):
     add_if_held: str
     """`add_checkpoint`, if the run still owns the thread. On PostgreSQL without ON CONFLICT, since
     the driver reports a row that exists already."""
-    add_blob: str
+    add_blob: str = """
+        INSERT INTO checkpoint_blobs
+            (thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
     compact_blob: str = """
         UPDATE checkpoint_blobs SET base_channel = ?, base = ?, level = 0, blob = ?
         WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?"""
@@ -199,11 +211,11 @@ class Statements(_Texts):
             FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
     ancestry: str
     """Manifests, with the manifests that they are changes to."""
-    blob: str
+    blob: str = ""
     """One version of a value. Empty for a remote database, which is asked for `blobs`."""
-    blobs: str
+    blobs: str = ""
     """Values, with all versions in their chains. Empty for a local database."""
-    newest: str
+    newest: str = ""
     """`latest`, with the newest version of each channel: mostly the values of the latest
     checkpoint. Empty for a database where a second query costs little."""
     rows_of: str
@@ -300,7 +312,9 @@ class Statements(_Texts):
         SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, complete, run_id,
             frame, metadata_type, metadata, led
         FROM checkpoints WHERE thread_id = ? ORDER BY checkpoint_id"""
-    dump_blobs: str
+    dump_blobs: str = """
+        SELECT thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob
+        FROM checkpoint_blobs WHERE thread_id = ?"""
     dump_writes: str = """
         SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, task_path, base,
             type, blob
@@ -365,7 +379,9 @@ class Statements(_Texts):
     cut_checkpoint: str = """
         UPDATE checkpoints SET parent_checkpoint_id = NULL, complete = 1, frame = ?
         WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
-    cut_blob: str
+    cut_blob: str = """
+        UPDATE checkpoint_blobs SET base_channel = NULL, base = NULL, level = 0, blob = ?
+        WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?"""
     delete_checkpoint: str = """
         DELETE FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
     delete_writes_at: str = """
@@ -382,7 +398,9 @@ class Statements(_Texts):
         INSERT INTO checkpoints SELECT ?, checkpoint_ns, checkpoint_id, parent_checkpoint_id,
             complete, run_id, frame, metadata_type, metadata, led
         FROM checkpoints WHERE thread_id = ?"""
-    copy_blobs: str
+    copy_blobs: str = """
+        INSERT INTO checkpoint_blobs SELECT ?, checkpoint_ns, channel, version, base_channel, base,
+            level, type, blob FROM checkpoint_blobs WHERE thread_id = ?"""
     copy_writes: str = """
         INSERT INTO checkpoint_writes SELECT ?, checkpoint_ns, checkpoint_id, task_id, idx,
             channel, task_path, base, type, blob FROM checkpoint_writes WHERE thread_id = ?"""
