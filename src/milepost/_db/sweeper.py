@@ -48,8 +48,9 @@ class Sweeper:
         if not seconds > 0:
             raise ValueError(f"The interval of a sweeper must be positive, not {seconds} seconds.")
         with self._lock:
+            is_alive = self._thread is not None and self._thread.is_alive()
             # A thread that is about to end may still be alive for a moment.
-            if self._is_running and not (self._done.done() or self._stop.is_set()):
+            if is_alive and not (self._done.done() or self._stop.is_set()):
                 return self._done
             self._sweep = sweep or self._sweep
             self._stop = threading.Event()
@@ -72,10 +73,6 @@ class Sweeper:
             return True
         thread.join(timeout)
         return not thread.is_alive()
-
-    @property
-    def _is_running(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
 
     @staticmethod
     def _run(

@@ -52,7 +52,7 @@ class AsyncPostgresEngine(PostgresSource):
         self._loop = loop
         self._waiters: list[_Waiter] = []
         self._writer: asyncio.Task[None] | None = None
-        self._readers = Readers(self._read)
+        self._readers = Readers(partial(self._attempts, begin=self.settings.begin_read))
 
     def renew(self) -> None:
         """In a forked child: leave the parent's loop, tasks and connections alone."""
@@ -68,9 +68,6 @@ class AsyncPostgresEngine(PostgresSource):
             self._check()
             return await self._readers.read(work)
         return await super().arun(work, write=write)
-
-    async def _read(self, work: Work[R]) -> R:
-        return await self._attempts(work, self.settings.begin_read)
 
     def _make(self, calls: Calls[R]) -> R:
         return self._from_outside(lambda: amake_calls(calls))

@@ -133,8 +133,9 @@ class Attempts:
                     pipe.execute_command(*[values.get(arg, arg) for arg in one.args])
                 replies = yield pipe.execute
             except named("WatchError") as error:
+                # redis-py reports a connection that was lost between WATCH and EXEC like this.
                 if "ConnectionError" in str(error) or "TimeoutError" in str(error):
-                    raise _as_lost(error) from error
+                    raise named("ConnectionError")[0](str(error)) from error
             else:
                 return [DONE, *replies[len(counters) :]]
             finally:
@@ -238,11 +239,6 @@ def _is_unknown_script(reply: Any) -> bool:
     if not isinstance(reply, Exception):
         return False
     return isinstance(reply, named("NoScriptError")) or str(reply).startswith("NOSCRIPT")
-
-
-def _as_lost(error: BaseException) -> BaseException:
-    """redis-py reports a lost connection between WATCH and EXEC as WatchError."""
-    return named("ConnectionError")[0](str(error))
 
 
 def _confirmed(reply: Any, waits: Sequence[Any]) -> Confirmed:

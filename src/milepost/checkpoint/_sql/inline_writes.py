@@ -39,9 +39,10 @@ INLINE_WRITES: Final = "#"
 
 def pack_several(writes: Sequence[WriteRow]) -> WriteRow:
     """Ordinary writes without a base, as one row."""
-    return WriteRow(
-        writes[0].position, "", None, SEVERAL_WRITES, ormsgpack.packb(_packed_writes(writes))
-    )
+    packed: list[_PackedWrite] = [
+        (position, channel, kind, data) for position, channel, _, kind, data in writes
+    ]
+    return WriteRow(writes[0].position, "", None, SEVERAL_WRITES, ormsgpack.packb(packed))
 
 
 def unpack_several(data: Buffer) -> list[WriteRow]:
@@ -73,10 +74,6 @@ def as_own_rows(
         data = codec.seal(data, bound, (channel, path, base, kind))
         found.append((*place, task_id, position, channel, path, base, kind, data))
     return found
-
-
-def _packed_writes(writes: Sequence[WriteRow]) -> list[_PackedWrite]:
-    return [(position, channel, kind, data) for position, channel, _, kind, data in writes]
 
 
 def _write_rows(stored: Sequence[Sequence[Any]]) -> list[WriteRow]:

@@ -86,12 +86,10 @@ def decoded(
     codec: Codec, kind: str | None, stored: bytes, thread_id: str, ns: str, id: str
 ) -> CheckpointMetadata:
     """The metadata of a checkpoint, from the cells of its row."""
-    place = ("metadata", thread_id, ns, id)
+    kind, data, _ = opened(codec, kind, stored, thread_id, ns, id)
     try:
-        data = codec.unseal(stored, place, (kind,))
-        if kind != SOURCE_AND_STEP:  # so it has no number either
-            kind, data, _ = split_count(kind, data)
         if kind != SOURCE_AND_STEP:
+            place = ("metadata", thread_id, ns, id)
             return cast("CheckpointMetadata", codec.decode(long_kind(kind), [data], *place))
         try:
             source, step = ormsgpack.unpackb(data)

@@ -9,6 +9,7 @@ the latest checkpoint. On a local database, the rows of values are looked up one
 from __future__ import annotations
 
 import json
+from functools import partial
 from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -65,7 +66,8 @@ class CheckpointReader:
         """
         holds = self.cache.holds(place.thread_id, place.checkpoint_ns)
         latest = place
-        ways: list[_SingleQuery] = [self._if_cached] if holds else []
+        # Of a cached graph, the checkpoint without its values, mostly in one transaction.
+        ways: list[_SingleQuery] = [partial(self._found, depth=1, last=True)] if holds else []
         if self.q.newest:
             ways.append(self._newest)
         for query in ways if place.checkpoint_id is None else ():
@@ -84,10 +86,6 @@ class CheckpointReader:
         if checkpoint is None:
             return None
         return (yield from self._assembled(place, checkpoint, holds=holds))
-
-    def _if_cached(self, place: Place) -> Operation[FoundCheckpoint | None]:
-        """The latest checkpoint without its values, mostly in one transaction."""
-        return self._found(place, 1, last=True)
 
     def _found(
         self, place: Place, depth: int, *, last: bool = False
