@@ -7,23 +7,13 @@ refused; expired items are not returned; versions are checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, Self
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Self
 
 from milepost._internal.fork_guard import ProcessBound
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store._core.api import Upkeep
-from milepost.store._core.records import (
-    NOT_PROVIDED,
-    IndexConfig,
-    Item,
-    NotProvided,
-    Op,
-    PutOp,
-    Result,
-    TTLConfig,
-)
-from milepost.store._core.tasks import Group, needs_vectors, wanted_vectors, with_vectors
+from milepost.store._core.records import IndexConfig, Item, Op, PutOp, Result, TTLConfig
 from milepost.store._core.ttl import Clock
 from milepost.store._memory.core import Embedding, MemoryCore
 from milepost.store.base import BaseStore
@@ -69,8 +59,6 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
         }
         self._memory = MemoryCore(**self._settings)
         super().__init__(self._memory)
-        embedder = self._memory.embedder
-        self._vectors_of = None if embedder is None else embedder.documents
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """A store with the same settings and a copy of the items."""
@@ -80,29 +68,24 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
         self._memory.copy_to(twin._memory)
         return twin
 
+    # Puts that ask for nothing special take a short cut, and so does a get of an item that is there
+    # and cannot expire: there is nothing to decide.
+
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         ops = list(ops)
-        if self._put_plain(ops, self._vectors_of):
+        embedder = self._memory.embedder
+        if self._put_plain(ops, None if embedder is None else embedder.documents):
             return [None] * len(ops)
-        group: Group = self._core.prepare(ops)
-        if self._vectors_of is not None and needs_vectors(group):
-            request = wanted_vectors([group])
-            group = with_vectors([group], request, self._embed(request))[0]
-        return self._memory.do(group)
+        return super().batch(ops)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         ops = list(ops)
         if self._put_plain(ops, None):
             return [None] * len(ops)
-        group = self._core.prepare(ops)
-        if self._vectors_of is not None and needs_vectors(group):
-            results: list[Result] = await self._batcher.submit(group)
-            return results
+        if self._memory.embedder is not None:
+            return await super().abatch(ops)
         # Nothing to wait for: the answer is in this process.
-        return self._memory.do(group)
-
-    # The most frequent calls take a short cut where there is nothing to decide: an item that is
-    # there and cannot expire, puts that ask for nothing special.
+        return super().batch(ops)
 
     def _put_plain(self, ops: Sequence[Op], embed: Embedding | None) -> bool:
         """Whether the operations are puts without settings, which have been done then."""
@@ -120,36 +103,6 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
         self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
     ) -> Item | None:
         return self.get(namespace, key, refresh_ttl=refresh_ttl)
-
-    def put(
-        self,
-        namespace: tuple[str, ...],
-        key: str,
-        value: Mapping[str, Any],
-        index: Literal[False] | list[str] | None = None,
-        *,
-        ttl: float | None | NotProvided = NOT_PROVIDED,
-        if_version: int | None = None,
-    ) -> None:
-        plain = ttl is NOT_PROVIDED and if_version is None and index is None
-        if plain and self._memory.put_plain([(namespace, key, value)], self._vectors_of):
-            return
-        super().put(namespace, key, value, index, ttl=ttl, if_version=if_version)
-
-    async def aput(
-        self,
-        namespace: tuple[str, ...],
-        key: str,
-        value: Mapping[str, Any],
-        index: Literal[False] | list[str] | None = None,
-        *,
-        ttl: float | None | NotProvided = NOT_PROVIDED,
-        if_version: int | None = None,
-    ) -> None:
-        plain = ttl is NOT_PROVIDED and if_version is None and index is None
-        if plain and self._memory.put_plain([(namespace, key, value)], None):
-            return
-        await super().aput(namespace, key, value, index, ttl=ttl, if_version=if_version)
 
     def __enter__(self) -> Self:
         return self

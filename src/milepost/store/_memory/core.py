@@ -7,14 +7,12 @@ import threading
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from itertools import chain
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from milepost._internal import fork_guard
-from milepost.checkpoint.serde._msgpack.codec import unpackb
-from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.store._core import namespaces
 from milepost.store._core.core import Resealed, StoreCore
-from milepost.store._core.records import GetOp, Item, ListNamespacesOp, Namespace, Result, make_item
+from milepost.store._core.records import GetOp, Item, ListNamespacesOp, Namespace, make_item
 from milepost.store._core.tasks import (
     Group,
     Outcome,
@@ -41,14 +39,6 @@ class MemoryCore(StoreCore):
         self._lock = fork_guard.held_at_fork(threading.RLock())
         embedder = self.embedder
         self._entries = Entries(None if embedder is None else embedder.dims)
-        self._is_plain = self.lifetimes.default is None and not self._binds
-        self._unpack: Callable[[bytes], Any] = _no_short_cut
-        if type(self.serde) is JsonPlusSerializer and not self.serde.pickle_fallback:
-            # A dict is always msgpack then, and bytes that never left this process need no second
-            # look at their end.
-            self._unpack = self.serde.level.unpack
-        self._shows_all = self._unpack is not _no_short_cut and self.viewer.clear is None
-        """Whether filters may see everything, and most values are in JSON as they are."""
 
     def copy_to(self, twin: MemoryCore) -> None:
         """Give another core a copy of the entries."""
@@ -65,18 +55,6 @@ class MemoryCore(StoreCore):
                 for group, results in zip(groups, found, strict=True)
             ]
 
-    def do(self, group: Group) -> list[Result]:
-        """Carry out one group that needs no vectors."""
-        with self._lock:
-            now = self.stamps.now()
-            found = [None if type(task) is Write else self._read(task, now) for task in group]
-            results = self._written(group, found, now)
-            if any(found):
-                results = self.decoded(group, results)
-        if isinstance(results, Exception):
-            raise results
-        return results
-
     # -- short cuts
 
     def get_plain(self, namespace: Namespace, key: str) -> Item | None:
@@ -86,7 +64,7 @@ class MemoryCore(StoreCore):
             entry = self._entries.spaces[namespace][key]
             if entry.ttl is not None:
                 return None
-            value = self._unpack(entry.body)
+            value = self.value(entry)
         except Exception:
             return None
         if type(key) is not str:
@@ -99,7 +77,7 @@ class MemoryCore(StoreCore):
 
         `embed` makes vectors; without it, values that need some are refused.
         """
-        if not self._is_plain:
+        if self._binds:
             return False
         check, dumps = namespaces.check_put, self.serde.dumps_typed
         ready = []
@@ -155,21 +133,8 @@ class MemoryCore(StoreCore):
             return namespaces.listed(alive, task)
         return None
 
-    def value(self, row: Any) -> dict[str, Any]:
-        try:
-            value: dict[str, Any] = self._unpack(row.body)
-        except Exception:
-            return super().value(row)
-        return value
-
     def _view(self, entry: Entry) -> Any:
-        if self._shows_all and not entry.body.translate(None, _SAME_IN_JSON):
-            try:
-                entry.view = unpackb(entry.body)
-                return entry.view
-            except Exception:
-                pass  # keys that are no texts, or types of ours
-        entry.view = json.loads(self.viewer.text(self.value(entry)))
+        entry.view = json.loads(self.viewer.text(self.plain_value(entry)))
         return entry.view
 
     # -- writing
@@ -275,13 +240,3 @@ def _embedded(texts: Sequence[Sequence[str]], embed: Embedding) -> list[list[Pac
     wanted = list(dict.fromkeys(chain.from_iterable(texts)))
     made = dict(zip(wanted, embed(wanted), strict=True))
     return [[made[text] for text in some] for some in texts]
-
-
-_SAME_IN_JSON: Final = bytes(
-    # Not the heads of bytes, extensions and floats (NaN is one), nor NUL, which may be in a text.
-    sorted(set(range(1, 256)) - set(range(0xC4, 0xCC)) - set(range(0xD4, 0xD9)) - {0xC1})
-)
-
-
-def _no_short_cut(_data: bytes) -> Any:
-    raise LookupError
