@@ -92,9 +92,7 @@ class SqlCore(EngineCore):
         work: Work[list[Outcome]]
         if isinstance(task, GetOp):
             work = partial(self._reader.get_one, task, reads)
-        elif task is not None and not isinstance(task, Write):
-            work = partial(self._read_one, task, reads)
-        elif task is not None and self._takes_one_statement(task):
+        elif isinstance(task, Write) and self._takes_one_statement(task):
             work = partial(self._writer.put_one, task, reads.now)
         elif write and self.store_sql.dialect.remote and _takes_several_reads(reads.tasks):
             # Reads have one snapshot only in a transaction that does not write.
@@ -127,20 +125,6 @@ class SqlCore(EngineCore):
     def _has_vectors(self) -> bool:
         return self.embedder is not None or self.registry.state.has_vectors
 
-    def _read_one(self, task: Search | ListNamespacesOp, reads: Reads) -> Operation[list[Outcome]]:
-        """The only task of the only group."""
-        reads.renewed.clear()
-        generations: Generations | None = None
-        if isinstance(task, Search) and task.vector is not None:
-            generations = yield from self._verified()
-        return [[(yield from self._reader.read(reads, generations, task, last=True))]]
-
-    def _verified(self) -> Operation[Generations]:
-        """The generations: another process may have rebuilt all vectors since the last read."""
-        generations = yield from self.registry.load(reading=True)
-        generations.check_verified()
-        return generations
-
     def _do(self, reads: Reads) -> Operation[list[Outcome]]:
         yield from self._do_reads(reads)
         return (yield from self._do_writes(reads))
@@ -149,7 +133,9 @@ class SqlCore(EngineCore):
         reads.begin()
         generations: Generations | None = None
         if reads.by_meaning():
-            generations = yield from self._verified()
+            # Another process may have rebuilt all vectors since the last read.
+            generations = yield from self.registry.load(reading=True)
+            generations.check_verified()
         items = yield from self._reader.gets(reads)
         yield from reads.fill(items, partial(self._reader.read, reads, generations))
 

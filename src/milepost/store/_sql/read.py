@@ -53,10 +53,7 @@ class ItemReader:
         if not wanted:
             return items
         places = {(namespaces.to_text(get.namespace), get.key) for get in wanted}
-        if len(places) == 1:
-            rows = yield Query(self._get, (*next(iter(places)), reads.now))
-        else:
-            rows = yield Query(self._get_many, (json.dumps(list(places)), reads.now))
+        rows = yield Query(self._get_many, (json.dumps(list(places)), reads.now))
         found = {(row[0], row[1]): row for row in rows}
         for get in wanted:
             row = found.get((namespaces.to_text(get.namespace), get.key))
@@ -67,15 +64,10 @@ class ItemReader:
         return items
 
     def read(
-        self,
-        reads: Reads,
-        known: Generations | None,
-        task: Search | ListNamespacesOp,
-        *,
-        last: bool = False,
+        self, reads: Reads, known: Generations | None, task: Search | ListNamespacesOp
     ) -> Operation[list[Any]]:
-        """What a search or a listing finds. `known` is None unless a search ranks by vectors;
-        `last`: the transaction ends with it."""
+        """What a search or a listing finds. `known` is None unless a search ranks by vectors."""
+        last = reads.only_task is not None
         if isinstance(task, ListNamespacesOp):
             return (yield from self._list(task, reads.now, last))
         if task.vector is not None:
@@ -119,8 +111,7 @@ class ItemReader:
                 if len(rows) == search.limit:
                     return rows
         clause, parameters = store_sql.where(prefix, search.conditions, now)
-        statement = store_sql.own.filtered if search.conditions else store_sql.own.search
-        text = store_sql.searching(statement, clause, order)
+        text = store_sql.searching(store_sql.own.search, clause, order)
         rows = yield Query(text, (*parameters, *page), last=last)
         return rows
 

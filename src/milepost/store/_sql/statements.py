@@ -70,10 +70,6 @@ SET_META: Final = (
 META_OF: Final = "SELECT value FROM milepost_store_meta WHERE name = ?"
 UNSET_META: Final = "DELETE FROM milepost_store_meta WHERE name = ?"
 
-VECTORS_OF_ONE: Final = (
-    "DELETE FROM {table} WHERE item = (SELECT id FROM milepost_items WHERE ns = ? AND key = ?)"
-)
-
 COUNT_STALE: Final = "SELECT count(*) FROM milepost_items WHERE reindexed <> ?"
 STALE: Final = (
     "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.idx FROM milepost_items i"
@@ -133,7 +129,6 @@ class RowLocks(NamedTuple):
     """Before items are deleted: no other transaction puts or deletes one until this one ends."""
     see_expired: str
     """What has expired, before its shards are taken."""
-    lock_item: str
 
 
 class OwnStatements(NamedTuple):
@@ -163,8 +158,6 @@ class OwnStatements(NamedTuple):
     add_only_vector: str
 
     search: str
-    filtered: str
-    """A search with a filter, which has to look into the rows anyway."""
     newest: str
     """Searches what has changed last."""
     below: str
@@ -219,8 +212,6 @@ SQLITE: Final = OwnStatements(
     search="SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM (SELECT i.id"
     " AS found FROM milepost_items i WHERE {where} ORDER BY {order} LIMIT ? + 0 OFFSET ?) JOIN"
     " milepost_items i ON i.id = found ORDER BY {order}",
-    filtered="SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM"
-    " milepost_items i WHERE {where} ORDER BY {order} LIMIT ? + 0 OFFSET ?",
     # Many items are below the prefix, and perhaps enough of those that changed last are wanted.
     # With a subquery, SQLite would read all of it before it sorts.
     newest="SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM"
@@ -236,12 +227,6 @@ SQLITE: Final = OwnStatements(
     below="i.ns >= ? AND i.ns < ?",
 )
 
-# The sum keeps PostgreSQL from walking through all that was updated, to find the few below a
-# prefix: once it has planned so for a wide one, it may keep the plan for all.
-_POSTGRES_SEARCH: Final = (
-    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM milepost_items i"
-    " WHERE {where} ORDER BY {order_of_sum} LIMIT ? OFFSET ?"
-)
 POSTGRES: Final = OwnStatements(
     get_many="SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM (SELECT"
     ' (value->>0) COLLATE "C" AS a, (value->>1) COLLATE "C" AS b FROM json_array_elements(?::json)'
@@ -280,8 +265,10 @@ POSTGRES: Final = OwnStatements(
     add_only_vector="INSERT INTO {table} (item, vector) SELECT id, ?::vector FROM milepost_items"
     " WHERE ns = ? AND key = ? AND NOT EXISTS (SELECT 1 FROM {table} v WHERE v.item ="
     " milepost_items.id)",
-    search=_POSTGRES_SEARCH,
-    filtered=_POSTGRES_SEARCH,
+    # The sum keeps PostgreSQL from walking through all that was updated, to find the few below a
+    # prefix: once it has planned so for a wide one, it may keep the plan for all.
+    search="SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM"
+    " milepost_items i WHERE {where} ORDER BY {order_of_sum} LIMIT ? OFFSET ?",
     # Many items are below the prefix, and perhaps enough of those that changed last are wanted: the
     # sort and most of the rows are spared. How far to look back is bounded, for if that was not it,
     # the prefix is searched as well.
@@ -316,6 +303,5 @@ POSTGRES: Final = OwnStatements(
         " (SELECT 1000000)) p) ORDER BY d.shard FOR UPDATE OF d",
         see_expired="SELECT i.id, i.ns, i.key, i.updated FROM milepost_items i WHERE i.expires <= ?"
         " ORDER BY i.expires LIMIT ?",
-        lock_item="SELECT 1 FROM milepost_items i WHERE i.ns = ? AND i.key = ? FOR UPDATE",
     ),
 )

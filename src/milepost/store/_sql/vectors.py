@@ -118,8 +118,6 @@ def without_vectors(
     """Delete all vectors of these items."""
     if not places:
         return []
-    if store_sql.rows == 1:
-        return [many(sql.VECTORS_OF_ONE.format(table=table), places) for table in tables]
     known = json.dumps(places)
     return [
         Execute(store_sql.render(store_sql.own.vectors_of.format(table=table)), (known,))

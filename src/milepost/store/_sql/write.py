@@ -211,15 +211,11 @@ class ItemWriter:
         if self._store_sql.own.delete_one is not None and len(final) == 1 and not tables:
             return [Execute(self._store_sql.render(self._store_sql.own.delete_one), notes[0])]
         statements: list[Execute | ExecuteMany] = []
-        if (locks := self._store_sql.own.locks) is not None:
+        if self._store_sql.own.locks is not None:
             # All that this transaction will touch, in one order. Vectors go before their items,
             # and a transaction that adds vectors holds the item's row: so none comes in between.
-            places = sorted(final)
-            if len(places) == 1:
-                statements.append(Execute(self._store_sql.render(locks.lock_item), places[0]))
-            else:
-                lock = self._store_sql.render(self._store_sql.own.lock_items)
-                statements.append(Execute(lock, (json.dumps(places),)))
+            lock = self._store_sql.render(self._store_sql.own.lock_items)
+            statements.append(Execute(lock, (json.dumps(sorted(final)),)))
         statements += without_vectors(self._store_sql, tables, gone)
         statements.append(many(self._store_sql.render(sql.NOTE_DELETED), notes))
         statements.append(many(self._delete, gone))
