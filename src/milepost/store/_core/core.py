@@ -11,7 +11,7 @@ import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Final, TypeAlias, TypeVar, cast, get_args
 
 from milepost._db.operations import Work
 from milepost.checkpoint.serde import _rotation
@@ -25,16 +25,18 @@ from milepost.store._core.json_view import Viewer
 from milepost.store._core.records import (
     GetOp,
     IndexConfig,
+    Item,
     ListNamespacesOp,
     Namespace,
     Op,
     Order,
     PutOp,
     Result,
+    SearchItem,
     SearchOp,
+    Stored,
     TTLConfig,
     make_item,
-    make_search_item,
 )
 from milepost.store._core.tasks import (
     Group,
@@ -61,17 +63,6 @@ Deserializer: TypeAlias = Callable[[bytes], dict[str, Any]]
 ORDERS: Final[tuple[str, ...]] = get_args(Order)
 Resealed: TypeAlias = _rotation.Reencrypted[RefusedItem]
 """What a re-encryption has done so far."""
-
-
-class Stored(Protocol):
-    """Whatever has the bytes of an item."""
-
-    @property
-    def namespace(self) -> Namespace: ...
-    @property
-    def key(self) -> str: ...
-    @property
-    def data(self) -> tuple[str, bytes]: ...
 
 
 class StoreCore(ABC):
@@ -297,17 +288,15 @@ class StoreCore(ABC):
         if found is None:
             return None
         if isinstance(task, Search):
-            return [
-                make_search_item(
-                    self.value(row), row.key, row.namespace, row.created, row.updated, score
-                )
-                for score, row in found
-            ]
+            return [self._found(row, score) for score, row in found]
         if isinstance(task, GetOp):
-            return make_item(
-                self.value(found), found.key, found.namespace, found.created, found.updated
-            )
+            return make_item(Item, self.value(found), found)
         return cast("Result", found)
+
+    def _found(self, row: Stored, score: float | None) -> SearchItem:
+        item = make_item(SearchItem, self.value(row), row)
+        item.score = score
+        return item
 
     def value(self, row: Stored) -> dict[str, Any]:
         """The value of a stored row, as the caller is given it."""

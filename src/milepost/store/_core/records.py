@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from typing_extensions import TypedDict
 
@@ -125,20 +125,33 @@ class Item:
         return (self.namespace, self.key, self.value, self.created_at, self.updated_at)
 
 
-def make_item(
-    value: dict[str, Any], key: str, namespace: Namespace, created: int, updated: int
-) -> Item:
+class Stored(Protocol):
+    """An item as a store keeps it. Times are in microseconds; `updated` is also the version."""
+
+    @property
+    def namespace(self) -> Namespace: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def data(self) -> tuple[str, bytes]: ...
+    @property
+    def created(self) -> int: ...
+    @property
+    def updated(self) -> int: ...
+
+
+ItemT = TypeVar("ItemT", bound=Item)
+
+
+def make_item(kind: type[ItemT], value: dict[str, Any], row: Stored) -> ItemT:
     """An item from what a store has checked already, without the detour through `__init__`."""
-    item: Item = _new(Item)
+    item: ItemT = object.__new__(kind)
     item.value = value
-    item.key = key
-    item.namespace = namespace
-    item._created = created
-    item._updated = item.version = updated
+    item.key = row.key
+    item.namespace = row.namespace
+    item._created = row.created
+    item._updated = item.version = row.updated
     return item
-
-
-_new: Final = object.__new__
 
 
 class SearchItem(Item):
@@ -188,25 +201,6 @@ class SearchItem(Item):
     def dict(self) -> dict[str, Any]:
         """The fields of an item, and the score."""
         return {**super().dict(), "score": self.score}
-
-
-def make_search_item(
-    value: dict[str, Any],
-    key: str,
-    namespace: Namespace,
-    created: int,
-    updated: int,
-    score: float | None,
-) -> SearchItem:
-    """Make a search result as `make_item` makes an item."""
-    item: SearchItem = _new(SearchItem)
-    item.value = value
-    item.key = key
-    item.namespace = namespace
-    item._created = created
-    item._updated = item.version = updated
-    item.score = score
-    return item
 
 
 def to_datetime(moment: str | int) -> datetime:

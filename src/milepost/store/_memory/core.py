@@ -67,9 +67,7 @@ class MemoryCore(StoreCore):
             value = self.value(entry)
         except Exception:
             return None
-        if type(key) is not str:
-            key = entry.key
-        return make_item(value, key, entry.namespace, entry.created, entry.updated)
+        return make_item(Item, value, entry)
 
     def put_plain(self, puts: Sequence[Any], embed: Embedding | None) -> bool:
         """Put values that ask for nothing special, each with its namespace and key; False if that
