@@ -101,7 +101,6 @@ def no_memory() -> None:
     """A namespace is warned of once; forget those of other tests."""
     namespaces: Any = importlib.import_module("milepost.store._core.namespaces")
     namespaces._known.cache_clear()
-    namespaces._known_for_put.cache_clear()
 
 
 @each_case

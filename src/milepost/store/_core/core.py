@@ -96,10 +96,7 @@ class StoreCore(ABC):
         self.viewer = Viewer(self.serde, clear)
         self.index = index
         self.embedder = None if index is None else _embedder(index)
-        fields = _fields(index)
-        self._paths = [tokenize_path(path) for path in fields]
-        self._field = fields[0] if len(fields) == 1 and fields[0].isidentifier() else None
-        """The only field that is embedded, if it is one: found without a walk."""
+        self._paths = [tokenize_path(path) for path in _fields(index)]
 
     # -- what a backend does
 
@@ -234,10 +231,6 @@ class StoreCore(ABC):
         """The texts of a value that are embedded."""
         if self.embedder is None or index is False:
             return ()
-        if index is None and self._field is not None:
-            text = value.get(self._field)
-            if type(text) is str:
-                return (text,) if text else ()
         paths: Sequence[Any] = self._paths if index is None else index
         found = [text for path in paths for text in get_text_at_path(value, path)]
         return tuple(dict.fromkeys(filter(None, found)))

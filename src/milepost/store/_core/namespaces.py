@@ -38,14 +38,7 @@ def empty() -> InvalidNamespaceError:
 
 def check_put(namespace: Any) -> Namespace:
     """The namespace, if items can be put there."""
-    try:
-        return _known_for_put(namespace)
-    except TypeError:  # a list, for one, which is not remembered
-        return _check_put(namespace)
-
-
-def _check_put(namespace: Any) -> Namespace:
-    checked = _check(namespace)
+    checked = check(namespace)
     if not checked:
         raise empty()
     if checked[0] in _RESERVED:
@@ -59,7 +52,7 @@ def check(namespace: Any) -> Namespace:
     """The namespace as a tuple, if items could be there; it may be empty."""
     try:
         return _known(namespace)
-    except TypeError:
+    except TypeError:  # a list, for one, which is not remembered
         return _check(namespace)
 
 
@@ -104,7 +97,6 @@ def _labels_of(text: str) -> Namespace:
 
 
 # Programs use the same few namespaces again and again.
-_known_for_put: Final = lru_cache(1024)(_check_put)
 _known: Final = lru_cache(1024)(_check)
 
 

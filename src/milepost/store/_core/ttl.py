@@ -35,15 +35,9 @@ class Stamps:
     def next(self, count: int = 1) -> int:
         """A stamp of its own: the first of `count`, which follow one another."""
         with self._lock:
-            return self.next_of_mine(count)
-
-    def next_of_mine(self, count: int = 1) -> int:
-        """`next`, for a caller that holds the lock which all callers of `next_of_mine` share."""
-        now = int(self._clock() * 1_000_000)
-        if now <= self._last:
-            now = self._last + 1
-        self._last = now + count - 1
-        return now
+            first = max(int(self._clock() * 1_000_000), self._last + 1)
+            self._last = first + count - 1
+        return first
 
 
 class Lifetimes:

@@ -97,7 +97,7 @@ class MemoryCore(StoreCore):
                 vectors = [embed(texts[0])] if len(texts) == 1 else _embedded(texts, embed)
         entries = self._entries
         with self._lock:
-            stamp = self.stamps.next_of_mine(len(ready))
+            stamp = self.stamps.next(len(ready))
             for at, (namespace, key, data) in enumerate(ready):
                 if entries.expiring:
                     self._remove_expired(namespace, key, self.stamps.now())
@@ -146,7 +146,7 @@ class MemoryCore(StoreCore):
             refusal = self._refusal(writes, now)
             if refusal is not None:
                 return refusal
-        stamp = self.stamps.next_of_mine(len(writes))
+        stamp = self.stamps.next(len(writes))
         for at, write in enumerate(writes, stamp):
             self._store(write, now, at)
         return results
