@@ -159,13 +159,7 @@ def holds(condition: Condition, view: Any) -> bool:
 def predicate(conditions: Sequence[Condition]) -> Callable[[Any], bool]:
     """Whether all conditions hold, as one function: for looking through many values."""
     tests = [_quick(condition) or partial(holds, condition) for condition in conditions]
-    if len(tests) == 1:
-        return tests[0]
-    first, *others = tests
-    if len(others) == 1:
-        second = others[0]
-        return lambda view: first(view) and second(view)
-    return lambda view: first(view) and all(test(view) for test in others)
+    return tests[0] if len(tests) == 1 else lambda view: all(test(view) for test in tests)
 
 
 def _quick(condition: Condition) -> Callable[[Any], bool] | None:

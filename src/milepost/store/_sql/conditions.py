@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from functools import lru_cache
-from math import inf, nextafter
 from typing import Any, Final, TypeAlias
 
 from milepost.store._core.filters import Condition, holds
@@ -57,8 +56,8 @@ def sqlite_clause(condition: Condition) -> Clause:
     return _sqlite_compared(path, operator, operand) or _called(condition)
 
 
-# `json_extract` gives true as 1, and a list or an object as text. What it is, is asked only where
-# the operand could be taken for one of these.
+# `json_extract` gives true as 1, and a list or an object as text. For equality, what it is is asked
+# only where the operand could be taken for one of these.
 
 
 def _sqlite_equal(path: str, operand: Any) -> Clause | None:
@@ -78,23 +77,11 @@ def _sqlite_equal(path: str, operand: Any) -> Clause | None:
 
 
 def _sqlite_compared(path: str, operator: str, operand: Any) -> Clause | None:
-    if isinstance(operand, str):
-        clause: Clause = f"json_extract(i.view, ?) {_SIGNS[operator]} ?", [path, operand]
-        return _also(clause, path, "text")
-    if abs(operand) >= _EXACT:
+    is_text = isinstance(operand, str)
+    if not is_text and abs(operand) >= _EXACT:
         return None
-    # Numbers come before texts, so an end to the range keeps these out.
-    low, high = -inf, inf
-    if operator == "$gte":
-        low = operand
-    elif operator == "$gt":
-        low = nextafter(operand, inf)
-    elif operator == "$lte":
-        high = operand
-    else:
-        high = nextafter(operand, -inf)
-    between: Clause = "json_extract(i.view, ?) BETWEEN ? AND ?", [path, low, high]
-    return _also(between, path, "number") if low <= 1 and high >= 0 else between
+    clause: Clause = f"json_extract(i.view, ?) {_SIGNS[operator]} ?", [path, operand]
+    return _also(clause, path, "text" if is_text else "number")
 
 
 def _also(clause: Clause, path: str, kind: str) -> Clause:
