@@ -11,16 +11,17 @@ yields requests, and one of the two drivers in `api` sends it their results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from milepost._db.migrations import TableSetup
-from milepost.errors import VersionConflict
+from milepost.errors import IndexMismatchError, VersionConflict
 from milepost.store._core.records import GetOp, ListNamespacesOp, Namespace, Order
 
 if TYPE_CHECKING:
     from milepost.store._core.filters import Condition
     from milepost.store._vectors.embeddings import Packed
+    from milepost.store._vectors.generations import Generations
 
 Index: TypeAlias = Literal[False] | tuple[str, ...] | None
 """What a put embeds: nothing (False), these paths, or (None) the store's own."""
@@ -118,6 +119,61 @@ StoreRequests: TypeAlias = Generator[Request, Any, R]
 
 Progress: TypeAlias = Callable[[int, int | None], object]
 """Called with the number of items that are done, and of all items."""
+
+
+# -- which writes of several callers are carried out
+
+
+def writes_of(groups: Sequence[Group], failed: Container[int]) -> Iterator[Write]:
+    """The writes of every group that has not failed."""
+    for number, group in enumerate(groups):
+        if number not in failed:
+            yield from (task for task in group if isinstance(task, Write))
+
+
+def _conflict(_number: int, write: Write, current: int) -> Exception:
+    return write.conflict(current)
+
+
+def last_writes(
+    groups: Sequence[Group],
+    failed: dict[int, Exception],
+    generations: Generations | None,
+    version: Callable[[Write], int],
+    refusal: Callable[[int, Write, int], Exception] = _conflict,
+) -> dict[tuple[Namespace, str], Write]:
+    """The write of each place: of several the last one counts. A group that is refused joins
+    `failed`.
+
+    `version` is the current version of a write's item, 0 for none. `refusal` makes the error of a
+    group, by its place, whose write expected another version.
+    """
+    final: dict[tuple[Namespace, str], Write] = {}
+    for number, group in enumerate(groups):
+        if number in failed:
+            continue
+        mine: dict[tuple[Namespace, str], Write] = {}
+        for write in group:
+            if not isinstance(write, Write):
+                continue
+            place = write.namespace, write.key
+            if write.texts and generations is not None:
+                try:
+                    generations.check_writable()
+                except IndexMismatchError as error:
+                    failed[number] = error
+                    break
+            if write.if_version is not None:
+                current = version(write)
+                if current != write.if_version or place in mine or place in final:
+                    failed[number] = refusal(number, write, current)
+                    break
+                if write.if_version == 0 and write.data is None:
+                    continue  # nothing is there, and what others put meanwhile stays
+            mine[place] = write
+        else:
+            final.update(mine)
+    return final
 
 
 # -- which vectors the tasks of several callers need: all of them are made in one call

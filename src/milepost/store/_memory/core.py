@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -20,6 +21,7 @@ from milepost.store._core.tasks import (
     Search,
     StoreRequests,
     Write,
+    last_writes,
 )
 from milepost.store._memory.entries import Entries, Entry
 from milepost.store._vectors.embeddings import Packed
@@ -139,29 +141,18 @@ class MemoryCore(StoreCore):
 
     def _written(self, group: Group, results: list[Any], now: int) -> Outcome:
         """Do the writes of a group, unless one of them is refused."""
-        writes = [task for task in group if type(task) is Write]
-        if not writes:
-            return results
-        if [write for write in writes if write.if_version is not None]:
-            refusal = self._refusal(writes, now)
-            if refusal is not None:
-                return refusal
-        stamp = self.stamps.next(len(writes))
-        for at, write in enumerate(writes, stamp):
+        failed: dict[int, Exception] = {}
+        final = last_writes([group], failed, None, partial(self._version, now))
+        if failed:
+            return failed[0]
+        stamp = self.stamps.next(len(final))
+        for at, write in enumerate(final.values(), stamp):
             self._store(write, now, at)
         return results
 
-    def _refusal(self, writes: Sequence[Write], now: int) -> Exception | None:
-        touched: set[tuple[Namespace, str]] = set()
-        for write in writes:
-            place = (write.namespace, write.key)
-            if write.if_version is not None:
-                entry = self._entries.find(*place)
-                current = 0 if entry is None or entry.is_expired(now) else entry.updated
-                if current != write.if_version or place in touched:
-                    return write.conflict(current)
-            touched.add(place)
-        return None
+    def _version(self, now: int, write: Write) -> int:
+        entry = self._entries.find(write.namespace, write.key)
+        return 0 if entry is None or entry.is_expired(now) else entry.updated
 
     def _store(self, write: Write, now: int, stamp: int) -> None:
         namespace, key, data, _, _, index, ttl, _, vectors = write

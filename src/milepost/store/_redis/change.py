@@ -11,7 +11,7 @@ from milepost._db.redis.commands import Command, RunScript, command
 from milepost._db.redis.guarded import Counter, Guard, guarded, value_of
 from milepost.store._core import namespaces
 from milepost.store._core.records import Namespace
-from milepost.store._core.tasks import Group, Write
+from milepost.store._core.tasks import Group, Write, writes_of
 from milepost.store._redis.layout import Head, Keys, Place, member, sealed
 from milepost.store._redis.marks import RootGenerations
 
@@ -63,10 +63,8 @@ class Batch:
         """The writes that are still to be done."""
         return [
             write
-            for at, group in enumerate(self.groups)
-            if at not in self.failed
-            for write in group
-            if isinstance(write, Write) and write.namespace[0] not in self.done
+            for write in writes_of(self.groups, self.failed)
+            if write.namespace[0] not in self.done
         ]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from milepost._db.calls import Pause
@@ -19,12 +20,11 @@ from milepost._db.redis.guarded import Guard, guarded, is_done, reading
 from milepost._internal import log
 from milepost.errors import (
     DatabaseBusyError,
-    IndexMismatchError,
     OutcomeUnknownError,
     StorageError,
     VersionConflict,
 )
-from milepost.store._core.tasks import Group, Write
+from milepost.store._core.tasks import Write, last_writes, writes_of
 from milepost.store._core.ttl import Stamps
 from milepost.store._redis.change import Batch, Change, RootState, State
 from milepost.store._redis.layout import Head, Keys, Place, member, parsed
@@ -149,38 +149,23 @@ class ItemWriter:
     def _decided(
         self, batch: Batch, state: State, generations: Generations | None
     ) -> dict[Place, Write]:
-        """The write of each place: the last one, if there are several."""
-        final: dict[Place, Write] = {}
-        for at, group in enumerate(batch.groups):
-            if at in batch.failed:
-                continue
-            mine: dict[Place, Write] = {}
-            for write in group:
-                if not isinstance(write, Write) or write.namespace[0] in batch.done:
-                    continue
-                place = write.namespace, write.key
-                if batch.only_expired:
-                    head = state.heads[place]
-                    if head is None or not head.is_expired(batch.now):
-                        continue
-                if write.texts and generations is not None:
-                    try:
-                        generations.check_writable()
-                    except IndexMismatchError as error:
-                        batch.failed[at] = error
-                        break
-                if write.if_version is not None:
-                    head = state.heads[place]
-                    current = 0 if head is None or head.is_expired(batch.now) else head.updated
-                    if current != write.if_version or place in mine or place in final:
-                        batch.failed[at] = _refusal(batch, group, write, current)
-                        break
-                    if write.if_version == 0 and write.data is None:
-                        # Nothing is to be deleted: what another client puts meanwhile stays.
-                        continue
-                mine[place] = write
-            else:
-                final.update(mine)
+        """The write of each place."""
+
+        def version(write: Write) -> int:
+            head = state.heads[write.namespace, write.key]
+            return 0 if head is None or head.is_expired(batch.now) else head.updated
+
+        left = [
+            [
+                write
+                for write in writes_of([group], ())
+                if write.namespace[0] not in batch.done
+                and not (batch.only_expired and version(write))
+            ]
+            for group in batch.groups
+        ]
+        refusal = partial(_refusal, batch)
+        final = last_writes(left, batch.failed, generations, version, refusal)
         # A delete of an item that does not exist is left out.
         return {
             place: write
@@ -274,7 +259,7 @@ def _roots(final: Mapping[Place, Write]) -> list[str]:
     return sorted({namespace[0] for namespace, _ in final})
 
 
-def _refusal(batch: Batch, group: Group, write: Write, current: int) -> Exception:
+def _refusal(batch: Batch, number: int, write: Write, current: int) -> Exception:
     if batch.lost_replies:
         return OutcomeUnknownError(
             f"The connection was lost while the item {write.key!r} in {write.namespace} was put, "
@@ -282,7 +267,8 @@ def _refusal(batch: Batch, group: Group, write: Write, current: int) -> Exceptio
             "the item, and decide."
         )
     refused = write.conflict(current)
-    stored = sorted({one.namespace[0] for one in group if isinstance(one, Write)} & batch.done)
+    roots = {one.namespace[0] for one in writes_of([batch.groups[number]], ())}
+    stored = sorted(roots & batch.done)
     if stored:
         return VersionConflict(
             f"{refused} In a cluster a batch is one unit only below one root: its writes below "

@@ -10,10 +10,9 @@ from typing import Any, Final
 from zlib import crc32
 
 from milepost._db.operations import Batch, ConditionalInsert, Execute, ExecuteMany, Operation, Query
-from milepost.errors import IndexMismatchError
 from milepost.store._core import namespaces
 from milepost.store._core.engine_core import Raced
-from milepost.store._core.tasks import Group, Outcome, Write
+from milepost.store._core.tasks import Group, Outcome, Write, last_writes, writes_of
 from milepost.store._core.ttl import Stamps
 from milepost.store._sql import statements as sql
 from milepost.store._sql.dialects import StoreSql
@@ -65,38 +64,21 @@ class ItemWriter:
         `generations` is what this transaction has read; None if there are no vectors.
         """
         lock = self._shard_lock(groups, failed)
-        if lock and any(write.if_version is not None for write in _writes(groups, failed)):
+        versioned = sorted(
+            {_place(one) for one in writes_of(groups, failed) if one.if_version is not None}
+        )
+        if lock and versioned:
             # Before a version is read, which locks its item: shards are locked first everywhere.
             yield Batch(lock)
             lock = []
-        final: dict[Place, Write] = {}
-        """Of several writes to one key the last one counts."""
-        for number, group in enumerate(groups):
-            if number in failed:
-                continue
-            mine = {}
-            for write in group:
-                if not isinstance(write, Write):
-                    continue
-                place = _place(write)
-                if write.texts and generations is not None:
-                    try:
-                        generations.check_writable()
-                    except IndexMismatchError as error:
-                        failed[number] = error
-                        break
-                if write.if_version is not None:
-                    current = yield from self._version(place, now)
-                    if current != write.if_version or place in mine or place in final:
-                        failed[number] = write.conflict(current)
-                        break
-                    if write.if_version == 0 and write.data is None:
-                        continue  # nothing is there, and what others put stays
-                mine[place] = write
-            else:
-                final.update(mine)
+        versions: dict[Place, int] = {}
+        for place in versioned:
+            rows = yield Query(self._store_sql.render(self._store_sql.own.versions), (*place, now))
+            versions[place] = int(rows[0][2]) if rows else 0
+        last = last_writes(groups, failed, generations, lambda one: versions[_place(one)])
+        final = {_place(write): write for write in last.values()}
         if final:
-            conditional = [w for w in _writes(groups, failed) if w.if_version is not None]
+            conditional = [w for w in writes_of(groups, failed) if w.if_version is not None]
             new = {_place(w) for w in conditional if w.if_version == 0 and w.data is not None}
             once = bool(conditional)
             yield from self._store(lock, final, new, now, generations, once=once)
@@ -105,7 +87,7 @@ class ItemWriter:
         self, groups: Sequence[Group], failed: Mapping[int, Exception]
     ) -> list[Execute | ExecuteMany]:
         """What keeps versions of deleted items as they are while these groups are stored."""
-        writes = list(_writes(groups, failed))
+        writes = list(writes_of(groups, failed))
         deletes = any(write.data is None for write in writes)
         # A single put shares its row by itself.
         locks = self._store_sql.own.locks
@@ -159,10 +141,6 @@ class ItemWriter:
         statements.append(Execute(render(own.delete_ids), (ids,)))
         yield Batch(statements, last=True)
         return len(rows)
-
-    def _version(self, place: Place, now: int) -> Operation[int]:
-        rows = yield Query(self._store_sql.render(self._store_sql.own.versions), (*place, now))
-        return int(rows[0][2]) if rows else 0
 
     def _store(
         self,
@@ -239,12 +217,6 @@ class ItemWriter:
 
 
 _PLACE: Final = itemgetter(0, 1)
-
-
-def _writes(groups: Sequence[Group], failed: Mapping[int, Exception]) -> Iterator[Write]:
-    for number, group in enumerate(groups):
-        if number not in failed:
-            yield from (task for task in group if isinstance(task, Write))
 
 
 def _place(write: Write) -> Place:
