@@ -174,30 +174,25 @@ class Entries:
             below = (entry for space in spaces for entry in space.values())
             entries = [entry for entry in self._matching(below, task, now, view) if entry.places]
             places = [at for entry in entries for at in entry.places]
-            owners = [entry for entry in entries for _ in entry.places]
-            scores = vectors.scores(task.vector, places) if places else []
-            best = best_of(zip(scores, owners, strict=True), id)
+            best = best_of(vectors.scored(task.vector, places), id)
         ranked = sorted(best, key=lambda found: (-found[0], found[1].created))
         return [*ranked[task.offset : task.offset + task.limit]]
 
     def _best_of_many(self, task: Search, now: int, view: View) -> list[tuple[float, Entry]]:
         """Go through all vectors from the nearest on, until there are enough."""
-        vectors = self.vectors
-        assert vectors is not None
+        assert self.vectors is not None
         assert task.vector is not None
         wanted = task.offset + task.limit
         depth, prefix = len(task.prefix), task.prefix
-        count = 2 * wanted
-        while wanted:
-            near = vectors.nearest(task.vector, count)
+        found: list[tuple[float, Entry]] = []
+        for near in self.vectors.from_nearest(task.vector, 2 * wanted) if wanted else ():
             below = (entry for _, entry in near if entry.namespace[:depth] == prefix)
             allowed = {id(entry) for entry in self._matching(below, task, now, view)}
-            best = best_of((one for one in near if id(one[1]) in allowed), id)
             # An entry may have several vectors, so the nearest ten need not be ten entries.
-            if len(best) >= wanted or count >= len(vectors.owners):
-                return best
-            count *= 4
-        return []
+            found = best_of([*found, *(one for one in near if id(one[1]) in allowed)], id)
+            if len(found) >= wanted:
+                break
+        return found
 
 
 _ORDER: Final[dict[str, Any]] = {

@@ -128,18 +128,15 @@ class _Copy:
             # Nearly all items are below the prefix: searching all of them, and leaving out the
             # others, is cheaper than selecting vectors first.
             start = prefix.encode()
-            near = self._table.nearest(vector, 2 * count)
-            best = best_of((one for one in near if one[1].name.startswith(start)), _NAME)
-            if len(best) >= count or len(near) >= len(self._table.owners):
-                return Nearest(best, len(best) < total)
-        places = [(name, at) for names in below for name in names for at in self._places[name]]
-        if not places:
-            return Nearest([], False)
-        scores = self._table.scores(vector, [at for _, at in places])
-        owners = self._table.owners
-        found = ((score, owners[at]) for score, (_, at) in zip(scores, places, strict=True))
-        present = ((score, one) for score, one in found if one is not None)
-        return Nearest(best_of(present, _NAME), False)
+            found: list[tuple[float, _Owner]] = []
+            for near in self._table.from_nearest(vector, 2 * count):
+                found += [one for one in near if one[1].name.startswith(start)]
+                best = best_of(found, _NAME)
+                if len(best) >= count:
+                    break
+            return Nearest(best, len(best) < total)
+        places = [at for names in below for name in names for at in self._places[name]]
+        return Nearest(best_of(self._table.scored(vector, places), _NAME), False)
 
 
 class Copies:

@@ -88,23 +88,24 @@ class LiteVectors(VectorIndex):
         yield from copy.refresh()
         if wanted.wide:
             # Most vectors are candidates: take the nearest, and see which of them are allowed.
-            scores = copy.vectors.all_scores(wanted.vector)
-            candidates = 2 * count
-            while candidates < _WORTH_TRYING or not wanted.filtered:
-                best = copy.vectors.best(scores, candidates)
-                found = yield from self._checked(copy, best, wanted)
-                is_all = len(best) >= len(scores)
-                if len(found) >= count or is_all:
-                    return found, is_all
-                candidates = 4 * candidates + 16
+            found: list[Near] = []
+            tried = 0
+            for best in copy.vectors.from_nearest(wanted.vector, 2 * count):
+                found += yield from self._checked(copy, best, wanted)
+                tried += len(best)
+                if len(found) >= count:
+                    return found, tried >= len(copy.ids)
+                if wanted.filtered and 5 * tried > _WORTH_TRYING:
+                    break
+            else:
+                return found, True
         allowed = yield Query(
             f"SELECT v.id FROM milepost_items i CROSS JOIN {table} v ON v.item = i.id"
             f" WHERE {wanted.allowed}",
             wanted.parameters,
         )
         places = [bisect_left(copy.ids, row[0]) for row in allowed]
-        scored = zip(copy.vectors.scores(wanted.vector, places), places, strict=True)
-        best = [(score, copy.items[at]) for score, at in scored]
+        best = [(score, copy.items[at]) for score, at in copy.vectors.scored(wanted.vector, places)]
         return _nearest_first(best)[:count], count >= len(best)
 
     def _checked(

@@ -6,7 +6,7 @@ matrix with a vector. Places of removed vectors are used again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from milepost.errors import MissingDependencyError
@@ -46,14 +46,6 @@ def unit_vector(np: Any, vector: Packed) -> Any:
     return unit_vectors(np, np.frombuffer(vector, "<f4").reshape(1, -1))[0]
 
 
-def places_of_best(np: Any, scores: Any, count: int) -> Any:
-    """Where the `count` best scores are, and those as good as the last of them; unsorted."""
-    if count >= len(scores):
-        return np.arange(len(scores))
-    last = len(scores) - count
-    return np.flatnonzero(scores >= np.partition(scores, last)[last])
-
-
 def best_of(
     found: Iterable[tuple[float, Owner]], key: Callable[[Owner], Hashable]
 ) -> list[tuple[float, Owner]]:
@@ -84,8 +76,6 @@ class VectorTable(Generic[Owner]):
 
     def add(self, vectors: Sequence[Packed], owner: Owner) -> tuple[int, ...]:
         """Take vectors in; their places."""
-        if len(vectors) == 1:
-            return (self._add(vectors[0], owner),)
         return tuple([self._add(vector, owner) for vector in vectors])
 
     def _add(self, vector: Packed, owner: Owner) -> int:
@@ -119,25 +109,35 @@ class VectorTable(Generic[Owner]):
             self._fresh.pop(at, None)
             self._free.append(at)
 
-    def scores(self, vector: Packed, places: Sequence[int]) -> list[float]:
-        """How near the vectors at these places are to this one."""
+    def scored(self, vector: Packed, places: Sequence[int]) -> list[tuple[float, Owner]]:
+        """How near the vectors at these places are to this one; those that are gone are left
+        out."""
+        if not places:
+            return []
         self._take_in()
-        found: list[float] = (self._matrix[places] @ unit_vector(self._np, vector)).tolist()
-        return found
+        scores = self._matrix[places] @ unit_vector(self._np, vector)
+        return self._owned(scores.tolist(), places)
 
-    def all_scores(self, vector: Packed) -> Array:
-        """How near the vectors at all places are to this one."""
+    def from_nearest(self, vector: Packed, count: int) -> Iterator[list[tuple[float, Owner]]]:
+        """All vectors in portions, unsorted, each nearer to this one than what follows: at least
+        the `count` nearest, then five times as many each time."""
         self._take_in()
-        scores: Array = self._matrix[: len(self.owners)] @ unit_vector(self._np, vector)
-        scores[self._free] = -self._np.inf
-        return scores
+        np = self._np
+        scores = self._matrix[: len(self.owners)] @ unit_vector(np, vector)
+        scores[self._free] = -np.inf
+        above = np.inf
+        while count < len(scores):
+            last = len(scores) - count
+            lowest = np.partition(scores, last)[last]
+            places = np.flatnonzero((scores >= lowest) & (scores < above))
+            yield self._owned(scores[places].tolist(), places.tolist())
+            above, count = lowest, 5 * count
+        places = np.flatnonzero(scores < above)
+        yield self._owned(scores[places].tolist(), places.tolist())
 
-    def best(self, scores: Array, count: int) -> list[tuple[float, Owner]]:
-        """At least the `count` best of all scores, unsorted, with ties; gone ones are left out."""
-        places = places_of_best(self._np, scores, count)
-        found = zip(scores[places].tolist(), places.tolist(), strict=True)
-        return [(score, owner) for score, at in found if (owner := self.owners[at]) is not None]
-
-    def nearest(self, vector: Packed, count: int) -> list[tuple[float, Owner]]:
-        """At least the `count` nearest of all."""
-        return self.best(self.all_scores(vector), count)
+    def _owned(self, scores: Iterable[float], places: Iterable[int]) -> list[tuple[float, Owner]]:
+        return [
+            (score, owner)
+            for score, at in zip(scores, places, strict=True)
+            if (owner := self.owners[at]) is not None
+        ]
