@@ -22,8 +22,6 @@ class StoreSql:
     dialect: Dialect
     clause: Callable[[Condition], Clause]
     own: sql.OwnStatements
-    rows: int
-    """How many items one statement stores."""
     largest: int
     """Bytes of a value. The server says it only after it was sent all of them."""
     largest_view: int
@@ -33,15 +31,6 @@ class StoreSql:
     def render(self, statement: str) -> str:
         """A statement with this database's placeholders."""
         return self.dialect.placed(statement)
-
-    @lru_cache(maxsize=64)  # noqa: B019
-    def putting(self, rows: int) -> str:
-        """Stores so many items; after their values comes the time."""
-        text = self.own.put
-        if rows > 1:
-            assert self.own.several is not None
-            text = self.own.several.put.replace("{rows}", ", ".join([self.own.several.row] * rows))
-        return self.render(text)
 
     @lru_cache(maxsize=256)  # noqa: B019
     def searching(self, statement: str, where: str, order: Order | None) -> str:
@@ -72,7 +61,6 @@ LITE: Final = StoreSql(
     SQLITE,
     sqlite_clause,
     sql.SQLITE,
-    rows=1,
     largest=1_000_000_000,
     largest_view=1_000_000_000,
 )
@@ -80,7 +68,6 @@ PG: Final = StoreSql(
     POSTGRES,
     postgres_clause,
     sql.POSTGRES,
-    rows=100,
     # A field has less than 1 GB, and so has the message that brings it. What is in a JSONB has a
     # quarter of that.
     largest=2**30 - 2**20 - 2**28,

@@ -111,14 +111,6 @@ ORDER_OF_SUM: Final[dict[Order | None, str]] = {
 """The same; an index on the column is of no use for the sum."""
 
 
-class PutSeveral(NamedTuple):
-    """Stores several items with one statement, which locks no shards: `RowLocks` does before."""
-
-    put: str
-    """With `{rows}`, many of these."""
-    row: str
-
-
 class RowLocks(NamedTuple):
     """Locks on rows, for a database with several writers at a time."""
 
@@ -171,7 +163,8 @@ class OwnStatements(NamedTuple):
     does that by itself."""
     take: str | None = None
     """Waits for all transactions that use the registry, and blocks new ones until this one ends."""
-    several: PutSeveral | None = None
+    put_several: str | None = None
+    """So many items as `ROWS` says. It locks no shards: `RowLocks` does before."""
     locks: RowLocks | None = None
     """SQLite has one writer at a time, and needs no locks."""
 
@@ -225,6 +218,13 @@ SQLITE: Final = OwnStatements(
     " {order} LIMIT ? + 0 OFFSET ?) UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL,"
     " NULL WHERE EXISTS (SELECT 1 FROM milepost_items WHERE ns > ? AND ns < ?)",
     below="i.ns >= ? AND i.ns < ?",
+)
+
+ROWS: Final = 100
+"""How many items one statement stores where there is one for several."""
+_ROW: Final = (
+    "(?::text, ?::text, ?::text, ?::bytea, ?::jsonb, ?::text, ?::bigint, ?::bigint,"
+    " ?::integer, ?::bigint, ?::bigint, ?::integer, ?::integer)"
 )
 
 POSTGRES: Final = OwnStatements(
@@ -284,16 +284,15 @@ POSTGRES: Final = OwnStatements(
     " version = excluded.version WHERE excluded.version > milepost_deleted.version",
     share="LOCK TABLE milepost_store_meta IN ACCESS SHARE MODE",
     take="LOCK TABLE milepost_store_meta IN ACCESS EXCLUSIVE MODE",
-    several=PutSeveral(
-        put="INSERT INTO milepost_items (ns, key, kind, data, view, idx, created, updated, ttl,"
-        " expires, indexed, reindexed) SELECT ns, key, kind, data, view, idx, created,"
-        # One look at the versions that were deleted serves all rows.
-        " GREATEST(updated, coalesce((SELECT max(version) + 1 FROM milepost_deleted), 0)), ttl,"
-        " expires, indexed, reindexed FROM (VALUES {rows}) AS p (ns, key, kind, data, view, idx,"
-        " created, updated, shard, ttl, expires, indexed, reindexed)" + REPLACING,
-        row="(?::text, ?::text, ?::text, ?::bytea, ?::jsonb, ?::text, ?::bigint, ?::bigint,"
-        " ?::integer, ?::bigint, ?::bigint, ?::integer, ?::integer)",
-    ),
+    put_several="INSERT INTO milepost_items (ns, key, kind, data, view, idx, created, updated, ttl,"
+    " expires, indexed, reindexed) SELECT ns, key, kind, data, view, idx, created,"
+    # One look at the versions that were deleted serves all rows.
+    " GREATEST(updated, coalesce((SELECT max(version) + 1 FROM milepost_deleted), 0)), ttl,"
+    " expires, indexed, reindexed FROM (VALUES {rows}) AS p (ns, key, kind, data, view, idx,"
+    " created, updated, shard, ttl, expires, indexed, reindexed)".replace(
+        "{rows}", ", ".join([_ROW] * ROWS)
+    )
+    + REPLACING,
     locks=RowLocks(
         share_shards="SELECT d.shard FROM milepost_deleted d WHERE d.shard IN (SELECT p.a::bigint"
         ' FROM (SELECT value COLLATE "C" AS a FROM json_array_elements_text(?::json) LIMIT'

@@ -48,7 +48,7 @@ class ItemWriter:
         self._registry = registry
         self._vectors = vectors
         self._stamps = stamps
-        self._put = store_sql.putting(1)
+        self._put = store_sql.render(store_sql.own.put)
         self._put_new = store_sql.render(store_sql.own.put + sql.IF_EXPIRED)
         self._delete = store_sql.render(sql.DELETE)
 
@@ -205,13 +205,11 @@ class ItemWriter:
         rows = [_row(place, write, now, stamp, marks) for place, write, stamp in puts]
         # Sorted, so that two transactions cannot lock the same rows in opposite orders.
         rows.sort(key=_PLACE)
-        size = self._store_sql.rows
-        if size > 1 and _bytes(write for _, write, _ in puts) > _SENT_AT_ONCE:
-            size = 1
-        while size > 1 and len(rows) >= size:
-            some, rows = rows[:size], rows[size:]
-            block = self._store_sql.putting(size)
-            yield Execute(block, (*chain.from_iterable(some), now))
+        several = self._store_sql.own.put_several
+        if several is not None and _bytes(write for _, write, _ in puts) <= _SENT_AT_ONCE:
+            while len(rows) >= sql.ROWS:
+                some, rows = rows[: sql.ROWS], rows[sql.ROWS :]
+                yield Execute(self._store_sql.render(several), (*chain.from_iterable(some), now))
         if rows:
             yield many(self._put, [(*row, now) for row in rows])
 
