@@ -18,8 +18,8 @@ from milepost._db.redis.commands import (
 from milepost._db.redis.engine import RedisEngine
 from milepost._db.redis.errors import named
 from milepost._internal import log
-from milepost.cache._stored import StoredCache
-from milepost.cache.base import FullKey, Namespace, ValueT
+from milepost.cache._stored import decoded
+from milepost.cache.base import BaseCache, FullKey, Namespace, ValueT
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.errors import ColourError, SaverError
 
@@ -38,7 +38,7 @@ _KEYS_PER_UNLINK: Final = 500
 R = TypeVar("R")
 
 
-class RedisCache(StoredCache[ValueT]):
+class RedisCache(BaseCache[ValueT]):
     """Keeps values in Redis, in their stored form. The server removes what has expired.
 
     While the server cannot be reached or is full, the cache finds and keeps nothing, and logs a
@@ -135,7 +135,7 @@ class RedisCache(StoredCache[ValueT]):
             if stored is not None:
                 kind, _, data = stored.partition(b":")
                 rows.append(((tuple(namespace), key), (kind.decode("utf-8", "replace"), data)))
-        return self.decoded(rows)
+        return decoded(self.serde, rows)
 
     def _setting(self, mapping: Mapping[FullKey, tuple[Any, int | None]]) -> RedisEffects[None]:
         commands: list[Command] = []

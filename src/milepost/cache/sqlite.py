@@ -14,8 +14,8 @@ from milepost._db.operations import Execute, ExecuteMany, Operation, Queries, Qu
 from milepost._db.sqlite.engine import SqliteEngine, is_in_memory, open_sqlite
 from milepost._internal import fork_guard
 from milepost._internal.asyncio_tools import in_thread
-from milepost.cache._stored import StoredCache
-from milepost.cache.base import FullKey, Namespace, ValueT
+from milepost.cache._stored import decoded
+from milepost.cache.base import BaseCache, FullKey, Namespace, ValueT
 from milepost.checkpoint.serde.base import SerializerProtocol
 
 __all__ = ["SqliteCache"]
@@ -35,7 +35,7 @@ _PATIENCE: Final = 5.0
 R = TypeVar("R")
 
 
-class SqliteCache(StoredCache[ValueT]):
+class SqliteCache(BaseCache[ValueT]):
     """Keeps values in a file, in their stored form. What has expired is dropped on writing.
 
     Reading runs nothing and imports nothing. An entry that cannot be read, one of a type that is
@@ -92,9 +92,8 @@ class SqliteCache(StoredCache[ValueT]):
             return found
 
         found = self._run(look, write=False)
-        return self.decoded(
-            (name, rows[0]) for name, rows in zip(names, found, strict=True) if rows
-        )
+        stored = [(name, rows[0]) for name, rows in zip(names, found, strict=True) if rows]
+        return decoded(self.serde, stored)
 
     def set(self, mapping: Mapping[FullKey, tuple[Any, int | None]]) -> None:
         now = time.time()

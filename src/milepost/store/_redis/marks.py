@@ -9,7 +9,7 @@ The sorted set of marks has a score for each item:
           `seq` of that change; a reindex makes the vectors
 
 A root notes the generation of its marks and vectors. The notes of the store say which generation is
-current. The first store that uses the vectors of a root brings the root up to it (`align`). So a
+current. The first store that uses the vectors of a root brings the root up to it (`follow`). So a
 switch of generations is one change of the notes, and no one waits for it. Items that others still
 write with the old generation are marked as lacking when their root follows.
 """
@@ -17,7 +17,7 @@ write with the old generation are marked as lacking when their root follows.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost._db.redis.commands import Command, RedisEffects, RunScript, command
@@ -26,7 +26,7 @@ from milepost.store._redis.layout import Head, Keys, Place, RootKeys, member
 
 if TYPE_CHECKING:
     from milepost.store._core.tasks import Write
-    from milepost.store._redis.change import Change, RootState
+    from milepost.store._redis.change import Change
     from milepost.store._vectors.embeddings import Packed
     from milepost.store._vectors.generations import Generations
 
@@ -95,25 +95,12 @@ class Marks:
                 marks, vectors, name, change.seq(root), packed(head.created, write.vectors)
             )
 
-    def align(
-        self,
-        roots: Sequence[str],
-        known: Mapping[str, RootState],
-        generations: Generations | None,
-    ) -> RedisEffects[bool]:
-        """Bring roots up to the generations of the store. Returns whether one was behind."""
-        if generations is None:
-            return False
-        behind = False
-        for root in roots:
-            if (yield from self.follow(root, known[root].generations, generations)):
-                behind = True
-        return behind
-
     def follow(
-        self, root: str, of_root: RootGenerations, generations: Generations
+        self, root: str, of_root: RootGenerations, generations: Generations | None
     ) -> RedisEffects[bool]:
         """Bring one root up to the generations of the store. Returns whether it was behind."""
+        if generations is None:
+            return False
         current, coming = (
             None if one is None else one.number for one in (generations.current, generations.coming)
         )

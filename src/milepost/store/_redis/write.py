@@ -81,7 +81,11 @@ class ItemWriter:
                 if batch.fresh:
                     yield from self._notebook.register(sorted(batch.fresh))
                 return
-            if (yield from self._marks.align(_roots(final), state.roots, generations)):
+            behind = False
+            for root in _roots(final):
+                known = state.roots[root].generations
+                behind |= yield from self._marks.follow(root, known, generations)
+            if behind:
                 continue
             try:
                 yield from self._store(batch, final, state, generations)
