@@ -25,8 +25,10 @@ Two keys belong to no root: `meta` has the notes of the store, `roots` is a hash
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
@@ -98,6 +100,20 @@ def from_member(name: bytes) -> tuple[Namespace, str]:
 def root_of(place: Place) -> str:
     """The first label of a namespace."""
     return place[0][0]
+
+
+def units(places: Iterable[Place], *, is_cluster: bool) -> list[list[Place]]:
+    """The places that one script can read or change together: in a cluster, those below one
+    root."""
+    ordered = sorted(places)
+    if is_cluster:
+        return [list(unit) for _, unit in groupby(ordered, key=root_of)]
+    return [ordered] if ordered else []
+
+
+def roots_of(places: Iterable[Place]) -> list[str]:
+    """The roots of these places, sorted, each once."""
+    return sorted(set(map(root_of, places)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from milepost._db.redis.commands import Command, RedisEffects, chunks, command
@@ -23,6 +22,7 @@ from milepost.store._redis.layout import (
     parsed,
     root_of,
     to_row,
+    units,
 )
 from milepost.store._redis.snapshot import Moved, Snapshot
 
@@ -91,7 +91,7 @@ class ItemReader:
         for get in wanted:
             places[get.namespace, get.key] |= get.refresh_ttl
         found: dict[Place, Row] = {}
-        for part in self._parts([place for place in places if place[0]]):
+        for part in units((place for place in places if place[0]), is_cluster=self._is_cluster):
             read = yield from self._items(part, snapshot)
             for place, (stored, body, _) in zip(part, read, strict=True):
                 head = parsed(place, stored)
@@ -100,14 +100,6 @@ class ItemReader:
                     if places[place] and head.ttl is not None:
                         snapshot.renewed.append((place, head))
         return found
-
-    def _parts(self, places: Sequence[Place]) -> Iterator[list[Place]]:
-        """Places that one script can read together: in a cluster, those below one root."""
-        if not self._is_cluster:
-            yield from ([*places],) if places else ()
-            return
-        for _, part in groupby(sorted(places), key=root_of):
-            yield list(part)
 
     def _items(
         self, places: Sequence[Place], snapshot: Snapshot, rescore: Rescore | None = None
@@ -210,7 +202,7 @@ class ItemReader:
     ) -> RedisEffects[list[_Hit]]:
         """The items of candidates that exist, have not expired, and still have a score."""
         read: dict[Place, _Read] = {}
-        for part in self._parts([one.place for one in candidates]):
+        for part in units((one.place for one in candidates), is_cluster=self._is_cluster):
             items = yield from self._items(part, snapshot, rescore)
             read.update(zip(part, items, strict=True))
         found = []

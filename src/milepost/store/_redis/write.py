@@ -27,7 +27,7 @@ from milepost.errors import (
 from milepost.store._core.tasks import Write, last_writes, writes_of
 from milepost.store._core.ttl import Stamps
 from milepost.store._redis.change import Batch, Change, RootState, State
-from milepost.store._redis.layout import Head, Keys, Place, member, parsed
+from milepost.store._redis.layout import Head, Keys, Place, member, parsed, roots_of, units
 from milepost.store._redis.marks import Marks, RootGenerations
 from milepost.store._redis.notes import Notebook
 from milepost.store._vectors.generations import Generations
@@ -82,7 +82,7 @@ class ItemWriter:
                     yield from self._notebook.register(sorted(batch.fresh))
                 return
             behind = False
-            for root in _roots(final):
+            for root in roots_of(final):
                 known = state.roots[root].generations
                 behind |= yield from self._marks.follow(root, known, generations)
             if behind:
@@ -116,15 +116,13 @@ class ItemWriter:
 
     def _read(self, writes: Sequence[Write]) -> RedisEffects[State]:
         state = State({}, {}, {})
-        places = sorted({(write.namespace, write.key) for write in writes})
-        for roots in self._units({place[0][0] for place in places}):
-            mine = [place for place in places if place[0][0] in roots]
-            yield from self._read_unit(roots, mine, state)
+        places = {(write.namespace, write.key) for write in writes}
+        for unit in units(places, is_cluster=self.is_cluster):
+            yield from self._read_unit(unit, state)
         return state
 
-    def _read_unit(
-        self, roots: Sequence[str], places: Sequence[Place], state: State
-    ) -> RedisEffects[None]:
+    def _read_unit(self, places: Sequence[Place], state: State) -> RedisEffects[None]:
+        roots = roots_of(places)
         metas = [self._keys.root(root).meta for root in roots]
         spaces = sorted({namespace for namespace, _ in places})
         heads = [self._keys.space(space).heads for space in spaces]
@@ -142,11 +140,6 @@ class ItemWriter:
             state.sizes[space] = int(next(replies))
         for place in places:
             state.heads[place] = parsed(place, next(replies))
-
-    def _units(self, roots: set[str]) -> list[list[str]]:
-        """The roots of each script: all in one, but one by one in a cluster."""
-        ordered = sorted(roots)
-        return [[root] for root in ordered] if self.is_cluster else [ordered]
 
     # -- the decision
 
@@ -186,17 +179,18 @@ class ItemWriter:
         state: State,
         generations: Generations | None,
     ) -> RedisEffects[None]:
-        new = [root for root in _roots(final) if state.roots[root].token is None]
+        new = [root for root in roots_of(final) if state.roots[root].token is None]
         floor = (yield from self._notebook.register(new)) if new else 0
         batch.fresh |= set(new)
         stamp = self._stamps.next(len(final))
         stamps = {place: stamp + at for at, place in enumerate(final)}
-        for roots in self._units(set(_roots(final))):
+        for unit in units(final, is_cluster=self.is_cluster):
             change = Change(self._keys, state, batch, floor)
+            roots = roots_of(unit)
             for root in roots:
                 change.begin(root)
-            mine = {place: write for place, write in final.items() if place[0][0] in roots}
-            for place, write in mine.items():
+            for place in unit:
+                write = final[place]
                 change.add(place, write, stamps[place])
                 self._marks.write(change, place, write, change.heads.get(place), generations)
             change.end()
@@ -204,7 +198,7 @@ class ItemWriter:
             if not is_done(answer):
                 return
             batch.done |= set(roots)
-            batch.written += len(mine)
+            batch.written += len(unit)
 
     def commit(self, run: RunScript) -> RedisEffects[list[Any]]:
         """Run a script that writes; with `fsync`, wait for the disk."""
@@ -232,8 +226,8 @@ class ItemWriter:
         """Renew the lifetimes of items that have not expired or changed."""
         now = self._stamps.now()
         once = dict(items)
-        for roots in self._units({place[0][0] for place in once}):
-            mine = [one for one in once.items() if one[0][0][0] in roots]
+        for unit in units(once, is_cluster=self.is_cluster):
+            mine = [(place, once[place]) for place in unit]
             answer = yield self._renewing(mine, now)
             if not is_done(answer) and len(mine) > 1:
                 for one in mine:
@@ -257,10 +251,6 @@ class ItemWriter:
             commands.append(command("HSET", heads, key, new.dump()))
             commands.append(command("ZADD", expiry, expires, name))
         return guarded(keys or [self._keys.meta], guards, commands)
-
-
-def _roots(final: Mapping[Place, Write]) -> list[str]:
-    return sorted({namespace[0] for namespace, _ in final})
 
 
 def _refusal(batch: Batch, number: int, write: Write, current: int) -> Exception:
