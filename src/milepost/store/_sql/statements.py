@@ -144,7 +144,6 @@ class OwnStatements(NamedTuple):
 
     vectors_of: str
     """Deletes the vectors of all the places in a JSON array."""
-    vectors_of_ids: str
     add_vector: str
     other_vector_of: str
     add_only_vector: str
@@ -193,8 +192,6 @@ SQLITE: Final = OwnStatements(
     vectors_of="DELETE FROM {table} WHERE item IN (SELECT i.id FROM (SELECT json_extract(value,"
     " '$[0]') AS a, json_extract(value, '$[1]') AS b FROM json_each(?)) p JOIN milepost_items i ON"
     " i.ns = p.a AND i.key = p.b)",
-    vectors_of_ids="DELETE FROM {table} WHERE item IN (SELECT p.a FROM (SELECT value AS a FROM"
-    " json_each(?)) p)",
     add_vector="INSERT INTO {table} (item, vector) SELECT id, ? FROM milepost_items WHERE ns = ?"
     " AND key = ?",
     other_vector_of="DELETE FROM {table} WHERE item = (SELECT id FROM milepost_items WHERE ns = ?"
@@ -256,8 +253,6 @@ POSTGRES: Final = OwnStatements(
     vectors_of="DELETE FROM {table} WHERE item IN (SELECT i.id FROM (SELECT (value->>0) COLLATE"
     ' "C" AS a, (value->>1) COLLATE "C" AS b FROM json_array_elements(?::json) LIMIT (SELECT'
     " 1000000)) p JOIN milepost_items i ON i.ns = p.a AND i.key = p.b)",
-    vectors_of_ids="DELETE FROM {table} WHERE item IN (SELECT p.a::bigint FROM (SELECT value"
-    ' COLLATE "C" AS a FROM json_array_elements_text(?::json) LIMIT (SELECT 1000000)) p)',
     add_vector="INSERT INTO {table} (item, vector) SELECT id, ?::vector FROM milepost_items WHERE"
     " ns = ? AND key = ?",
     other_vector_of="DELETE FROM {table} WHERE item = (SELECT id FROM milepost_items WHERE ns = ?"

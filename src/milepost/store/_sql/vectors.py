@@ -125,16 +125,6 @@ def without_vectors(
     ]
 
 
-def without_vectors_of(
-    store_sql: StoreSql, tables: Sequence[str], ids: str
-) -> list[Execute | ExecuteMany]:
-    """Delete all vectors of the items with these ids, given as a JSON array."""
-    return [
-        Execute(store_sql.render(store_sql.own.vectors_of_ids.format(table=table)), (ids,))
-        for table in tables
-    ]
-
-
 def with_new_vectors(
     store_sql: StoreSql,
     generations: Generations,

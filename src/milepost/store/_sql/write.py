@@ -24,7 +24,6 @@ from milepost.store._sql.vectors import (
     many,
     with_new_vectors,
     without_vectors,
-    without_vectors_of,
 )
 from milepost.store._vectors.generations import NO_MARKS, Generations
 
@@ -132,11 +131,12 @@ class ItemWriter:
         if not rows:
             return 0
         ids = json.dumps([row[0] for row in rows])
+        places = [(row[1], row[2]) for row in rows]
         used: dict[int, int] = {}
         for _, ns, key, version in rows:
             shard = _shard((ns, key))
             used[shard] = max(version, used.get(shard, 0))
-        statements = without_vectors_of(self._store_sql, generations.tables, ids)
+        statements = without_vectors(self._store_sql, generations.tables, places)
         statements.append(many(render(sql.NOTE_VERSION), sorted(used.items())))
         statements.append(Execute(render(own.delete_ids), (ids,)))
         yield Batch(statements, last=True)
