@@ -40,7 +40,7 @@ class CoreStore:
         self._core = core
         self._batcher = Batcher(self._aexecute)
         self._sweeper = Sweeper(lambda: self._drive(core.sweep()), type(self).__name__)
-        self.ttl_config: TTLConfig | None = core.lifetimes.config
+        self.ttl_config: TTLConfig | None = core.ttl_config
         self.index_config = core.index
         self.use(engine)
 
@@ -148,7 +148,7 @@ class Upkeep(CoreStore):
         Args:
             sweep_interval_minutes: How often; by default what the store's `ttl` says.
         """
-        return self._sweeper.start(60 * (sweep_interval_minutes or self._core.lifetimes.interval))
+        return self._sweeper.start(60 * (sweep_interval_minutes or self._core.sweep_minutes))
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
         """Stop sweeping; whether the thread has ended.
@@ -209,7 +209,7 @@ class AsyncUpkeep(CoreStore):
             sweep_interval_minutes: How often; by default what the store's `ttl` says.
         """
         if self._sweeping is None or self._sweeping.done():
-            minutes = sweep_interval_minutes or self._core.lifetimes.interval
+            minutes = sweep_interval_minutes or self._core.sweep_minutes
             self._sweeping = asyncio.get_running_loop().create_task(self._sweep_on(minutes * 60))
         return self._sweeping
 

@@ -52,7 +52,7 @@ from milepost.store._core.tasks import (
     wanted_vectors,
     with_vectors,
 )
-from milepost.store._core.ttl import Clock, Lifetimes, Stamps
+from milepost.store._core.ttl import Clock, Stamps, sweep_minutes
 from milepost.store._vectors.embeddings import Embedder
 from milepost.store._vectors.paths import get_text_at_path, tokenize_path
 
@@ -88,7 +88,8 @@ class StoreCore(ABC):
         self.deserializer = deserializer
         self.serde: SerializerProtocol = JsonPlusSerializer() if serde is None else serde
         self._binds = hasattr(self.serde, "loads_typed_at")
-        self.lifetimes = Lifetimes(ttl)
+        self.ttl_config = ttl
+        self.sweep_minutes = sweep_minutes(ttl)
         self.stamps = Stamps(clock)
         if clear_fields is None and isinstance(self.serde, EncryptedSerializer):
             clear_fields = ()
@@ -252,8 +253,10 @@ class StoreCore(ABC):
 
     def _embedded(self, groups: Sequence[Group]) -> StoreRequests[list[Group | Exception]]:
         """The groups, with the vectors that they need."""
+        request = wanted_vectors(groups)
         try:
-            return (yield from self._embed_together(groups))
+            made = yield request
+            return list(with_vectors(groups, request, made))
         except Exception as error:
             if len(groups) == 1:
                 return [error]
@@ -262,11 +265,6 @@ class StoreCore(ABC):
         for group in groups:
             single += yield from self._embedded([group])
         return single
-
-    def _embed_together(self, groups: Sequence[Group]) -> StoreRequests[list[Group | Exception]]:
-        request = wanted_vectors(groups)
-        made = yield request
-        return list(with_vectors(groups, request, made))
 
     def decoded(self, group: Group, outcome: Outcome) -> list[Result] | Exception:
         """What a group's caller is given."""

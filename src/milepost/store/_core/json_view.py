@@ -25,7 +25,6 @@ from milepost.store._core.namespaces import is_plain
 OPAQUE: Final = "$opaque"
 _COMPACT: Final[Any] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
 
-_NAMES: Final = {None: "null", True: "true", False: "false"}
 _WHOLE: Final = 1e16
 """From here on a float is written with an exponent, which leaves out some of its digits."""
 
@@ -104,7 +103,7 @@ class Viewer:
         if isinstance(key, str) and is_plain(key):
             return key
         if key is None or isinstance(key, bool):
-            return _NAMES[key]
+            return as_json(key)
         if isinstance(key, float) or (isinstance(key, int) and has_word(key)):
             return str(key)
         return f"{OPAQUE}:{self._digest(key)}"

@@ -40,21 +40,17 @@ class Stamps:
         return first
 
 
-class Lifetimes:
-    """How long items live, checked."""
-
-    def __init__(self, config: TTLConfig | None) -> None:
-        self.config = config
-        known = {"refresh_on_read", "default_ttl", "sweep_interval_minutes", "omit_expired"}
-        if unknown := set(config or ()) - known:
-            raise ValueError(
-                f"ttl has unknown settings: {sorted(unknown)}. There are refresh_on_read, "
-                "default_ttl and sweep_interval_minutes."
-            )
-        given: dict[str, Any] = dict(config or {})
-        self.default: float | None = given.get("default_ttl")
-        self.interval = float(given.get("sweep_interval_minutes") or _SWEEP_MINUTES)
-        to_micros(self.default)
+def sweep_minutes(config: TTLConfig | None) -> float:
+    """How often to sweep; ValueError if there is something wrong with the settings."""
+    given: dict[str, Any] = dict(config or {})
+    known = {"refresh_on_read", "default_ttl", "sweep_interval_minutes", "omit_expired"}
+    if unknown := set(given) - known:
+        raise ValueError(
+            f"ttl has unknown settings: {sorted(unknown)}. There are refresh_on_read, "
+            "default_ttl and sweep_interval_minutes."
+        )
+    to_micros(given.get("default_ttl"))
+    return float(given.get("sweep_interval_minutes") or _SWEEP_MINUTES)
 
 
 def to_micros(minutes: float | None) -> int | None:
