@@ -109,22 +109,15 @@ class RedisReindexer(Reindexer):
             found += yield from items_at(self.core, list(part))
         return [(one.row, one.head.index) for one in found]
 
-    def store(self, number: int, found: list[Read], vectors: Vectors) -> RedisEffects[bool]:
+    def store(
+        self, number: int | None, found: list[Read], vectors: Vectors
+    ) -> RedisEffects[int | None]:
         generations = yield from self.core.generations()
-        if not generations.is_making(number):
-            return False
+        if generations.to_fill(number) is None:
+            return None
+        count, coming = 0, number is not None
         for root, part in groupby(found, key=_root):
-            yield from self._mark(root, list(part), vectors, generations, coming=True)
-        return True
-
-    def complete(self, found: list[Read], vectors: Vectors) -> RedisEffects[int]:
-        generations = yield from self.core.generations()
-        # Another reindex may have ended meanwhile. It has made vectors for these items.
-        if not generations.is_current():
-            return 0
-        count = 0
-        for root, part in groupby(found, key=_root):
-            count += yield from self._mark(root, list(part), vectors, generations, coming=False)
+            count += yield from self._mark(root, list(part), vectors, generations, coming=coming)
         return count
 
     def finish(self, number: int, found: int, size: int) -> RedisEffects[bool]:  # noqa: ARG002

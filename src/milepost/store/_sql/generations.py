@@ -26,7 +26,7 @@ from milepost.store._core import namespaces
 from milepost.store._core.tasks import Index, Row
 from milepost.store._sql import statements as sql
 from milepost.store._sql.dialects import StoreSql
-from milepost.store._sql.vectors import VectorIndex
+from milepost.store._sql.vectors import VectorIndex, without_vectors
 from milepost.store._vectors.embeddings import Embedder
 from milepost.store._vectors.generations import PROBE, Generation, Generations, RegistryState
 from milepost.store._vectors.reindex import FEW, Read, Reindexer, Vectors
@@ -145,29 +145,23 @@ class SqlReindexer(Reindexer):
             for ns, key, kind, data, created, updated, index, *_ in places
         ]
 
-    def store(self, number: int, found: list[Read], vectors: Vectors) -> Operation[bool]:
+    def store(
+        self, number: int | None, found: list[Read], vectors: Vectors
+    ) -> Operation[int | None]:
         known = yield from self._registry.load()
-        if not known.is_making(number):
-            return False
-        assert known.coming is not None
+        generation = known.to_fill(number)
+        if generation is None:
+            return None
         same = yield from self._unchanged(found)
-        yield from self._replace(known.coming, same, vectors)
-        now = 0 if known.current is None else known.current.number
-        marks = [(number, now, *_place(one)) for one in same]
-        yield ExecuteMany(self._render(sql.SET_REINDEXED), marks)
-        return True
-
-    def complete(self, found: list[Read], vectors: Vectors) -> Operation[int]:
-        known = yield from self._registry.load()
-        # Another reindex may have switched meanwhile; it has seen to these items.
-        if not known.is_current():
-            return 0
-        current = known.for_search()
-        same = yield from self._unchanged(found)
-        yield from self._replace(current, same, vectors)
-        marks = [(current.number, *_place(one)) for one in same]
-        yield ExecuteMany(self._render(sql.SET_INDEXED), marks)
-        return len(marks)
+        yield from self._replace(generation, same, vectors)
+        if number is None:
+            marks = [(generation.number, *_place(one)) for one in same]
+            yield ExecuteMany(self._render(sql.SET_INDEXED), marks)
+        else:
+            now = 0 if known.current is None else known.current.number
+            both = [(number, now, *_place(one)) for one in same]
+            yield ExecuteMany(self._render(sql.SET_REINDEXED), both)
+        return len(same)
 
     def finish(self, number: int, found: int, size: int) -> Operation[bool]:
         if found == size:
@@ -211,8 +205,9 @@ class SqlReindexer(Reindexer):
     ) -> Operation[None]:
         assert self.core.vectors is not None
         pack, table = self.core.vectors.pack, generation.table
-        places = json.dumps([_place(one) for one in found])
-        yield Execute(self._render(self._own.vectors_of.format(table=table)), (places,))
+        places = [_place(one) for one in found]
+        for statement in without_vectors(self.core.store_sql, [table], places):
+            yield statement
         rows = [(pack(vectors[text]), *_place(one)) for one in found for text in one.texts]
         yield ExecuteMany(self._render(self._own.add_vector.format(table=table)), rows)
 

@@ -161,6 +161,13 @@ class Generations:
             "both the same index={'model': ...}, and they help each other."
         )
 
+    def to_fill(self, number: int | None) -> Generation | None:
+        """The coming generation, if it has this number, or without a number the current one, if
+        this store's model has made it; None if others have made another one meanwhile."""
+        if number is None:
+            return self.current if self.is_current() else None
+        return self.coming if self.is_making(number) else None
+
     def _mismatch(self) -> IndexMismatchError:
         current, embedder = self.current, self.embedder
         if current is None or embedder is None:

@@ -91,12 +91,9 @@ class Reindexer(ABC):
         """The items at these places that are there, and which of their paths are embedded."""
 
     @abstractmethod
-    def store(self, number: int, found: list[Read], vectors: Vectors) -> Work[bool]:
-        """Store vectors of the coming generation; False if it is the current one by now."""
-
-    @abstractmethod
-    def complete(self, found: list[Read], vectors: Vectors) -> Work[int]:
-        """Store vectors of the current generation; of how many items."""
+    def store(self, number: int | None, found: list[Read], vectors: Vectors) -> Work[int | None]:
+        """Store vectors of a generation (`Generations.to_fill`) and return of how many items; None
+        if that is not to be filled any more."""
 
     @abstractmethod
     def finish(self, number: int, found: int, size: int) -> Work[bool]:
@@ -120,7 +117,7 @@ def reindex_all(reindexer: Reindexer, progress: Progress | None, size: int) -> S
             found = yield from _read(reindexer, some, strict=True)
             vectors = yield from embedded(one.texts for one in found)
             stored = partial(reindexer.store, number, found, vectors)
-            if not (yield Transact(stored, write=True)):
+            if (yield Transact(stored, write=True)) is None:
                 return done
             done += len(some)
             if progress is not None:
@@ -149,7 +146,8 @@ def embed_lacking(
                     raise
                 log.warning(log.STORE, "Items that lack vectors were not embedded: %s.", error)
                 return done
-            done += yield Transact(partial(reindexer.complete, found, vectors), write=True)
+            stored = partial(reindexer.store, None, found, vectors)
+            done += (yield Transact(stored, write=True)) or 0
         if after is None:
             return done
 
