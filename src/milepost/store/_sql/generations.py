@@ -26,7 +26,8 @@ from milepost.store._core import namespaces
 from milepost.store._core.tasks import Index, Row
 from milepost.store._sql import statements as sql
 from milepost.store._sql.dialects import StoreSql
-from milepost.store._sql.vectors import VectorIndex, without_vectors
+from milepost.store._sql.read import to_row
+from milepost.store._sql.vectors import VectorIndex
 from milepost.store._vectors.embeddings import Embedder
 from milepost.store._vectors.generations import PROBE, Generation, Generations, RegistryState
 from milepost.store._vectors.reindex import FEW, Read, Reindexer, Vectors
@@ -137,13 +138,7 @@ class SqlReindexer(Reindexer):
 
     def read(self, places: list[Any]) -> Operation[list[tuple[Row, Index]]]:
         yield from ()
-        return [
-            (
-                Row(namespaces.from_text(ns), key, (kind, bytes(data)), int(created), int(updated)),
-                None if index is None else json.loads(index),
-            )
-            for ns, key, kind, data, created, updated, index, *_ in places
-        ]
+        return [(to_row(row), None if row[6] is None else json.loads(row[6])) for row in places]
 
     def store(
         self, number: int | None, found: list[Read], vectors: Vectors
@@ -205,9 +200,8 @@ class SqlReindexer(Reindexer):
     ) -> Operation[None]:
         assert self.core.vectors is not None
         pack, table = self.core.vectors.pack, generation.table
-        places = [_place(one) for one in found]
-        for statement in without_vectors(self.core.store_sql, [table], places):
-            yield statement
+        places = json.dumps([_place(one) for one in found])
+        yield Execute(self._render(self._own.vectors_of.format(table=table)), (places,))
         rows = [(pack(vectors[text]), *_place(one)) for one in found for text in one.texts]
         yield ExecuteMany(self._render(self._own.add_vector.format(table=table)), rows)
 
