@@ -48,7 +48,6 @@ from milepost.store._core.tasks import (
     StoreRequests,
     Task,
     Write,
-    needs_vectors,
     wanted_vectors,
     with_vectors,
 )
@@ -158,7 +157,7 @@ class StoreCore(ABC):
         return list(map(self._task, ops))
 
     def _task(self, op: Op) -> Task:
-        if type(op) is PutOp or isinstance(op, PutOp):
+        if isinstance(op, PutOp):
             return self._write(op)
         if isinstance(op, GetOp):
             key = namespaces.check_key(op.key)
@@ -240,7 +239,7 @@ class StoreCore(ABC):
 
     def execute(self, groups: Sequence[Group]) -> StoreRequests[list[list[Result] | Exception]]:
         """Carry out what several callers asked for; one that fails does not harm the others."""
-        if self.embedder is None or not any(map(needs_vectors, groups)):
+        if self.embedder is None or not any(wanted_vectors(groups)):
             found = yield from self.perform(groups)
             return list(map(self.decoded, groups, found))
         ready = yield from self._embedded(groups)

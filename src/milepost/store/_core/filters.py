@@ -58,7 +58,7 @@ def _collect(
         path = (*above, _name(key, viewer))
         if viewer.clear is not None:
             _check_clear((*above, key), wanted, viewer.clear)
-        if type(wanted) in _SCALARS or not isinstance(wanted, Mapping):
+        if not isinstance(wanted, Mapping):
             into.append(Condition(path, "$eq", viewer.comparable(wanted)))
             continue
         operators = [name for name in wanted if isinstance(name, str) and name.startswith("$")]
@@ -138,16 +138,16 @@ def holds(condition: Condition, view: Any) -> bool:
     """Whether the condition holds for a value, given as JSON has it."""
     found = look_up(view, condition.path)
     operator, operand = condition.operator, condition.operand
+    present = None if found is ABSENT else found
     if operator == "$eq":
-        return same(None if found is ABSENT else found, operand)
+        return same(present, operand)
     if operator == "$ne":
-        return not same(None if found is ABSENT else found, operand)
+        return not same(present, operand)
     if operator == "$exists":
         return (found is not ABSENT) is operand
     if operator == "$object":
         return isinstance(found, dict) and OPAQUE not in found
     if operator == "$in":
-        present = None if found is ABSENT else found
         return any(same(present, one) for one in operand)
     if isinstance(operand, str) is not isinstance(found, str):
         return False
@@ -210,7 +210,6 @@ def _is_number(value: Any) -> bool:
 
 
 _NUMBERS: Final = (int, float)
-_SCALARS: Final = (str, int, float, bool)
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "$gt": op.gt,
     "$gte": op.ge,

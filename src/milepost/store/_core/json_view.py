@@ -66,11 +66,6 @@ class Viewer:
 
     def comparable(self, value: Any) -> Any:
         """The operand of a filter, in the form that a view would have it."""
-        kind = type(value)
-        if value is None or kind is bool or (kind is str and is_plain(value)):
-            return value
-        if kind is int and has_word(value):
-            return value
         return json.loads(self.operand(value))
 
     def operand(self, value: Any) -> str:

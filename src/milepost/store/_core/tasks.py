@@ -179,15 +179,6 @@ def last_writes(
 # -- which vectors the tasks of several callers need: all of them are made in one call
 
 
-def needs_vectors(group: Group) -> bool:
-    """Whether something in the group has to be embedded."""
-    for task in group:
-        kind = type(task)
-        if (kind is Write and task.texts) or (kind is Search and task.query is not None):  # type: ignore[union-attr]
-            return True
-    return False
-
-
 def wanted_vectors(groups: Sequence[Group]) -> Embed:
     """What has to be embedded for these groups, each text once."""
     documents: dict[str, None] = {}

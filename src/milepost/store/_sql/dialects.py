@@ -47,10 +47,7 @@ class StoreSql:
 
     def where(self, prefix: Namespace, conditions: tuple[Condition, ...], now: int) -> Clause:
         """The items below a namespace that are alive and fulfil all conditions."""
-        clauses: list[Clause] = [(sql.ALIVE, [now])]
-        if prefix:
-            clauses.append(self.below_prefix(prefix))
-        clauses += map(self.clause, conditions)
+        clauses = [(sql.ALIVE, [now]), self.below_prefix(prefix), *map(self.clause, conditions)]
         parameters: list[Any] = []
         for _, more in clauses:
             parameters += more
