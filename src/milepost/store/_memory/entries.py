@@ -164,35 +164,27 @@ class Entries:
         return [(None, entry) for entry in wanted]
 
     def _ranked(self, task: Search, now: int, view: View) -> list[Found]:
-        vectors = self.vectors
+        vectors, wanted = self.vectors, task.offset + task.limit
         assert vectors is not None
         assert task.vector is not None
         spaces = self.below(task.prefix)
+        near: Iterable[list[tuple[float, Entry]]]
         if 4 * sum(map(len, spaces)) > len(vectors.owners):
-            best = self._best_of_many(task, now, view)
+            near = vectors.from_nearest(task.vector, 2 * wanted) if wanted else ()
         else:
-            below = (entry for space in spaces for entry in space.values())
-            entries = [entry for entry in self._matching(below, task, now, view) if entry.places]
-            places = [at for entry in entries for at in entry.places]
-            best = best_of(vectors.scored(task.vector, places), id)
-        ranked = sorted(best, key=lambda found: (-found[0], found[1].created))
-        return [*ranked[task.offset : task.offset + task.limit]]
-
-    def _best_of_many(self, task: Search, now: int, view: View) -> list[tuple[float, Entry]]:
-        """Go through all vectors from the nearest on, until there are enough."""
-        assert self.vectors is not None
-        assert task.vector is not None
-        wanted = task.offset + task.limit
+            places = [at for space in spaces for entry in space.values() for at in entry.places]
+            near = [vectors.scored(task.vector, places)]
         depth, prefix = len(task.prefix), task.prefix
-        found: list[tuple[float, Entry]] = []
-        for near in self.vectors.from_nearest(task.vector, 2 * wanted) if wanted else ():
-            below = (entry for _, entry in near if entry.namespace[:depth] == prefix)
+        best: list[tuple[float, Entry]] = []
+        for some in near:
+            below = (entry for _, entry in some if entry.namespace[:depth] == prefix)
             allowed = {id(entry) for entry in self._matching(below, task, now, view)}
             # An entry may have several vectors, so the nearest ten need not be ten entries.
-            found = best_of([*found, *(one for one in near if id(one[1]) in allowed)], id)
-            if len(found) >= wanted:
+            best = best_of([*best, *(one for one in some if id(one[1]) in allowed)], id)
+            if len(best) >= wanted:
                 break
-        return found
+        ranked = sorted(best, key=lambda found: (-found[0], found[1].created))
+        return [*ranked[task.offset : wanted]]
 
 
 _ORDER: Final[dict[str, Any]] = {

@@ -123,20 +123,21 @@ class _Copy:
     def nearest(self, vector: Packed, prefix: str, count: int) -> Nearest:
         """At least `count` of the nearest items below a prefix, unsorted, each once."""
         below = [names for space, names in self._spaces.items() if space.startswith(prefix)]
-        total = sum(map(len, below))
+        total, start = sum(map(len, below)), prefix.encode()
+        near: Iterable[list[tuple[float, _Owner]]]
         if 4 * total > 3 * len(self._places):
             # Nearly all items are below the prefix: searching all of them, and leaving out the
             # others, is cheaper than selecting vectors first.
-            start = prefix.encode()
-            found: list[tuple[float, _Owner]] = []
-            for near in self._table.from_nearest(vector, 2 * count):
-                found += [one for one in near if one[1].name.startswith(start)]
-                best = best_of(found, _NAME)
-                if len(best) >= count:
-                    break
-            return Nearest(best, len(best) < total)
-        places = [at for names in below for name in names for at in self._places[name]]
-        return Nearest(best_of(self._table.scored(vector, places), _NAME), False)
+            near = self._table.from_nearest(vector, 2 * count)
+        else:
+            places = [at for names in below for name in names for at in self._places[name]]
+            near = [self._table.scored(vector, places)]
+        best: list[tuple[float, _Owner]] = []
+        for some in near:
+            best = best_of([*best, *(one for one in some if one[1].name.startswith(start))], _NAME)
+            if len(best) >= count:
+                break
+        return Nearest(best, len(best) < total)
 
 
 class Copies:
