@@ -19,6 +19,7 @@ from milepost.store._vectors.reindex import Incomplete
 
 WIDE: Final = 1000
 """So many items below a prefix are worth a look at as many that were updated last."""
+_NEWEST: Final = "-updated_at"
 _USES: Final = 100
 """Searches that use what was looked up once."""
 _KEPT: Final = 1000
@@ -96,10 +97,10 @@ class ItemReader:
         return (yield from self._vectors.rank(generation, search, reads.now, wide, last))
 
     def _unranked(self, search: Search, now: int, last: bool) -> Operation[list[Any]]:
-        store_sql, prefix, order = self._store_sql, search.prefix, search.order
+        store_sql, prefix, order = self._store_sql, search.prefix, search.order or _NEWEST
         page = (search.limit, search.offset)
         rows: list[Any]
-        if order in (None, "-updated_at"):
+        if order == _NEWEST:
             if store_sql.own.level is not None and not self._prefixes.is_deep(prefix):
                 found = yield from self._in_one_namespace(store_sql.own.level, search, now, last)
                 if found is not None:
@@ -122,7 +123,7 @@ class ItemReader:
         clause, parameters = self._store_sql.where((), search.conditions, now)
         bounds = namespaces.text_range(search.prefix)
         assert bounds is not None
-        text = self._store_sql.searching(statement, clause, search.order)
+        text = self._store_sql.searching(statement, clause, _NEWEST)
         values = (bounds[0], *parameters, search.limit, search.offset, *bounds)
         rows: list[Any] = yield Query(text, values, last=last)
         if not rows or rows[-1][0] is not None:

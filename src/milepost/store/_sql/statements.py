@@ -92,9 +92,8 @@ LACK_VECTORS: Final = "UPDATE milepost_items SET indexed = -1 WHERE reindexed <>
 INDEXED: Final = "(i.indexed = ? OR i.reindexed = ?)"
 """Whether the vectors of this generation are those of the item as it is."""
 
-ORDER: Final[dict[Order | None, str]] = {
+ORDER: Final[dict[Order, str]] = {
     # Equal stamps are possible only if two processes have made them.
-    None: "i.updated DESC, i.id",
     "updated_at": "i.updated, i.id",
     "-updated_at": "i.updated DESC, i.id",
     "created_at": "i.created, i.id",
@@ -102,13 +101,6 @@ ORDER: Final[dict[Order | None, str]] = {
     "key": "i.key, i.ns",
     "-key": "i.key DESC, i.ns DESC",
 }
-ORDER_OF_SUM: Final[dict[Order | None, str]] = {
-    **ORDER,
-    None: "(i.updated + 0) DESC, i.id",
-    "updated_at": "(i.updated + 0), i.id",
-    "-updated_at": "(i.updated + 0) DESC, i.id",
-}
-"""The same; an index on the column is of no use for the sum."""
 
 
 class RowLocks(NamedTuple):

@@ -69,11 +69,6 @@ class Generations:
         return [one.table for one in (self.current, self.coming) if one is not None]
 
     @property
-    def has_vectors(self) -> bool:
-        """Whether there are vectors at all."""
-        return self.current is not None or self.coming is not None
-
-    @property
     def target(self) -> Generation | None:
         """Where this store's vectors go: to a generation that its model makes; None if there is
         none."""
@@ -224,7 +219,7 @@ class RegistryState:
             frozenset(int(name[len(PROBE) :]) for name in notes if name.startswith(PROBE)),
             self._matches,
         )
-        self.has_vectors = found.has_vectors
+        self.has_vectors = bool(found.tables)
         if found.target is not None:
             self.was_fitting = True
         return found
