@@ -58,11 +58,11 @@ class LiteVectors(VectorIndex):
     def nearest(self, wanted: Wanted, count: int) -> Operation[tuple[list[Near], bool]]:
         if self._has_numpy:
             copy, table = self._copy, wanted.generation.table
-            if copy is not None and copy.table == table:
-                last = copy.last
-            else:
-                last = (yield Query(f"SELECT max(id) FROM {table}"))[0][0] or 0
+            if copy is None or copy.table != table or copy.is_outgrown:
+                copy = _Copy(table, self._dims)
+            last = copy.last or (yield Query(f"SELECT max(id) FROM {table}"))[0][0] or 0
             if last * self._dims * 4 <= LARGEST_COPY or not self._extension:
+                self._copy = copy
                 return (yield from self._in_numpy(wanted, count))
         return (yield from self._in_sqlite(wanted, count))
 
@@ -82,16 +82,15 @@ class LiteVectors(VectorIndex):
     # -- numpy
 
     def _in_numpy(self, wanted: Wanted, count: int) -> Operation[tuple[list[Near], bool]]:
-        copy, table = self._copy, wanted.generation.table
-        if copy is None or copy.table != table:
-            copy = self._copy = _Copy(table, self._dims)
+        copy = self._copy
+        assert copy is not None
         yield from copy.refresh()
         if wanted.wide:
             # Most vectors are candidates: take the nearest, and see which of them are allowed.
             found: list[Near] = []
             tried = 0
             for best in copy.vectors.from_nearest(wanted.vector, 2 * count):
-                found += yield from self._checked(copy, best, wanted)
+                found += yield from self._checked(best, wanted)
                 tried += len(best)
                 if len(found) >= count:
                     return found, tried >= len(copy.ids)
@@ -100,27 +99,27 @@ class LiteVectors(VectorIndex):
             else:
                 return found, True
         allowed = yield Query(
-            f"SELECT v.id FROM milepost_items i CROSS JOIN {table} v ON v.item = i.id"
+            f"SELECT v.id FROM milepost_items i CROSS JOIN {copy.table} v ON v.item = i.id"
             f" WHERE {wanted.allowed}",
             wanted.parameters,
         )
         places = [bisect_left(copy.ids, row[0]) for row in allowed]
-        best = [(score, copy.items[at]) for score, at in copy.vectors.scored(wanted.vector, places)]
-        return _nearest_first(best)[:count], count >= len(best)
+        scored = copy.vectors.scored(wanted.vector, places)
+        near = _nearest_first([(score, item) for score, (_, item) in scored])
+        return near[:count], count >= len(near)
 
     def _checked(
-        self, copy: _Copy, best: list[tuple[float, int]], wanted: Wanted
+        self, best: list[tuple[float, tuple[int, int]]], wanted: Wanted
     ) -> Operation[list[Near]]:
         """Those of the copy's vectors that are still there, and whose items may be returned."""
         rows = yield Query(
-            f"SELECT v.id, i.id FROM json_each(?) p CROSS JOIN {wanted.generation.table} v"
+            f"SELECT v.id FROM json_each(?) p CROSS JOIN {wanted.generation.table} v"
             " ON v.id = p.value CROSS JOIN milepost_items i ON i.id = v.item"
             f" WHERE {wanted.allowed}",
-            (json.dumps([copy.ids[at] for _, at in best]), *wanted.parameters),
+            (json.dumps([id for _, (id, _) in best]), *wanted.parameters),
         )
-        items = dict(rows)
-        found = [(score, items.get(copy.ids[at])) for score, at in best]
-        return _nearest_first([(score, item) for score, item in found if item is not None])
+        there = {id for (id,) in rows}
+        return _nearest_first([(score, item) for score, (id, item) in best if id in there])
 
 
 def _nearest_first(found: list[Near]) -> list[Near]:
@@ -134,14 +133,9 @@ class _Copy:
     def __init__(self, table: str, dims: int) -> None:
         self.table = table
         self._dims = dims
-        self._clear()
-
-    def _clear(self) -> None:
-        self.vectors: VectorTable[int] = VectorTable(self._dims)
-        """Each belongs to its place."""
+        self.vectors: VectorTable[tuple[int, int]] = VectorTable(dims)
+        """Each belongs to its id and its item."""
         self.ids: list[int] = []
-        self.items: list[int] = []
-        """By place, as the ids."""
         self._renew_at = 0
 
     @property
@@ -149,11 +143,13 @@ class _Copy:
         """The id of the newest vector that has been read."""
         return self.ids[-1] if self.ids else 0
 
+    @property
+    def is_outgrown(self) -> bool:
+        """Whether probably more than half of it has been deleted by now."""
+        return 0 < self._renew_at < len(self.ids)
+
     def refresh(self) -> Operation[None]:
         """Read what has been added since."""
-        if self._renew_at and len(self.ids) > self._renew_at:
-            # Probably more than half of it has been deleted by now.
-            self._clear()
         is_first = not self.ids
         rows = yield Query(
             f"SELECT id, item, vector FROM {self.table} WHERE id > ? ORDER BY id", (self.last,)
@@ -165,9 +161,8 @@ class _Copy:
                     "the length that was written. Restore the table from a backup, or call "
                     "reindex() with another `model` in the index to rebuild all vectors."
                 )
-            self.vectors.add([vector], len(self.ids))
+            self.vectors.add([vector], (id, item))
             self.ids.append(id)
-            self.items.append(item)
         if is_first:
             self._renew_at = 2 * len(self.ids) + 1000
 
