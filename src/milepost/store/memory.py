@@ -15,7 +15,7 @@ from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store._core.api import Upkeep
 from milepost.store._core.records import IndexConfig, Item, Op, PutOp, Result, TTLConfig
 from milepost.store._core.ttl import Clock
-from milepost.store._memory.core import Embedding, MemoryCore
+from milepost.store._memory.core import MemoryCore
 from milepost.store.base import BaseStore
 
 __all__ = ["InMemoryStore"]
@@ -73,24 +73,23 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         ops = list(ops)
-        embedder = self._memory.embedder
-        if self._put_plain(ops, None if embedder is None else embedder.documents):
+        if self._put_plain(ops):
             return [None] * len(ops)
         return super().batch(ops)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         ops = list(ops)
-        if self._put_plain(ops, None):
+        if self._put_plain(ops):
             return [None] * len(ops)
         if self._memory.embedder is not None:
             return await super().abatch(ops)
         # Nothing to wait for: the answer is in this process.
         return super().batch(ops)
 
-    def _put_plain(self, ops: Sequence[Op], embed: Embedding | None) -> bool:
+    def _put_plain(self, ops: Sequence[Op]) -> bool:
         """Whether the operations are puts without settings, which have been done then."""
         puts = [op[:3] for op in ops if type(op) is PutOp and op[3:] == _NO_SETTINGS]
-        return len(puts) == len(ops) and self._memory.put_plain(puts, embed)
+        return len(puts) == len(ops) and self._memory.put_plain(puts)
 
     def get(
         self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None

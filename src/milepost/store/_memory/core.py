@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from functools import partial
-from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 
 from milepost._internal import fork_guard
 from milepost.store._core import namespaces
@@ -24,10 +23,7 @@ from milepost.store._core.tasks import (
     last_writes,
 )
 from milepost.store._memory.entries import Entries, Entry
-from milepost.store._vectors.embeddings import Packed
 from milepost.store._vectors.reindex import embedded
-
-Embedding: TypeAlias = Callable[[Sequence[str]], Sequence[Packed]]
 
 
 class MemoryCore(StoreCore):
@@ -71,13 +67,10 @@ class MemoryCore(StoreCore):
             return None
         return make_item(Item, value, entry)
 
-    def put_plain(self, puts: Sequence[Any], embed: Embedding | None) -> bool:
+    def put_plain(self, puts: Sequence[Any]) -> bool:
         """Put values that ask for nothing special, each with its namespace and key; False if that
-        is not so, and then nothing has happened.
-
-        `embed` makes vectors; without it, values that need some are refused.
-        """
-        if self._binds:
+        is not so, and then nothing has happened."""
+        if self._binds or self.embedder is not None:
             return False
         check, dumps = namespaces.check_put, self.serde.dumps_typed
         ready = []
@@ -90,20 +83,13 @@ class MemoryCore(StoreCore):
                 ready.append((check(namespace), key, dumps(value)))
         except Exception:
             return False  # whatever it is, the long way explains it
-        vectors: Sequence[Sequence[Packed]] = ()
-        if self.embedder is not None:
-            texts = [self.texts(value, None) for _, _, value in puts]
-            if any(texts):
-                if embed is None:
-                    return False
-                vectors = [embed(texts[0])] if len(texts) == 1 else _embedded(texts, embed)
         entries = self._entries
         with self._lock:
             stamp = self.stamps.next(len(ready))
-            for at, (namespace, key, data) in enumerate(ready):
+            for at, (namespace, key, data) in enumerate(ready, stamp):
                 if entries.expiring:
                     self._remove_expired(namespace, key, self.stamps.now())
-                entries.put(namespace, key, data, vectors[at] if vectors else (), stamp + at)
+                entries.put(namespace, key, data, (), at)
         return True
 
     # -- reading
@@ -222,10 +208,3 @@ class MemoryCore(StoreCore):
         if progress is not None:
             progress(total, total)
         return done
-
-
-def _embedded(texts: Sequence[Sequence[str]], embed: Embedding) -> list[list[Packed]]:
-    """The vectors of several items' texts, made in one call, equal texts once."""
-    wanted = list(dict.fromkeys(chain.from_iterable(texts)))
-    made = dict(zip(wanted, embed(wanted), strict=True))
-    return [[made[text] for text in some] for some in texts]
