@@ -85,29 +85,21 @@ class CoreStore:
 
     def _carry_out(self, request: Request) -> Any:
         if isinstance(request, Embed):
-            return self._embed(request)
+            embedder = self._core.embedder
+            assert embedder is not None
+            make = embedder.queries if request.are_queries else embedder.documents
+            return make(request.texts)
         core: EngineCore = self._core  # type: ignore[assignment] # no other asks for transactions
         return core.transact(self._engine, request)
 
     def _acarry_out(self, request: Request) -> Awaitable[Any]:
         if isinstance(request, Embed):
-            return self._aembed(request)
+            embedder = self._core.embedder
+            assert embedder is not None
+            make = embedder.aqueries if request.are_queries else embedder.adocuments
+            return make(request.texts)
         core: EngineCore = self._core  # type: ignore[assignment]
         return core.atransact(self._engine, request)
-
-    def _embed(self, request: Embed) -> tuple[Sequence[Any], Sequence[Any]]:
-        embedder = self._core.embedder
-        assert embedder is not None
-        documents = embedder.documents(request.documents) if request.documents else ()
-        queries = embedder.queries(request.queries) if request.queries else ()
-        return documents, queries
-
-    async def _aembed(self, request: Embed) -> tuple[Sequence[Any], Sequence[Any]]:
-        embedder = self._core.embedder
-        assert embedder is not None
-        documents = await embedder.adocuments(request.documents) if request.documents else ()
-        queries = await embedder.aqueries(request.queries) if request.queries else ()
-        return documents, queries
 
     async def _aexecute(self, groups: Sequence[Group]) -> list[list[Result] | Exception]:
         return await self._adrive(self._core.execute(groups))

@@ -48,7 +48,6 @@ from milepost.store._core.tasks import (
     StoreRequests,
     Task,
     Write,
-    wanted_vectors,
     with_vectors,
 )
 from milepost.store._core.ttl import Clock, Stamps, sweep_minutes
@@ -239,7 +238,7 @@ class StoreCore(ABC):
 
     def execute(self, groups: Sequence[Group]) -> StoreRequests[list[list[Result] | Exception]]:
         """Carry out what several callers asked for; one that fails does not harm the others."""
-        if self.embedder is None or not any(wanted_vectors(groups)):
+        if self.embedder is None:
             found = yield from self.perform(groups)
             return list(map(self.decoded, groups, found))
         ready = yield from self._embedded(groups)
@@ -252,10 +251,8 @@ class StoreCore(ABC):
 
     def _embedded(self, groups: Sequence[Group]) -> StoreRequests[list[Group | Exception]]:
         """The groups, with the vectors that they need."""
-        request = wanted_vectors(groups)
         try:
-            made = yield request
-            return list(with_vectors(groups, request, made))
+            return list((yield from with_vectors(groups)))
         except Exception as error:
             if len(groups) == 1:
                 return [error]

@@ -4,14 +4,15 @@ The logic of a store is a generator. The generator never waits and is neither sy
 yields requests, and one of the two drivers in `api` sends it their results.
 
     yielded      sent back
-    Embed        two lists of vectors, for the documents and for the queries
+    Embed        the vectors of its texts
     Transact     what the work returned; on SQL it ran in one transaction
     TableSetup   None; the tables are there
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from milepost._db.migrations import TableSetup
@@ -99,10 +100,11 @@ class RefusedItem(NamedTuple):
 
 
 class Embed(NamedTuple):
-    """Make vectors. Equal texts are listed once."""
+    """Make vectors."""
 
-    documents: list[str]
-    queries: list[str]
+    texts: list[str]
+    are_queries: bool = False
+    """Some models treat these in another way."""
 
 
 class Transact(NamedTuple):
@@ -179,26 +181,21 @@ def last_writes(
 # -- which vectors the tasks of several callers need: all of them are made in one call
 
 
-def wanted_vectors(groups: Sequence[Group]) -> Embed:
-    """What has to be embedded for these groups, each text once."""
-    documents: dict[str, None] = {}
-    queries: dict[str, None] = {}
-    for group in groups:
-        for task in group:
-            if isinstance(task, Write):
-                for text in task.texts:
-                    documents[text] = None
-            elif isinstance(task, Search) and task.query is not None:
-                queries[task.query] = None
-    return Embed(list(documents), list(queries))
+def vectors_of(
+    texts: Iterable[Sequence[str]], *, are_queries: bool = False
+) -> StoreRequests[dict[str, Packed]]:
+    """The vectors of texts, made in one call, equal texts once."""
+    wanted = list(dict.fromkeys(chain.from_iterable(texts)))
+    made = (yield Embed(wanted, are_queries)) if wanted else ()
+    return dict(zip(wanted, made, strict=True))
 
 
-def with_vectors(
-    groups: Sequence[Group], request: Embed, made: tuple[Sequence[Packed], Sequence[Packed]]
-) -> list[Group]:
-    """The groups, with the vectors that were made for them."""
-    documents = dict(zip(request.documents, made[0], strict=True))
-    queries = dict(zip(request.queries, made[1], strict=True))
+def with_vectors(groups: Sequence[Group]) -> StoreRequests[list[Group]]:
+    """The groups, with the vectors that they need."""
+    tasks = [*chain.from_iterable(groups)]
+    documents = yield from vectors_of(task.texts for task in tasks if isinstance(task, Write))
+    asked = [task.query for task in tasks if isinstance(task, Search) and task.query is not None]
+    queries = yield from vectors_of([asked], are_queries=True)
     return [[_with_vector(task, documents, queries) for task in group] for group in groups]
 
 

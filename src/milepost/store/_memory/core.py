@@ -21,9 +21,9 @@ from milepost.store._core.tasks import (
     StoreRequests,
     Write,
     last_writes,
+    vectors_of,
 )
 from milepost.store._memory.entries import Entries, Entry
-from milepost.store._vectors.reindex import embedded
 
 
 class MemoryCore(StoreCore):
@@ -186,7 +186,7 @@ class MemoryCore(StoreCore):
                 (entry, self.texts(self.value(entry), entry.index))
                 for entry in entries[at : at + size]
             ]
-            vectors = yield from embedded(found for _, found in chunk)
+            vectors = yield from vectors_of(found for _, found in chunk)
             with self._lock:
                 for entry, found in chunk:
                     if self._entries.find(entry.namespace, entry.key) is entry:

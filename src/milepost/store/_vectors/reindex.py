@@ -12,9 +12,8 @@ that are still what was read. How a database does that is its `Reindexer`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from math import hypot
 from operator import mul
 from struct import unpack
@@ -22,7 +21,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from milepost._internal import log
 from milepost.errors import SerdeError
-from milepost.store._core.tasks import Embed, Index, Progress, Row, StoreRequests, Transact
+from milepost.store._core.tasks import (
+    Embed,
+    Index,
+    Progress,
+    Row,
+    StoreRequests,
+    Transact,
+    vectors_of,
+)
 
 if TYPE_CHECKING:
     from milepost.store._core.core import StoreCore
@@ -105,7 +112,7 @@ def reindex_all(reindexer: Reindexer, progress: Progress | None, size: int) -> S
     """Rebuild all vectors; returns the number of items."""
     number, is_new, left = yield Transact(reindexer.begin, write=True)
     if is_new:
-        probe = _probe((yield Embed(list(TEXTS), []))[0])
+        probe = _probe((yield Embed([*TEXTS])))
         yield Transact(partial(reindexer.note_probe, number, probe), write=True)
         reindexer.state.note_match(number, True)
     done = 0
@@ -115,7 +122,7 @@ def reindex_all(reindexer: Reindexer, progress: Progress | None, size: int) -> S
         for at in range(0, len(places), size):
             some = places[at : at + size]
             found = yield from _read(reindexer, some, strict=True)
-            vectors = yield from embedded(one.texts for one in found)
+            vectors = yield from vectors_of(one.texts for one in found)
             stored = partial(reindexer.store, number, found, vectors)
             if (yield Transact(stored, write=True)) is None:
                 return done
@@ -140,7 +147,7 @@ def embed_lacking(
         if places:
             found = yield from _read(reindexer, places, strict=strict)
             try:
-                vectors = yield from embedded(one.texts for one in found)
+                vectors = yield from vectors_of(one.texts for one in found)
             except Exception as error:
                 if strict:
                     raise
@@ -156,7 +163,7 @@ def verify_model(reindexer: Reindexer, number: int) -> StoreRequests[None]:
     """Find out whether this store's model, which has no name, makes the vectors of a generation."""
     stored = yield Transact(partial(reindexer.probe_of, number), write=False)
     if stored is not None:
-        made = (yield Embed(list(TEXTS), []))[0]
+        made = yield Embed([*TEXTS])
         reindexer.state.note_match(number, _are_alike(stored, made))
 
 
@@ -172,13 +179,6 @@ def _read(reindexer: Reindexer, places: list[Any], *, strict: bool) -> StoreRequ
             damaged = "Item '%s' in %s lacks its vectors and does not open: %s."
             log.warning(log.STORE, damaged, row.key, row.namespace, error)
     return found
-
-
-def embedded(texts: Iterable[Sequence[str]]) -> StoreRequests[dict[str, Packed]]:
-    """The vectors of several items' texts, made in one call, equal texts once."""
-    wanted = list(dict.fromkeys(chain.from_iterable(texts)))
-    made = (yield Embed(wanted, []))[0] if wanted else ()
-    return dict(zip(wanted, made, strict=True))
 
 
 # -- two models that have no name are distinguished by the vectors that they make of a few texts
