@@ -76,11 +76,9 @@ class MemoryCore(StoreCore):
         ready = []
         try:
             for namespace, key, value in puts:
-                if type(key) is not str or not key.isascii() or "\0" in key:
-                    return False
                 if type(value) is not dict:
                     return False
-                ready.append((check(namespace), key, dumps(value)))
+                ready.append((check(namespace), namespaces.check_key(key), dumps(value)))
         except Exception:
             return False  # whatever it is, the long way explains it
         entries = self._entries

@@ -25,7 +25,7 @@ from milepost.store._core.tasks import (
 )
 from milepost.store._redis.change import Batch
 from milepost.store._redis.layout import Keys
-from milepost.store._redis.marks import Marks, StaleGenerations
+from milepost.store._redis.marks import StaleGenerations
 from milepost.store._redis.notes import Notebook, Notes
 from milepost.store._redis.read import ItemReader
 from milepost.store._redis.reindex import RedisReindexer
@@ -62,15 +62,12 @@ class RedisCore(EngineCore):
         self.keys = Keys(prefix)
         self.state = RegistryState(self.embedder)
         self.notebook = Notebook(self.keys)
-        self.marks = Marks(self.keys)
         self.reader = ItemReader(self, self.keys, is_cluster=is_cluster)
         self.writer = ItemWriter(
-            self.keys, self.notebook, self.marks, self.stamps, fsync=fsync, is_cluster=is_cluster
+            self.keys, self.notebook, self.stamps, fsync=fsync, is_cluster=is_cluster
         )
         self._ranker = (
-            None
-            if self.embedder is None
-            else Ranker(self.keys, self.reader, self.marks, self.embedder.dims)
+            None if self.embedder is None else Ranker(self.keys, self.reader, self.embedder.dims)
         )
         self._is_cluster = is_cluster
         self._allow_eviction = allow_eviction

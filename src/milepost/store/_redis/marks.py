@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost._db.redis.commands import Command, RedisEffects, RunScript, command
 from milepost._db.redis.guarded import Counter, Guard, guarded
-from milepost.store._redis.layout import Head, Keys, Place, RootKeys, member
+from milepost.store._redis.layout import Place, RootKeys, member, root_of
 
 if TYPE_CHECKING:
     from milepost.store._core.tasks import Write
@@ -56,102 +56,91 @@ class RootGenerations(NamedTuple):
         ]
 
 
-class Marks:
-    """Keeps marks and vectors consistent with the items."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
-
-    def write(
-        self,
-        change: Change,
-        place: Place,
-        write: Write,
-        head: Head | None,
-        generations: Generations | None,
-    ) -> None:
-        """Add what a put, or without a head a delete, does to an item's mark and vectors."""
-        root = place[0][0]
-        of_root, keys, name = change.generations(root), self._keys.root(root), member(*place)
-        commands = change.commands
-        target = current = coming = None
-        if generations is not None and head is not None:
-            target, current, coming = generations.target, generations.current, generations.coming
-        if of_root.current is not None and (target is None or target is not current):
-            commands.append(command("HDEL", keys.vectors, name))
-            if head is None:
-                commands.append(command("ZREM", keys.marks, name))
-            elif generations is not None and (target is not None or generations.was_fitting):
-                commands.append(command("ZADD", keys.marks, 0, name))
-            else:
-                commands.append(command("ZADD", keys.marks, change.seq(root, negative=True), name))
-        if of_root.coming is not None and (target is None or target is not coming):
-            commands.append(command("ZREM", keys.coming_marks, name))
-            commands.append(command("HDEL", keys.coming_vectors, name))
-        if target is not None:
-            assert head is not None
-            marks, vectors = marks_and_vectors(keys, coming=target is not current)
-            commands += marked(
-                marks, vectors, name, change.seq(root), packed(head.created, write.vectors)
-            )
-
-    def follow(
-        self, root: str, of_root: RootGenerations, generations: Generations | None
-    ) -> RedisEffects[bool]:
-        """Bring one root up to the generations of the store. Returns whether it was behind."""
-        if generations is None:
-            return False
-        current, coming = (
-            None if one is None else one.number for one in (generations.current, generations.coming)
-        )
-        latest = max(coming or 0, current or 0)
-        # A root never goes back. Its coming generation may be the current one of the store.
-        if (of_root.current or 0) > (current or 0) or (of_root.coming or 0) > latest:
-            raise StaleGenerations
-        keys, behind = self._keys.root(root), False
-        if current is not None and of_root.current != current:
-            yield from self._advance(keys, of_root, current)
-            of_root = RootGenerations(current, None)
-            behind = True
-        if coming is not None and of_root.coming != coming:
-            yield _scripted(
-                keys,
-                of_root.guards(keys.meta),
-                [
-                    command("DEL", keys.coming_marks, keys.coming_vectors),
-                    command("HSET", keys.meta, "coming", coming),
-                ],
-            )
-            behind = True
-        return behind
-
-    def _advance(
-        self, keys: RootKeys, of_root: RootGenerations, current: int
-    ) -> RedisEffects[None]:
-        """Give a root the current generation: that which was coming, or one without vectors."""
-        made = of_root.coming == current
-        exists = yield command("EXISTS", keys.coming_vectors)
-        guards = of_root.guards(keys.meta)
-        guards.append(Guard(("EXISTS", keys.coming_vectors), b"%d" % exists))
-        commands = [command("DEL", keys.vectors)]
-        if made:
-            # Items that have no mark in the coming generation get the score 0: they lack vectors.
-            commands.append(
-                command(
-                    *("ZUNIONSTORE", keys.marks, 2, keys.coming_marks, keys.marks),
-                    *("WEIGHTS", 1, 0, "AGGREGATE", "MAX"),
-                )
-            )
-            if exists:
-                commands.append(command("RENAME", keys.coming_vectors, keys.vectors))
+def mark(
+    keys: RootKeys, change: Change, place: Place, write: Write, generations: Generations | None
+) -> None:
+    """Add what a put or a delete, which the change has, does to an item's mark and vectors."""
+    root, name, commands = root_of(place), member(*place), change.commands
+    head = change.heads.get(place)  # of a put alone
+    of_root = change.generations(root)
+    target = current = coming = None
+    if generations is not None and head is not None:
+        target, current, coming = generations.target, generations.current, generations.coming
+    if of_root.current is not None and (target is None or target is not current):
+        commands.append(command("HDEL", keys.vectors, name))
+        if head is None:
+            commands.append(command("ZREM", keys.marks, name))
+        elif generations is not None and (target is not None or generations.was_fitting):
+            commands.append(command("ZADD", keys.marks, 0, name))
         else:
-            commands.append(command("ZUNIONSTORE", keys.marks, 1, keys.marks, "WEIGHTS", 0))
-        commands += [
-            command("DEL", keys.coming_marks, keys.coming_vectors),
-            command("HDEL", keys.meta, "coming"),
-            command("HSET", keys.meta, "current", current),
-        ]
-        yield _scripted(keys, guards, commands)
+            commands.append(command("ZADD", keys.marks, change.seq(root, negative=True), name))
+    if of_root.coming is not None and (target is None or target is not coming):
+        commands.append(command("ZREM", keys.coming_marks, name))
+        commands.append(command("HDEL", keys.coming_vectors, name))
+    if target is not None:
+        assert head is not None
+        marks, vectors = marks_and_vectors(keys, coming=target is not current)
+        commands += marked(
+            marks, vectors, name, change.seq(root), packed(head.created, write.vectors)
+        )
+
+
+def follow(
+    keys: RootKeys, of_root: RootGenerations, generations: Generations | None
+) -> RedisEffects[bool]:
+    """Bring one root up to the generations of the store. Returns whether it was behind."""
+    if generations is None:
+        return False
+    current, coming = (
+        None if one is None else one.number for one in (generations.current, generations.coming)
+    )
+    latest = max(coming or 0, current or 0)
+    # A root never goes back. Its coming generation may be the current one of the store.
+    if (of_root.current or 0) > (current or 0) or (of_root.coming or 0) > latest:
+        raise StaleGenerations
+    behind = False
+    if current is not None and of_root.current != current:
+        yield from _advance(keys, of_root, current)
+        of_root = RootGenerations(current, None)
+        behind = True
+    if coming is not None and of_root.coming != coming:
+        yield _scripted(
+            keys,
+            of_root.guards(keys.meta),
+            [
+                command("DEL", keys.coming_marks, keys.coming_vectors),
+                command("HSET", keys.meta, "coming", coming),
+            ],
+        )
+        behind = True
+    return behind
+
+
+def _advance(keys: RootKeys, of_root: RootGenerations, current: int) -> RedisEffects[None]:
+    """Give a root the current generation: that which was coming, or one without vectors."""
+    made = of_root.coming == current
+    exists = yield command("EXISTS", keys.coming_vectors)
+    guards = of_root.guards(keys.meta)
+    guards.append(Guard(("EXISTS", keys.coming_vectors), b"%d" % exists))
+    commands = [command("DEL", keys.vectors)]
+    if made:
+        # Items that have no mark in the coming generation get the score 0: they lack vectors.
+        commands.append(
+            command(
+                *("ZUNIONSTORE", keys.marks, 2, keys.coming_marks, keys.marks),
+                *("WEIGHTS", 1, 0, "AGGREGATE", "MAX"),
+            )
+        )
+        if exists:
+            commands.append(command("RENAME", keys.coming_vectors, keys.vectors))
+    else:
+        commands.append(command("ZUNIONSTORE", keys.marks, 1, keys.marks, "WEIGHTS", 0))
+    commands += [
+        command("DEL", keys.coming_marks, keys.coming_vectors),
+        command("HDEL", keys.meta, "coming"),
+        command("HSET", keys.meta, "current", current),
+    ]
+    yield _scripted(keys, guards, commands)
 
 
 def _scripted(keys: RootKeys, guards: list[Guard], commands: list[Command]) -> RunScript:

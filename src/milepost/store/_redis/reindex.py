@@ -17,6 +17,7 @@ from milepost.store._redis.layout import Place, from_member, member, root_of
 from milepost.store._redis.marks import (
     RootGenerations,
     StaleGenerations,
+    follow,
     marked,
     marks_and_vectors,
     packed,
@@ -142,14 +143,14 @@ class RedisReindexer(Reindexer):
 
     def _followed(self, root: str, generations: Generations) -> RedisEffects[bool]:
         """Bring a root up to the generations. False if the root has a later one."""
-        meta = self._keys.root(root).meta
+        keys = self._keys.root(root)
         for _ in range(_MAX_ATTEMPTS):
-            token, current, coming = yield command("HMGET", meta, "root", "current", "coming")
+            token, current, coming = yield command("HMGET", keys.meta, "root", "current", "coming")
             if token is None:
                 return True  # the root has no items
             try:
                 known = RootGenerations.read(current, coming)
-                if not (yield from self.core.marks.follow(root, known, generations)):
+                if not (yield from follow(keys, known, generations)):
                     return True
             except StaleGenerations:
                 return False

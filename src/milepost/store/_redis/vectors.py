@@ -22,7 +22,7 @@ from milepost.store._core import namespaces
 from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import Scored, Search
 from milepost.store._redis.layout import Keys, from_member
-from milepost.store._redis.marks import Marks, RootGenerations, unpacked
+from milepost.store._redis.marks import RootGenerations, follow, unpacked
 from milepost.store._redis.read import Candidate, Candidates, ItemReader, Rescore
 from milepost.store._redis.snapshot import Moved, Snapshot
 from milepost.store._vectors.embeddings import Packed
@@ -196,10 +196,9 @@ class Copies:
 class Ranker:
     """Carries out searches by meaning."""
 
-    def __init__(self, keys: Keys, reader: ItemReader, marks: Marks, dims: int) -> None:
+    def __init__(self, keys: Keys, reader: ItemReader, dims: int) -> None:
         self._keys = keys
         self._reader = reader
-        self._marks = marks
         self._width = 4 * dims
         self._copies = Copies(dims)
 
@@ -271,7 +270,7 @@ class Ranker:
         seq = snapshot.seq(root)
         of_root = RootGenerations.read(current, coming)
         if of_root.current != number:
-            yield from self._marks.follow(root, of_root, known)
+            yield from follow(keys, of_root, known)
             raise Moved
         version = CopyOf(number, token)
         if copied != version or count > 2 * have + _MAX_DELETED_ITEMS:

@@ -27,8 +27,8 @@ from milepost.errors import (
 from milepost.store._core.tasks import Write, last_writes, writes_of
 from milepost.store._core.ttl import Stamps
 from milepost.store._redis.change import Batch, Change, RootState, State
-from milepost.store._redis.layout import Head, Keys, Place, member, parsed, roots_of, units
-from milepost.store._redis.marks import Marks, RootGenerations
+from milepost.store._redis.layout import Head, Keys, Place, member, parsed, root_of, roots_of, units
+from milepost.store._redis.marks import RootGenerations, follow, mark
 from milepost.store._redis.notes import Notebook
 from milepost.store._vectors.generations import Generations
 
@@ -51,7 +51,6 @@ class ItemWriter:
         self,
         keys: Keys,
         notebook: Notebook,
-        marks: Marks,
         stamps: Stamps,
         *,
         fsync: bool,
@@ -59,7 +58,6 @@ class ItemWriter:
     ) -> None:
         self._keys = keys
         self._notebook = notebook
-        self._marks = marks
         self._stamps = stamps
         self._fsync = fsync
         self._has_warned = False
@@ -84,7 +82,7 @@ class ItemWriter:
             behind = False
             for root in roots_of(final):
                 known = state.roots[root].generations
-                behind |= yield from self._marks.follow(root, known, generations)
+                behind |= yield from follow(self._keys.root(root), known, generations)
             if behind:
                 continue
             try:
@@ -192,7 +190,7 @@ class ItemWriter:
             for place in unit:
                 write = final[place]
                 change.add(place, write, stamps[place])
-                self._marks.write(change, place, write, change.heads.get(place), generations)
+                mark(self._keys.root(root_of(place)), change, place, write, generations)
             change.end()
             answer = yield from self.commit(change.script())
             if not is_done(answer):
