@@ -86,6 +86,11 @@ class Row(NamedTuple):
     created: int
     updated: int
 
+    @property
+    def place(self) -> tuple[Namespace, str]:
+        """Where the item is."""
+        return self.namespace, self.key
+
 
 Scored: TypeAlias = tuple[float | None, Row]
 """What a search finds: an item, and its score if it was ranked by vectors."""

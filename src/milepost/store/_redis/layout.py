@@ -166,12 +166,26 @@ def sealed(data: tuple[str, bytes]) -> bytes:
     return data[0].encode() + b":" + data[1]
 
 
-def to_row(place: Place, head: Head, body: bytes | None) -> Row:
-    """An item in the form of the core."""
+class Stored(NamedTuple):
+    """An item as it was read."""
+
+    row: Row
+    head: Head
+
+
+def item_at(
+    place: Place, stored: bytes | None, body: bytes | None, now: int | None = None
+) -> Stored | None:
+    """An item from the stored forms of its head and its value; None if there is none, or if it has
+    expired by `now`."""
+    head = parsed(place, stored)
+    if head is None or (now is not None and head.is_expired(now)):
+        return None
     if body is None:
         raise _damaged(place)
     kind, _, data = body.partition(b":")
-    return Row(*place, (kind.decode("utf-8", "replace"), data), head.created, head.updated)
+    value = kind.decode("utf-8", "replace"), data
+    return Stored(Row(*place, value, head.created, head.updated), head)
 
 
 def _damaged(place: Place) -> DamagedRowError:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 from milepost._db.redis.commands import Command, RedisEffects, chunks, command
 from milepost.store._core import namespaces
@@ -17,17 +17,17 @@ from milepost.store._redis.layout import (
     Head,
     Keys,
     Place,
+    Stored,
     from_member,
+    item_at,
     member,
     parsed,
     root_of,
-    to_row,
+    roots_of,
     units,
 )
 from milepost.store._redis.snapshot import Moved, Snapshot
 
-_Read: TypeAlias = "tuple[bytes | None, bytes | None, float | None]"
-"""The head and the value at a place, and its score, if vectors were read."""
 _BODIES_PER_READ: Final = 100
 """Values that a search with a filter reads in one round trip."""
 _HEADS_PER_READ: Final = 5000
@@ -59,15 +59,6 @@ class Rescore(NamedTuple):
     """From an item's name and its vectors; None if the search does not find the item."""
 
 
-class _Hit(NamedTuple):
-    """An item that a search may return."""
-
-    place: Place
-    head: Head
-    row: Row
-    score: float | None
-
-
 class ItemReader:
     """Carries out the operations that read."""
 
@@ -90,41 +81,37 @@ class ItemReader:
         places = {(get.namespace, get.key): False for get in wanted}
         for get in wanted:
             places[get.namespace, get.key] |= get.refresh_ttl
-        found: dict[Place, Row] = {}
-        for part in units((place for place in places if place[0]), is_cluster=self._is_cluster):
-            read = yield from self._items(part, snapshot)
-            for place, (stored, body, _) in zip(part, read, strict=True):
-                head = parsed(place, stored)
-                if head is not None and not head.is_expired(snapshot.now):
-                    found[place] = to_row(place, head, body)
-                    if places[place] and head.ttl is not None:
-                        snapshot.renewed.append((place, head))
-        return found
+        found = yield from self._items([place for place in places if place[0]], snapshot)
+        for place, (one, _) in found.items():
+            if places[place] and one.head.ttl is not None:
+                snapshot.renewed.append((place, one.head))
+        return {place: one.row for place, (one, _) in found.items()}
 
     def _items(
-        self, places: Sequence[Place], snapshot: Snapshot, rescore: Rescore | None = None
-    ) -> RedisEffects[list[_Read]]:
-        """What is stored at each place, and its score, all as of one moment."""
-        keys, commands = heads_and_bodies(self._keys, places)
-        roots = {root: self._keys.root(root) for root in map(root_of, places)}
-        if rescore is not None:
-            keys += [one.vectors for one in roots.values()]
-            for place in places:
-                commands.append(command("HGET", roots[root_of(place)].vectors, member(*place)))
-            commands += [command("HGET", one.meta, "current") for one in roots.values()]
-        replies = yield from snapshot.read(list(roots), keys, commands)
-        count = len(places)
-        scores: list[float | None] = [None] * count
-        if rescore is not None:
+        self, places: Iterable[Place], snapshot: Snapshot, rescore: Rescore | None = None
+    ) -> RedisEffects[dict[Place, tuple[Stored, float | None]]]:
+        """The items at these places that exist and have not expired, and their scores if vectors
+        are read. Those that one script can read are as of one moment."""
+        found: dict[Place, tuple[Stored, float | None]] = {}
+        for unit in units(places, is_cluster=self._is_cluster):
+            keys, commands = heads_and_bodies(self._keys, unit)
+            roots = {root: self._keys.root(root) for root in roots_of(unit)}
+            if rescore is not None:
+                keys += [one.vectors for one in roots.values()]
+                for place in unit:
+                    commands.append(command("HGET", roots[root_of(place)].vectors, member(*place)))
+                commands += [command("HGET", one.meta, "current") for one in roots.values()]
+            replies = yield from snapshot.read(list(roots), keys, commands)
+            count = len(unit)
             vectors, numbers = replies[2 * count : 3 * count], replies[3 * count :]
-            if any(number != b"%d" % rescore.generation for number in numbers):
+            if rescore is not None and any(one != b"%d" % rescore.generation for one in numbers):
                 raise Moved
-            scores = [
-                rescore.score(member(*place), vector)
-                for place, vector in zip(places, vectors, strict=True)
-            ]
-        stored = replies[: 2 * count]
-        return list(zip(stored[::2], stored[1::2], scores, strict=True))
+            for at, place in enumerate(unit):
+                one = item_at(place, replies[2 * at], replies[2 * at + 1], snapshot.now)
+                if one is not None:
+                    score = None if rescore is None else rescore.score(member(*place), vectors[at])
+                    found[place] = one, score
+        return found
 
     # -- searches
 
@@ -186,37 +173,20 @@ class ItemReader:
             left = search.offset - skipped + search.limit - len(found)
             some = candidates[at : at + (_BODIES_PER_READ if search.conditions else left)]
             at += len(some)
-            for hit in (yield from self._alive(some, snapshot, rescore)):
-                if not meets(hit.row):
+            read = yield from self._items([one.place for one in some], snapshot, rescore)
+            for place, _, score in some:
+                one, new_score = read.get(place, (None, None))
+                if rescore is not None:
+                    score = new_score
+                if one is None or (rescore is not None and score is None) or not meets(one.row):
                     continue
                 if skipped < search.offset:
                     skipped += 1
                 elif len(found) < search.limit:
-                    found.append((hit.score, hit.row))
-                    if search.refresh and hit.head.ttl is not None:
-                        renewed.append((hit.place, hit.head))
+                    found.append((score, one.row))
+                    if search.refresh and one.head.ttl is not None:
+                        renewed.append((place, one.head))
         return found, renewed
-
-    def _alive(
-        self, candidates: Sequence[Candidate], snapshot: Snapshot, rescore: Rescore | None
-    ) -> RedisEffects[list[_Hit]]:
-        """The items of candidates that exist, have not expired, and still have a score."""
-        read: dict[Place, _Read] = {}
-        for part in units((one.place for one in candidates), is_cluster=self._is_cluster):
-            items = yield from self._items(part, snapshot, rescore)
-            read.update(zip(part, items, strict=True))
-        found = []
-        for place, _, score in candidates:
-            stored, body, new_score = read[place]
-            head = parsed(place, stored)
-            if head is None or head.is_expired(snapshot.now):
-                continue
-            if rescore is not None:
-                if new_score is None:
-                    continue
-                score = new_score
-            found.append(_Hit(place, head, to_row(place, head, body), score))
-        return found
 
     def _filter(self, search: Search) -> Callable[[Row], bool]:
         if not search.conditions:

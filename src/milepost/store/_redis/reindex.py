@@ -13,7 +13,7 @@ from milepost._db.redis.commands import RedisEffects, chunks, command
 from milepost._db.redis.guarded import MAX_ARGUMENTS, Counter, Guard, guarded, is_done, value_of
 from milepost.errors import DatabaseBusyError
 from milepost.store._core.tasks import Index, Row
-from milepost.store._redis.layout import Place, from_member, member, root_of
+from milepost.store._redis.layout import Place, Stored, from_member, member, root_of
 from milepost.store._redis.marks import (
     RootGenerations,
     StaleGenerations,
@@ -23,7 +23,7 @@ from milepost.store._redis.marks import (
     packed,
 )
 from milepost.store._redis.notes import Notes
-from milepost.store._redis.upkeep import Stored, items_at, names_in, spaces_of
+from milepost.store._redis.upkeep import items_at, names_in, spaces_of
 from milepost.store._vectors.generations import PROBE
 from milepost.store._vectors.reindex import FEW, Read, Reindexer, Vectors
 
@@ -117,7 +117,7 @@ class RedisReindexer(Reindexer):
         if generations.to_fill(number) is None:
             return None
         count, coming = 0, number is not None
-        for root, part in groupby(found, key=_root):
+        for root, part in groupby(found, key=lambda one: one.row.namespace[0]):
             count += yield from self._mark(root, list(part), vectors, generations, coming=coming)
         return count
 
@@ -174,13 +174,13 @@ class RedisReindexer(Reindexer):
                 return 0
             known = RootGenerations.read(*(yield command("HMGET", keys.meta, "current", "coming")))
             items = {
-                one.place: one
-                for one in (yield from items_at(self.core, [_place(one) for one in found]))
+                one.row.place: one
+                for one in (yield from items_at(self.core, [one.row.place for one in found]))
             }
             guards, commands, more = known.guards(keys.meta), [], list(keys)
             count = 0
             for one in found:
-                now = items.get(_place(one))
+                now = items.get(one.row.place)
                 if now is None or now.row.updated != one.row.updated:
                     continue
                 count += 1
@@ -188,7 +188,7 @@ class RedisReindexer(Reindexer):
                 more.append(heads)
                 guards.append(Guard(("HGET", heads, now.row.key), now.head.stored))
                 blob = packed(now.head.created, [vectors[text] for text in one.texts])
-                commands += marked(*pair, member(*now.place), value_of(0), blob)
+                commands += marked(*pair, member(*now.row.place), value_of(0), blob)
             if not count:
                 return 0
             script = guarded(
@@ -198,11 +198,3 @@ class RedisReindexer(Reindexer):
             if is_done(answer):
                 return count
         return 0
-
-
-def _place(one: Read) -> Place:
-    return one.row.namespace, one.row.key
-
-
-def _root(one: Read) -> str:
-    return one.row.namespace[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from milepost._db.redis.commands import RedisEffects, chunks, command
 from milepost._db.redis.guarded import Guard, guarded, is_done, reading
@@ -12,9 +12,9 @@ from milepost._internal.progress import Progress
 from milepost.store._core import namespaces
 from milepost.store._core.core import Resealed
 from milepost.store._core.records import Namespace
-from milepost.store._core.tasks import Row, StoreRequests, Transact, Write
+from milepost.store._core.tasks import StoreRequests, Transact, Write
 from milepost.store._redis.change import Batch
-from milepost.store._redis.layout import Head, Place, from_member, parsed, sealed, to_row
+from milepost.store._redis.layout import Place, Stored, from_member, item_at, sealed
 from milepost.store._redis.read import heads_and_bodies
 
 if TYPE_CHECKING:
@@ -24,17 +24,6 @@ SWEPT_AT_ONCE: Final = 1000
 """Expired items that one script deletes."""
 _RESEALED_AT_ONCE: Final = 100
 """Items whose values are read, sealed and replaced together."""
-
-
-class Stored(NamedTuple):
-    """An item as it was read."""
-
-    row: Row
-    head: Head
-
-    @property
-    def place(self) -> Place:
-        return self.row.namespace, self.row.key
 
 
 def spaces_of(core: RedisCore, root: str) -> RedisEffects[list[Namespace]]:
@@ -52,12 +41,8 @@ def items_at(core: RedisCore, places: Sequence[Place]) -> RedisEffects[list[Stor
     """The places that have an item. All places are below one root."""
     keys, commands = heads_and_bodies(core.keys, places)
     replies = (yield reading(keys, commands))[1:] if commands else []
-    found = []
-    for place, stored, body in zip(places, replies[::2], replies[1::2], strict=True):
-        head = parsed(place, stored)
-        if head is not None:
-            found.append(Stored(to_row(place, head, body), head))
-    return found
+    found = map(item_at, places, replies[::2], replies[1::2])
+    return [one for one in found if one is not None]
 
 
 # -- expiry
