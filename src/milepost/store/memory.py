@@ -41,6 +41,8 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
         {'name': 'Paris'}
     """
 
+    _core: MemoryCore
+
     def __init__(
         self,
         *,
@@ -57,15 +59,14 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
             "clear_fields": clear_fields,
             "clock": clock,
         }
-        self._memory = MemoryCore(**self._settings)
-        super().__init__(self._memory)
+        super().__init__(MemoryCore(**self._settings))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """A store with the same settings and a copy of the items."""
         twin = self.__copy__()
         memo[id(self)] = twin
         InMemoryStore.__init__(twin, **self._settings)
-        self._memory.copy_to(twin._memory)
+        self._core.copy_to(twin._core)
         return twin
 
     # Puts that ask for nothing special take a short cut, and so does a get of an item that is there
@@ -81,7 +82,7 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
         ops = list(ops)
         if self._put_plain(ops):
             return [None] * len(ops)
-        if self._memory.embedder is not None:
+        if self._core.embedder is not None:
             return await super().abatch(ops)
         # Nothing to wait for: the answer is in this process.
         return super().batch(ops)
@@ -89,12 +90,12 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
     def _put_plain(self, ops: Sequence[Op]) -> bool:
         """Whether the operations are puts without settings, which have been done then."""
         puts = [op[:3] for op in ops if type(op) is PutOp and op[3:] == _NO_SETTINGS]
-        return len(puts) == len(ops) and self._memory.put_plain(puts)
+        return len(puts) == len(ops) and self._core.put_plain(puts)
 
     def get(
         self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
     ) -> Item | None:
-        return self._memory.get_plain(namespace, key) or super().get(
+        return self._core.get_plain(namespace, key) or super().get(
             namespace, key, refresh_ttl=refresh_ttl
         )
 

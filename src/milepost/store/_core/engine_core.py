@@ -90,8 +90,7 @@ class EngineCore(StoreCore):
             self._ready = True
 
     def perform(self, groups: Sequence[Group]) -> StoreRequests[list[Outcome]]:
-        if not self._ready:
-            yield from self.ready()
+        yield from self.ready()
         completed: int | None = None
         attempts = switches = 0
         while True:

@@ -134,16 +134,13 @@ def with_new_vectors(
     """Give these items the vectors that they were put with, and no others."""
     if index is None:
         return without_vectors(store_sql, generations.tables, list(puts))
+    # None for vectors of a model that others have replaced: the item is marked as lacking its own.
+    target = None if generations.target is None else generations.target.table
     packed = {
         place: [index.pack(vector) for vector in write.vectors]
         for place, write in puts.items()
-        if write.vectors
+        if write.vectors and target is not None
     }
-    fitting = generations.target if packed else None
-    if fitting is None:
-        # Vectors of a model that others have replaced: the item is marked as lacking its own.
-        packed = {}
-    target = None if fitting is None else fitting.table
     only = {place: vectors[0] for place, vectors in packed.items() if len(vectors) == 1}
     several = [
         (vector, *place) for place in packed if place not in only for vector in packed[place]
