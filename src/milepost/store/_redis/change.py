@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -82,10 +83,9 @@ class Change:
         self._counters: list[Counter] = []
         self._counter_of: dict[str, int] = {}
         """By root: the place of its counter in the script."""
-        self._sizes: dict[Namespace, int] = {}
+        self._sizes: defaultdict[Namespace, int] = defaultdict(int)
+        """By how much the number of a namespace's items changes."""
         self._deleted: dict[str, int] = {}
-        self._guards_deleted: set[str] = set()
-        """Roots with a guard for the highest deleted version."""
         self.heads: dict[Place, Head] = {}
         """The new heads of items that are put."""
 
@@ -128,7 +128,7 @@ class Change:
                 self.commands.append(command("ZREM", keys.expiry, name))
             self._deleted[root] = max(old.updated, self._deleted.get(root, 0))
             self._guard_deleted(root)
-            self._resize(namespace, -1)
+            self._sizes[namespace] -= 1
             return
         before = 0 if old is None else old.updated
         version = max(stamp, 1 + max(before, self._floor, self._state.roots[root].deleted))
@@ -154,17 +154,12 @@ class Change:
             self.commands.append(command("ZREM", keys.expiry, name))
         if old is None:
             self._guard_deleted(root)
-            self._resize(namespace, 1)
+            self._sizes[namespace] += 1
 
     def _guard_deleted(self, root: str) -> None:
-        if root not in self._guards_deleted:
-            self._guards_deleted.add(root)
-            known = self._state.roots[root].deleted
-            expected = b"%d" % known if known else None
-            self.guards.append(Guard(("HGET", self._keys.root(root).meta, "deleted"), expected))
-
-    def _resize(self, namespace: Namespace, by: int) -> None:
-        self._sizes[namespace] = self._sizes.get(namespace, 0) + by
+        known = self._state.roots[root].deleted
+        expected = b"%d" % known if known else None
+        self.guards.append(Guard(("HGET", self._keys.root(root).meta, "deleted"), expected))
 
     def end(self) -> None:
         """Add what follows from all changes: which namespaces have items, the deleted version."""
@@ -186,10 +181,10 @@ class Change:
 
     def script(self) -> RunScript:
         """The script. Either all of its commands run or none."""
-        keys = list(dict.fromkeys(self.keys))
+        keys, guards = list(dict.fromkeys(self.keys)), list(dict.fromkeys(self.guards))
         commands, counters = self.commands, self._counters
         if not self.heads:
             # Deletes come first: after that, a server whose memory is full takes the rest too.
             commands = [*commands, *[command("HINCRBY", *counter, 1) for counter in counters]]
             counters = []
-        return guarded(keys, self.guards, commands, counters, once=True)
+        return guarded(keys, guards, commands, counters, once=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from milepost.store._core.filters import Condition, holds
@@ -43,10 +44,12 @@ def sqlite_clause(condition: Condition) -> Clause:
             [path, opaque],
         )
     if operator == "$in":
-        equal = [_sqlite_equal(path, one) for one in operand[: _MOST_EQUAL + 1]]
-        if None in equal or len(equal) > _MOST_EQUAL:
+        clauses = [_sqlite_equal(path, one) for one in operand[: _MOST_EQUAL + 1]]
+        equal = [clause for clause in clauses if clause is not None]
+        if len(equal) < len(clauses) or len(equal) > _MOST_EQUAL:
             return _called(condition)
-        return _any_of([clause for clause in equal if clause is not None])
+        any_of = " OR ".join(["1 = 0", *(sql for sql, _ in equal)])
+        return f"({any_of})", [*chain.from_iterable(parameters for _, parameters in equal)]
     if operator in ("$eq", "$ne"):
         clause = _sqlite_equal(path, operand)
         if clause is None:
@@ -148,12 +151,3 @@ def _postgres_field(start: str, parameters: list[Any], steps: list[str]) -> tupl
         else:
             field, parameters = below, below_parameters
     return field, parameters
-
-
-def _any_of(clauses: list[Clause]) -> Clause:
-    if not clauses:
-        return "1 = 0", []
-    return (
-        "(" + " OR ".join(sql for sql, _ in clauses) + ")",
-        [parameter for _, parameters in clauses for parameter in parameters],
-    )
