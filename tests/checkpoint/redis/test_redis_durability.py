@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from graphs import line, thread
+from milepost._db.redis import commands
 from milepost.checkpoint.redis import AsyncRedisSaver, RedisSaver
 from milepost.errors import (
     BrokenChainError,
@@ -247,12 +248,11 @@ def test_a_step_waits_for_as_many_replicas_as_were_asked_for(pair):
 
 
 def test_replicas_that_do_not_answer_make_the_outcome_unknown(new_server, monkeypatch):
-    from milepost.checkpoint._redis import thread_io
-
-    monkeypatch.setattr(thread_io, "WAIT_MS", 20)
+    """They are waited for longer than the client waits for one reply."""
+    monkeypatch.setattr(commands, "WAITS", 2)
     server = new_server("--appendonly", "no")
     options = {"wait_aof": False, "wait_replicas": 1}
-    with RedisSaver.from_conn_string(server.url, **options) as saver:
+    with RedisSaver.from_conn_string(f"{server.url}?socket_timeout=1.5", **options) as saver:
         graph = line("a").compile(checkpointer=saver)
         with pytest.raises(OutcomeUnknownError, match="1 replicas"):
             graph.invoke({}, thread("t"), durability="sync")

@@ -119,6 +119,33 @@ def unconfirmed(reply: Any) -> Confirmed:
     return Confirmed(reply, UNCONFIRMED, UNCONFIRMED)
 
 
+WAIT_MS: Final = 1_000
+"""How long the server waits for the disk and for replicas before it replies. A client gives a reply
+up after some seconds: 5, unless it was made otherwise."""
+WAITS: Final = 10
+"""So many waits in a row, then it is not known whether a write is safe."""
+_MARK_MS: Final = 60_000
+"""How long a key lives that is written only to have a write to wait for."""
+
+
+def until_safe(found: Confirmed, mark: bytes, local: int, replicas: int) -> RedisEffects[Confirmed]:
+    """Wait on until so many disks and replicas have a write, as far as the server can tell.
+
+    `found` is the answer to the write, which may have been a transaction, a script on a node that
+    the key has moved to, or one whose reply was lost. The server waits only for writes of the same
+    connection, so `mark` is written, a key in the same slot. The reply of the answer is that to the
+    last write.
+    """
+    waits = int(found.is_known)
+    while (found.local < local or found.replicas < replicas) and waits < WAITS:
+        run = command("SET", mark, 1, "PX", _MARK_MS)
+        found = yield Waited(run, local, replicas, WAIT_MS)
+        if not found.is_known:
+            break
+        waits += 1
+    return found
+
+
 class Everywhere(NamedTuple):
     """Send commands to each primary of a cluster, or to the only server."""
 

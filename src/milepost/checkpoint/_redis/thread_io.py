@@ -14,6 +14,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost._db.redis.commands import (
+    WAIT_MS,
+    WAITS,
     Argument,
     Command,
     Confirmed,
@@ -26,6 +28,7 @@ from milepost._db.redis.commands import (
     chunks,
     command,
     unconfirmed,
+    until_safe,
 )
 from milepost._db.redis.guarded import MAX_ARGUMENTS, Guard, guarded, is_done, reading
 from milepost.checkpoint._redis import scripts
@@ -48,15 +51,11 @@ if TYPE_CHECKING:
     from milepost.checkpoint._redis.rows import Row
     from milepost.checkpoint._redis.server import Settings
 
-WAIT_MS: Final = 10_000
-"""How long a commit waits for the disk, and for replicas."""
 _RELIST_SECONDS: Final = 60.0
 """A thread that is written is added to the index of threads again after so long."""
 _MAX_LISTED: Final = 10_000
 """Threads of which a saver knows when it last added them to the index."""
 _ROWS_PER_COMMAND: Final = MAX_ARGUMENTS // 2 - 1
-_MARK_MS: Final = 60_000
-"""How long a key lives that is written only to have a write to wait for."""
 
 
 class Changed(Exception):
@@ -343,17 +342,14 @@ def _settled(settings: Settings, keys: ThreadKeys, found: Confirmed) -> RedisEff
     local, replicas = _wanted(settings)
     if not local and not replicas:
         return
-    if not found.is_known:
-        # The write was a transaction, a script on a node that the key has moved to, or one whose
-        # reply was lost. WAITAOF waits only for writes of its own connection, so a key is written
-        # on the same server.
-        mark = command("SET", keys.thread.rpartition(b":")[0] + b":wait", 1, "PX", _MARK_MS)
-        found = yield Waited(mark, local, replicas, WAIT_MS)
+    found = yield from until_safe(
+        found, keys.thread.rpartition(b":")[0] + b":wait", local, replicas
+    )
     if found.local < local or found.replicas < replicas:
         raise OutcomeUnknownError(
-            f"A step is in the memory of the Redis server, but after {WAIT_MS / 1000:g} s it was "
-            f"not on its disk, or on {replicas} replicas ({found.replicas} have it). Load the "
-            "thread again to see what is stored."
+            f"A step is in the memory of the Redis server, but after {WAITS * WAIT_MS / 1000:g} s "
+            f"it was not on its disk, or on {replicas} replicas ({found.replicas} have it). Load "
+            "the thread again to see what is stored."
             if found.is_known
             else "A step was sent to the Redis server, which cannot say whether it is on the disk. "
             "Load the thread again to see what is stored."

@@ -15,7 +15,16 @@ from functools import partial
 from typing import Any, Final
 
 from milepost._db.calls import Pause
-from milepost._db.redis.commands import Command, RedisEffects, RunScript, Waited, command
+from milepost._db.redis.commands import (
+    WAIT_MS,
+    WAITS,
+    Command,
+    RedisEffects,
+    RunScript,
+    Waited,
+    command,
+    until_safe,
+)
 from milepost._db.redis.guarded import Guard, guarded, is_done, reading
 from milepost._internal import log
 from milepost.errors import (
@@ -40,8 +49,6 @@ _PAUSE_SECONDS: Final = 0.001
 _MAX_PAUSE_FACTOR: Final = 20
 _MAX_LOST_REPLIES: Final = 5
 """Lost replies after which a batch is not sent again."""
-_WAIT_MS: Final = 30_000
-"""How long a write waits for the disk."""
 
 
 class ItemWriter:
@@ -203,20 +210,24 @@ class ItemWriter:
         if not self._fsync:
             answer: list[Any] = yield run
             return answer
-        confirmed = yield Waited(run, local=1, replicas=0, timeout_ms=_WAIT_MS)
-        if confirmed.local == 0:
-            raise StorageError(
-                f"The write is in the server's memory, but was not on its disk after {_WAIT_MS} "
-                "ms. Look into the server's log."
+        found = yield Waited(run, local=1, replicas=0, timeout_ms=WAIT_MS)
+        if found.is_known:
+            found = (yield from until_safe(found, run.keys[0] + b":wait", 1, 0))._replace(
+                reply=found.reply
             )
-        if not confirmed.is_known and not self._has_warned:
+        if found.local == 0:
+            raise StorageError(
+                "The write is in the server's memory, but was not on its disk after "
+                f"{WAITS * WAIT_MS / 1000:g} s. Look into the server's log."
+            )
+        if not found.is_known and not self._has_warned:
             self._has_warned = True
             log.warning(
                 log.STORE,
                 "The server cannot tell when a write is on its disk (WAITAOF needs Redis 7.2 or "
                 "Valkey, and appendonly yes): what it promises is its appendfsync.",
             )
-        return list(confirmed.reply)
+        return list(found.reply)
 
     # -- lifetimes
 
