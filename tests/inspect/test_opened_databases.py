@@ -299,6 +299,22 @@ class TestLangGraph:
         with open_database(address) as db:
             assert show(db, Ref("old")).next == ("work",)
 
+    def test_a_snapshot_of_a_delta_channel_is_read(self, address):
+        from langgraph.checkpoint.base import empty_checkpoint
+        from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+        checkpoint = {
+            **empty_checkpoint(),
+            "channel_values": {"log": _DeltaSnapshot(["a"]), "yes": True},
+            "channel_versions": {"log": "1.0", "yes": "2.0"},
+        }
+        config = {"configurable": {"thread_id": "delta", "checkpoint_ns": ""}}
+        with theirs(address) as saver:
+            saver.put(config, checkpoint, {"step": 0}, checkpoint["channel_versions"])
+        with open_database(address) as db:
+            values = db.reader.get_tuple(at("delta")).checkpoint["channel_values"]
+        assert (values["log"].value, values["yes"]) == (["a"], True)
+
     def test_sealed_values_are_opened_with_its_key(self, tmp_path, monkeypatch):
         pytest.importorskip("Crypto")
         from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as Theirs
