@@ -11,6 +11,7 @@ import pytest
 from inspect_shop import at, builder, fill
 from langgraph_shop import fill_theirs, theirs
 
+from milepost.checkpoint._contract.records import place_of
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.errors import MilepostError
@@ -314,6 +315,26 @@ class TestLangGraph:
         with open_database(address) as db:
             values = db.reader.get_tuple(at("delta")).checkpoint["channel_values"]
         assert (values["log"].value, values["yes"]) == (["a"], True)
+
+    @pytest.mark.parametrize("is_old", [False, True])
+    def test_writes_are_in_the_order_in_which_its_graphs_apply_them(self, address, is_old):
+        from langgraph.checkpoint.base import empty_checkpoint
+
+        config = {"configurable": {"thread_id": "order", "checkpoint_ns": ""}}
+        with theirs(address) as saver:
+            config = saver.put(config, empty_checkpoint(), {"step": 0}, {})
+            for task_id, path in (("z", "~__pregel_pull, a"), ("a", "~__pregel_pull, b")):
+                saver.put_writes(config, [("log", path), ("more", 1)], task_id, path)
+            if is_old:
+                table = "checkpoint_writes" if address.startswith("postgres") else "writes"
+                saver.conn.execute(f"ALTER TABLE {table} DROP COLUMN task_path")
+                saver.conn.commit()
+        with open_database(address) as db:
+            found = db.reader.get_tuple(at("order"))
+            paths = db.source.paths(place_of(found.config))
+        tasks = ["a", "z"] if is_old else ["z", "a"]
+        assert [write[0] for write in found.pending_writes] == [t for t in tasks for _ in "ab"]
+        assert sorted(paths) == ([] if is_old else ["a", "z"])
 
     def test_sealed_values_are_opened_with_its_key(self, tmp_path, monkeypatch):
         pytest.importorskip("Crypto")

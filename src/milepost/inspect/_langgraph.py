@@ -10,11 +10,13 @@ import json
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from milepost._db.dialect import POSTGRES, SQLITE, Dialect
 from milepost._internal.ids import time_of
 from milepost.checkpoint._contract.records import (
     SENDS_ARE_A_CHANNEL,
@@ -113,6 +115,7 @@ class LangGraphReader(BaseCheckpointSaver[Any]):
 
     # -- what SQLite and PostgreSQL have in tables of their own
 
+    dialect: Dialect
     writes_table: str
     stored: str
     """The columns with a checkpoint."""
@@ -184,12 +187,20 @@ class LangGraphReader(BaseCheckpointSaver[Any]):
 
     def _pending(self, place: Place) -> Pending:
         rows = self.execute(
-            f"SELECT task_id, channel, type, {self._blob} FROM {self.writes_table}"
-            " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
-            " ORDER BY task_id, idx",
+            f"SELECT {self.path}, task_id, idx, channel, type, {self._blob}"
+            f" FROM {self.writes_table}"
+            " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
             tuple(place),
         )
-        return [(row[0], row[1], self.value(row[2], row[3])) for row in rows]
+        # As LangGraph sorts them; a server might have other ideas of the order of texts.
+        rows.sort(key=itemgetter(0, 1, 2))
+        return [(task_id, name, self.value(kind, data)) for _, task_id, _, name, kind, data in rows]
+
+    @cached_property
+    def path(self) -> str:
+        """The column with the path of a task; tables of older versions have none."""
+        columns = self.execute(self.dialect.columns, (self.writes_table,))
+        return "task_path" if ("task_path",) in columns else "''"
 
     _blob = "blob"
 
@@ -204,6 +215,7 @@ class LangGraphReader(BaseCheckpointSaver[Any]):
 class SqliteReader(LangGraphReader):
     """LangGraph's tables in SQLite: a checkpoint is one value."""
 
+    dialect = SQLITE
     writes_table = "writes"
     _blob = "value"
     stored = "type, checkpoint"
@@ -221,6 +233,7 @@ class SqliteReader(LangGraphReader):
 class PostgresReader(LangGraphReader):
     """LangGraph's tables in PostgreSQL: large values have rows of their own."""
 
+    dialect = POSTGRES
     writes_table = "checkpoint_writes"
     stored = "checkpoint"
 
@@ -329,14 +342,12 @@ class LangGraphSource(TableSource):
         return self._reader.execute(sql, values)
 
     def paths(self, place: Place) -> Mapping[str, str]:
-        with suppress(Exception):  # tables of older versions have no such column
-            rows = self._rows(
-                f"SELECT DISTINCT task_id, task_path FROM {self._reader.writes_table}"
-                " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
-                *place,
-            )
-            return {row[0]: row[1] for row in rows if row[1]}
-        return {}
+        rows = self._rows(
+            f"SELECT DISTINCT task_id, {self._reader.path} FROM {self._reader.writes_table}"
+            " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
+            *place,
+        )
+        return {row[0]: row[1] for row in rows if row[1]}
 
 
 _OF_A_STEP: Final = frozenset({"source", "step", "parents", "writes", "thread_id", "run_id"})
