@@ -7,7 +7,6 @@ would refuse is read as data.
 from __future__ import annotations
 
 import json
-import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -30,13 +29,8 @@ from milepost.checkpoint._contract.records import (
     with_sends,
 )
 from milepost.checkpoint.base import BaseCheckpointSaver
-from milepost.checkpoint.serde.keyring import _aes
 from milepost.constants import ERROR, INTERRUPT
-from milepost.errors import (
-    DecryptionError,
-    DeserializationError,
-    SerdeError,
-)
+from milepost.errors import DeserializationError, SerdeError
 from milepost.inspect._data import Unreadable
 from milepost.inspect._records import Page, ThreadRow
 from milepost.inspect._sources import TableSource, page_of, satisfies
@@ -58,17 +52,7 @@ _PAGE: Final = 64
 
 
 class DataSerializer(StrictSerializer):
-    """Reads what LangGraph's serializer wrote; classes of programs are read as data.
-
-    What is sealed is opened with the key in LANGGRAPH_AES_KEY.
-    """
-
-    def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        kind, body = data
-        inner, plus, cipher = kind.rpartition("+")
-        if plus and cipher == "aes":
-            return super().loads_typed((inner, _opened(bytes(body))))
-        return super().loads_typed(data)
+    """Reads what LangGraph's serializer wrote; classes of programs are read as data."""
 
     def _builder(self, known: str, module: str, name: str) -> Any:
         build = BUILDERS.get(known)
@@ -91,26 +75,11 @@ class DataSerializer(StrictSerializer):
         return super()._extension(code, inside)
 
 
-def _opened(sealed: bytes) -> bytes:
-    """What LangGraph has sealed: a nonce, a tag and the text, in AES in EAX mode."""
-    key = os.environ.get("LANGGRAPH_AES_KEY", "").encode()
-    if len(key) not in (16, 24, 32):
-        raise DecryptionError("the value is sealed: set LANGGRAPH_AES_KEY to its key")
-    try:
-        plain: bytes = _aes(key, sealed[:16], "").decrypt_and_verify(sealed[32:], sealed[16:32])
-    except ValueError:
-        raise DecryptionError(
-            "the value does not open with the key in LANGGRAPH_AES_KEY: it was sealed with another "
-            "one, or changed since"
-        ) from None
-    return plain
-
-
 class LangGraphReader(BaseCheckpointSaver[Any]):
     """Checkpoints of a LangGraph database, for reading."""
 
     def __init__(self, execute: Execute) -> None:
-        super().__init__(serde=DataSerializer())
+        super().__init__(serde=DataSerializer(unseals=True))
         self.execute = execute
 
     # -- what SQLite and PostgreSQL have in tables of their own

@@ -8,6 +8,7 @@ something less than it was.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +23,7 @@ from milepost import types
 from milepost.checkpoint.serde._types import old_json
 from milepost.checkpoint.serde._types.listed import LANGCHAIN
 from milepost.checkpoint.serde._types.models import is_model
+from milepost.checkpoint.serde.keyring import _aes
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
 from milepost.errors import DecryptionError, DeserializationError, UnregisteredTypeError
 
@@ -94,12 +96,12 @@ BUILDERS: Final[dict[str, _Build]] = {
 class StrictSerializer:
     """Reads LangGraph's stored values; writes nothing. Has the shape of a serializer.
 
-    With LangGraph's cipher it opens what was sealed.
+    With `unseals` it opens what was sealed with the key in LANGGRAPH_AES_KEY.
     """
 
-    def __init__(self, registry: TypeRegistry | None = None, cipher: Any = None) -> None:
+    def __init__(self, registry: TypeRegistry | None = None, *, unseals: bool = False) -> None:
         self._registry = default_registry if registry is None else registry
-        self._cipher = cipher
+        self._unseals = unseals
         self._kept: dict[bytes, Any] = {}
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
@@ -130,8 +132,8 @@ class StrictSerializer:
                 " once with LangGraph and a serializer without pickle_fallback"
             )
         inner, plus, cipher = kind.partition("+")
-        if plus and self._cipher is not None:
-            return self.loads_typed((inner, self._opened(cipher, body)))
+        if plus and self._unseals:
+            return self.loads_typed((inner, _unsealed(cipher, bytes(body))))
         raise DeserializationError(
             f"the stored kind {kind[:40]!r} is not one that LangGraph's serializer writes"
             + (
@@ -140,22 +142,6 @@ class StrictSerializer:
                 else ""
             )
         )
-
-    def _opened(self, name: str, sealed: bytes) -> bytes:
-        """What was sealed with a cipher of this name."""
-        if name != "aes":
-            raise DecryptionError(
-                f"a value is sealed with the cipher {name[:40]!r}, which is a program's own; only"
-                " LangGraph's AES can be opened here"
-            )
-        try:
-            opened: bytes = self._cipher.decrypt(name, bytes(sealed))
-        except ValueError as error:
-            raise DecryptionError(
-                "a value does not open with the key in LANGGRAPH_AES_KEY: it was sealed with"
-                " another one, or changed since"
-            ) from error
-        return opened
 
     # -- msgpack
 
@@ -221,6 +207,26 @@ class StrictSerializer:
                 " --types __main__=MODULE, where MODULE is the script's name without .py"
             )
         raise UnregisteredTypeError(f"the stored type {module}.{name} is not registered; {advice}")
+
+
+def _unsealed(cipher: str, sealed: bytes) -> bytes:
+    """What LangGraph has sealed: a nonce, a tag and the text, in AES in EAX mode."""
+    if cipher != "aes":
+        raise DecryptionError(
+            f"a value is sealed with the cipher {cipher[:40]!r}, which is a program's own; only"
+            " LangGraph's AES can be opened here"
+        )
+    key = os.environ.get("LANGGRAPH_AES_KEY", "").encode()
+    if len(key) not in (16, 24, 32):
+        raise DecryptionError("the value is sealed: set LANGGRAPH_AES_KEY to its key")
+    try:
+        plain: bytes = _aes(key, sealed[:16], "").decrypt_and_verify(sealed[32:], sealed[16:32])
+    except ValueError:
+        raise DecryptionError(
+            "the value does not open with the key in LANGGRAPH_AES_KEY: it was sealed with another "
+            "one, or changed since"
+        ) from None
+    return plain
 
 
 _KEPT: Final = "held"

@@ -77,7 +77,9 @@ def open_theirs(
     address: str, registry: TypeRegistry | None = None, *, encrypted: bool = False
 ) -> Iterator[Source]:
     """LangGraph's database at an address, for reading only."""
-    serde = StrictSerializer(registry, their_sealing().cipher if encrypted else None)
+    if encrypted:
+        their_sealing()  # a key that is missing is named before anything is read
+    serde = StrictSerializer(registry, unseals=encrypted)
     if (file := sqlite_file(address)) is not None:
         with _copied(file) as connection:
             _check_tables(connection)
