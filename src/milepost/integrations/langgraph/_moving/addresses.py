@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from typing import Any, Final
 
 from milepost._db.addresses import is_postgres, is_redis, sqlite_file, without_password
+from milepost._db.dialect import POSTGRES, SQLITE
 from milepost._db.redis.client import make_client, without_parameters
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
@@ -35,10 +36,6 @@ from milepost.integrations.langgraph._moving.sources import BadAddressError, Sou
 from milepost.integrations.langgraph._requirement import needed
 
 _DRIVERS: Final = ("psycopg", "redis")
-_SQLITE_COLUMNS: Final = "SELECT name FROM pragma_table_info('{}')"
-_POSTGRES_COLUMNS: Final = (
-    "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass('{}') AND attnum > 0"
-)
 _PREFIXES: Final = {
     "checkpoint_prefix": "checkpoint",
     "checkpoint_write_prefix": "checkpoint_write",
@@ -286,8 +283,8 @@ def _opened(library: str, room: str, address: str, **options: Any) -> AbstractCo
 
 def _columns(connection: Any, table: str) -> set[str]:
     """The columns of a table; none if there is no such table."""
-    query = _SQLITE_COLUMNS if isinstance(connection, sqlite3.Connection) else _POSTGRES_COLUMNS
-    return {name for (name,) in _on(connection)(query.format(table), ())}
+    dialect = SQLITE if isinstance(connection, sqlite3.Connection) else POSTGRES
+    return {name for (name,) in _on(connection)(dialect.columns, (table,))}
 
 
 def _on(connection: Any) -> Execute:
