@@ -164,3 +164,25 @@ def test_threads_are_copied_and_verified_and_the_source_is_not_changed(
         assert move_in(server.url, ours) == 0
         assert f"{len(threads)} threads: 0 checkpoints" in capsys.readouterr().out
         assert json.dumps(server.documents) == before
+
+
+def test_writes_are_in_the_order_of_the_paths_of_their_tasks():
+    """In it the sends among them become tasks, in the formats before version 4."""
+    place = {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1"}
+    checkpoint = {"id": "1", "channel_values": {}, "channel_versions": {}}
+    documents: dict[str, Any] = {
+        "checkpoint:t:__empty__:1": {**place, "checkpoint": checkpoint, "metadata": "{}"}
+    }
+    for task, path in (("z", "~1"), ("a", "~2"), ("b", None)):
+        for idx in range(2):
+            write = {"channel": "log", "type": "json", "blob": f'"{task}{idx}"'}
+            own = {"task_id": task, "task_path": path, "idx": idx}
+            documents[f"checkpoint_write:t:__empty__:1:{task}:{idx}"] = {**place, **own, **write}
+    with (
+        JsonServer(documents) as server,
+        their_redis_threads(server.url, StrictSerializer()) as read,
+    ):
+        found = read.read(Place("t", "", "1"))
+    assert found is not None
+    wrote = [value for _, _, value in found.pending_writes or ()]
+    assert wrote == ["b0", "b1", "z0", "z1", "a0", "a1"]

@@ -163,9 +163,9 @@ class RedisThreads(Source):
             yield ":".join((self._blobs, place.thread_id, ns, channel, str(version)))
 
     def _pending(self, place: Place) -> list[tuple[str, str, Any]]:
-        """Writes after a checkpoint, task by task, in the order in which each wrote."""
+        """Writes after a checkpoint, by the paths of their tasks, as LangGraph sorts them."""
         found = [self._document(one) for one in self._documents.read(self._writes.get(place, ()))]
-        found.sort(key=lambda write: (write["task_id"], write["idx"]))
+        found.sort(key=lambda one: (one.get("task_path") or "", one["task_id"], one["idx"]))
         self._paths[place] = {
             write["task_id"]: write["task_path"] for write in found if write.get("task_path")
         }
