@@ -181,6 +181,14 @@ class EmptyInputError(MilepostError):
     """The run has nothing to do: no usable input, and nothing saved to go on from."""
 
 
+def _repr_of(error: BaseException) -> str:
+    """The repr of a node's exception; one that fails must hide neither it nor the thread."""
+    try:
+        return repr(error)
+    except Exception as second:
+        return f"{type(error).__name__}(<its __repr__ raised {type(second).__name__}>)"
+
+
 class NodeError(MilepostError):
     """The failure of a node, as its error handler gets it.
 
@@ -188,7 +196,7 @@ class NodeError(MilepostError):
     """
 
     def __init__(self, node: str, error: Exception, input: Any = None) -> None:
-        super().__init__(f"node '{node}' failed: {error!r}")
+        super().__init__(f"node '{node}' failed: {_repr_of(error)}")
         self.node = node
         self.error = error
         self.input = input

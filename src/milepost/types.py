@@ -23,7 +23,7 @@ from typing_extensions import TypedDict, TypeVar
 
 from milepost._internal.lazy_imports import on_demand
 from milepost._internal.other_root import advice
-from milepost.errors import NodeTimeoutError
+from milepost.errors import NodeTimeoutError, _repr_of
 
 if TYPE_CHECKING:
     from collections import deque
@@ -531,7 +531,7 @@ class TaskError(str):
         """
         if isinstance(error, str):
             return cls(error)
-        text = cls(repr(error))
+        text = cls(_repr_of(error))
         text.exception = error
         return text
 

@@ -35,6 +35,7 @@ from milepost._engine.superstep.pending_writes import is_worth_storing, to_store
 from milepost._engine.superstep.plan import Task, finished_writes, in_path_order, plan
 from milepost._engine.superstep.subtasks import Subtasks, gather_interrupts
 from milepost._engine.superstep.task import addressed_here, perform, perform_observed
+from milepost._internal.notes import add_note
 from milepost.constants import INTERRUPT, START
 from milepost.errors import (
     GraphDrained,
@@ -422,7 +423,7 @@ class GraphRun:
             try:
                 self.channels.preview(task.writes)
             except Exception as error:
-                error.add_note(f"While what task '{task.name}' wrote was checked.")
+                add_note(error, f"While what task '{task.name}' wrote was checked.")
                 task.finished, task.writes, task.error = False, (), error
         if not self.events.quiet:
             self.events.task_ended(task)

@@ -17,6 +17,7 @@ from milepost._engine.drivers.effects import Effect, EffectGenerator, PutCheckpo
 from milepost._engine.observers import StoredStep
 from milepost._engine.write_behind import LARGE_STEP, WriteBehindQueue
 from milepost._internal.generators import adrive, drive
+from milepost._internal.notes import add_note
 from milepost.checkpoint._contract.records import Checkpoint, Place
 from milepost.checkpoint._contract.step_saver import Fence, StepCommit, step_saver
 from milepost.errors import MilepostError, SaverError, SerializationError, ThreadConflict
@@ -157,7 +158,7 @@ class ThreadWriter:
             )
         )
         if self.native is None:
-            error.add_note(text)
+            add_note(error, text)
             return error
         typed = SaverError(text)
         typed.__cause__ = error

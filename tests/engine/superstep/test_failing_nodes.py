@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import dataclass
 
 import pytest
 
@@ -10,6 +11,79 @@ from milepost.errors import NodeError, NodeTimeoutError
 from milepost.graph import START, StateGraph
 from milepost.runtime import Runtime
 from milepost.types import Command, RetryPolicy, Send, TimeoutPolicy, interrupt
+
+
+class Awkward(Exception):
+    """An exception whose repr fails once it was stored: what is in a slot is not kept."""
+
+    __slots__ = ("code",)
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    def __repr__(self) -> str:
+        return f"Awkward({self.code})"
+
+
+@dataclass(frozen=True)
+class Frozen(Exception):
+    """An exception that takes no notes."""
+
+    code: int
+
+
+class Other(UnicodeDecodeError):
+    """An exception that its base cannot make again from its arguments."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    def __str__(self) -> str:
+        return f"code {self.code}"
+
+
+AWKWARD = [
+    (Awkward, "Awkward(<its __repr__ raised AttributeError>)"),
+    (Frozen, "Frozen(code=4)"),
+    (Other, "Other(4)"),
+]
+
+
+@pytest.mark.parametrize(("cls", "shown"), AWKWARD)
+def test_an_awkward_exception_leaves_the_thread_readable(
+    run, saver, config, durability, cls, shown
+):
+    failing = [True, True]
+
+    def bad(state: State):
+        if failing:
+            failing.pop()
+            raise cls(4)
+        return {"log": ["bad"]}
+
+    builder = StateGraph(State).add_node("bad", bad).add_edge(START, "bad")
+    graph = builder.compile(checkpointer=saver)
+    with pytest.raises(cls):
+        run.invoke(graph, {"log": []}, config, durability=durability)
+    assert [task.error for task in run.get_state(graph, config).tasks] == [shown]
+    with pytest.raises(cls):
+        run.stream(graph, None, config, durability=durability, stream_mode="checkpoints")
+    assert [task.error for task in run.history(graph, config)[0].tasks] == [shown]
+    assert run.invoke(graph, None, config, durability=durability) == {"log": ["bad"]}
+
+
+@pytest.mark.parametrize("cls", [cls for cls, _ in AWKWARD])
+def test_an_awkward_exception_reaches_the_error_handler(run, saver, config, cls):
+    def bad(state: State):
+        raise cls(4)
+
+    def handler(state: State, error: NodeError):
+        return {"log": [type(error.error).__name__]}
+
+    builder = StateGraph(State)
+    builder.add_node("bad", bad, error_handler=handler)
+    graph = builder.add_edge(START, "bad").compile(checkpointer=saver)
+    assert run.invoke(graph, {"log": []}, config) == {"log": [cls.__name__]}
 
 
 class TestErrors:

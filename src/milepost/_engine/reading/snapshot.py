@@ -341,7 +341,7 @@ def _event_task(program: ExecutableGraph, thread_id: str | None, task: Task) -> 
     if task.finished:
         event["result"] = shown_result(program.stream_keys, task.writes)
     elif task.error is not None:
-        event["error"] = repr(task.error)
+        event["error"] = str(TaskError.of(task.error))
     return event
 
 

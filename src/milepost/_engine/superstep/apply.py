@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from milepost._internal.notes import add_note
 from milepost.errors import InvalidUpdateError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def apply_writes(
         except InvalidUpdateError as error:
             raise InvalidUpdateError(f"{error} {_who_wrote(name, writers)}") from None
         except Exception as error:
-            error.add_note(f"In the reducer of key '{name}'. {_who_wrote(name, writers)}")
+            add_note(error, f"In the reducer of key '{name}'. {_who_wrote(name, writers)}")
             raise
         if updated:
             versions[name] = version

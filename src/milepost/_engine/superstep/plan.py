@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from milepost._engine.superstep.program import ExecutableGraph, Node, Write
 from milepost._engine.superstep.renames import node_behind
 from milepost._internal.ids import LateId, digest_id
+from milepost._internal.notes import add_note
 from milepost.constants import NS_END, NS_SEP, PULL, PUSH, TASKS
 from milepost.errors import InvalidUpdateError
 from milepost.types import Interrupt, Send
@@ -167,7 +168,7 @@ def plan(
             try:
                 task.input = node.reader.read(channels, base[2], stop)
             except Exception as error:
-                error.add_note(f"While the input of node '{node.name}' was made from the state.")
+                add_note(error, f"While the input of node '{node.name}' was made from the state.")
                 raise
         tasks.append(task)
     return tasks

@@ -19,6 +19,7 @@ from milepost._engine.observers import observed
 from milepost._engine.superstep.node_cache import keep_cached, recall_cached
 from milepost._internal import log
 from milepost._internal.ids import getrandbits
+from milepost._internal.notes import add_note
 from milepost._internal.other_root import is_from_their_call
 from milepost.errors import (
     GraphBubbleUp,
@@ -174,11 +175,12 @@ def _observed_branch(decide: Call, branch: Branch, context: TaskContext) -> Effe
 def _give_up(task: Task, context: TaskContext, error: Exception) -> TaskGenerator:
     """A node has failed for good: call its error handler, if it has one."""
     task.fail(context.open_inside, context.run.answers)
-    error.add_note(f"During task '{task.name}' with id '{task.id}'")
+    add_note(error, f"During task '{task.name}' with id '{task.id}'")
     if is_from_their_call(error):
-        error.add_note(
+        add_note(
+            error,
             "A function of LangGraph's was called in a node of milepost: import interrupt, "
-            "get_stream_writer and the like from milepost, or use `milepost run --as-langgraph`."
+            "get_stream_writer and the like from milepost, or use `milepost run --as-langgraph`.",
         )
     handler = task.node.error_handler
     if handler is None:

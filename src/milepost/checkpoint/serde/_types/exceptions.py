@@ -68,36 +68,41 @@ def of_exception(cls: type[BaseException]) -> Codec:
     """How the instances of an exception class become values and back, without `__init__`."""
     base: Any = next(c for c in cls.__mro__ if c.__module__ == "builtins")
 
+    def make(arguments: Sequence[Any], attributes: dict[str, Any]) -> BaseException:
+        error = cls.__new__(cls, *arguments)
+        # A built-in __init__ only stores its arguments; the user's may do anything.
+        base.__init__(error, *arguments)
+        # Past the class, which may be frozen.
+        if not issubclass(base, OSError):
+            _ARGS.__set__(error, tuple(arguments))
+        for name, value in attributes.items():
+            if name in _KEPT:
+                object.__setattr__(error, name, value)
+            else:
+                error.__dict__[name] = value
+        return error
+
     def encode(error: Any) -> Any:
         reduced = _reduced(error, base)
         if not _takes(base, reduced):
             raise Refused("it was raised with something that could not be read back safely")
-        if cls.__new__ is not base.__new__:
-            try:
-                cls.__new__(cls, *reduced)
-            except Exception:  # as of pydantic's ValidationError, which has no arguments
-                raise Refused("its class cannot make it again from its arguments") from None
-        return [message_of(error), list(reduced), _attributes(error, base)]
+        attributes = _attributes(error, base)
+        try:
+            make(reduced, attributes)
+        except Exception:  # as of pydantic's ValidationError, which has no arguments
+            raise Refused("its class cannot make it again from its arguments") from None
+        return [message_of(error), list(reduced), attributes]
 
     def decode(payload: Any) -> Any:
         _, arguments, attributes = _parts(payload)
         if not _takes(base, arguments):
             raise TypeError(f"{base.__name__} is made of other arguments")
-        error = cls.__new__(cls, *arguments)
-        # A built-in __init__ only stores its arguments; the user's may do anything.
-        base.__init__(error, *arguments)
-        if not issubclass(base, OSError):
-            error.args = tuple(arguments)
-        for name, value in attributes.items():
-            if name in _KEPT:
-                setattr(error, name, value)
-            else:
-                error.__dict__[name] = value
-        return error
+        return make(arguments, attributes)
 
     return encode, decode
 
 
+_ARGS: Any = vars(BaseException)["args"]
 _KEPT = {"name", "path"}
 _COPIED = (SyntaxError, BaseExceptionGroup)
 """What copies the members of its second argument."""
