@@ -161,28 +161,34 @@ def transaction(
 def _attempt(tables: Tables, work: Work[R], *, write: bool) -> RedisEffects[R]:
     operation = work()
     steps = GeneratorDriver(operation)
-    for statement in steps:
-        try:
-            steps.answer = yield from tables.carry_out(statement)
-        except Changed:
-            operation.close()
-            raise
-        except Exception as error:
-            steps.error = error
+    try:
+        for statement in steps:
+            try:
+                steps.answer = yield from tables.carry_out(statement)
+            except Changed:
+                operation.close()
+                raise
+            except Exception as error:
+                steps.error = error
+    except Exception as failure:
+        if write and not isinstance(failure, Changed):
+            for view in tables.views.values():
+                yield from view.confirm()
+        raise
     if write:
         yield from _commit(tables)
     return steps.result
 
 
 def _commit(tables: Tables) -> RedisEffects[None]:
-    """Store what a transaction has changed. Only a copy has two threads: it makes sure that its
-    source has not changed."""
+    """Store what a transaction has changed. A thread that it leaves alone must not have changed
+    either: the source of a copy, or one to which a step is refused. What the refusal says of the
+    run's own steps may be newer than what was read, while the run stores several at once."""
     settings = tables.settings
     for view in tables.views.values():
         thread_id, entry = view.thread_id, view.entry
         if not view.is_to_be_written():
-            if len(tables.views) > 1:
-                yield from view.fetch()
+            yield from view.confirm()
         elif entry is None:
             if not (yield from view.write()):
                 raise Changed

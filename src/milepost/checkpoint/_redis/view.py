@@ -102,6 +102,11 @@ class ThreadView:
             raise Changed
         self._rev, self._has_read = rev, True
 
+    def confirm(self) -> RedisEffects[None]:
+        """Raise Changed if another client has written since the first read."""
+        if self._has_read:
+            yield from self.fetch()
+
     def load(self) -> RedisEffects[Entry | None]:
         """The thread's entry."""
         if not self._has_entry:
