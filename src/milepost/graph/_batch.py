@@ -91,13 +91,18 @@ async def abatch(
                 except Exception as error:
                     results[at] = error
 
-    # If it is cancelled, so are they, once, and it waits until they have saved what they have.
+    running = [asyncio.ensure_future(work(group)) for group in groups]
     try:
-        async with asyncio.TaskGroup() as running:
-            for group in groups:
-                running.create_task(work(group))
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+        await asyncio.gather(*running)
+    except BaseException:
+        # If it was cancelled, so are they, and once is enough. It waits for the first of them
+        # only; the others still save what they have.
+        for run in running:
+            if not run.cancelling():
+                run.cancel()
+        if running:
+            await asyncio.wait(running)
+        raise
     return _raise_errors(results, return_exceptions)
 
 

@@ -538,6 +538,22 @@ def test_a_batch_that_is_cancelled_ends_after_its_runs(saver):
     asyncio.run(main())
 
 
+def test_a_batch_whose_run_was_cancelled_from_inside_gives_no_results(saver):
+    async def node(state: State):
+        if state["log"] == ["ends"]:
+            asyncio.current_task().cancel()
+            await asyncio.sleep(0)
+        return {"log": ["node"]}
+
+    async def main():
+        graph = chain(("node", node), checkpointer=saver)
+        configs = [{"configurable": {"thread_id": at}} for at in "ab"]
+        with pytest.raises(asyncio.CancelledError):
+            await graph.abatch([{"log": []}, {"log": ["ends"]}], configs)
+
+    asyncio.run(main())
+
+
 class TestTheControlOfABatch:
     @pytest.fixture
     def graph(self, saver):
