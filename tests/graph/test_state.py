@@ -310,6 +310,13 @@ def test_an_annotation_of_another_parameter_is_no_input_schema(run, function):
     assert "more" not in builder.channels
 
 
+def test_a_partial_with_too_many_arguments_fails_when_it_is_called():
+    builder = StateGraph(Numbers)
+    builder.add_node("n", functools.partial(with_a_default, 1, 2, 3)).add_edge(START, "n")
+    with pytest.raises(TypeError, match="positional"):
+        builder.compile().invoke({"total": 1})
+
+
 def test_schemas_that_disagree_about_a_reducer_are_refused_with_the_key():
     class Other(TypedDict):
         parts: Annotated[list[int], operator.mul]

@@ -58,7 +58,10 @@ def check_timeout(node: str, timeout: TimeoutPolicy | None, *actions: Any) -> No
 def first_parameter_schema(function: Any) -> Any:
     """The schema that a function's first parameter is annotated with, if it is one."""
     hints = hints_of(function)
-    first = next(iter(inspect.signature(function).parameters), "") if hints else ""
+    try:
+        first = next(iter(inspect.signature(function).parameters), "") if hints else ""
+    except ValueError:  # of a partial with more arguments than its function takes
+        return None
     hint = None if first in _INJECTED else hints.get(first)
     return hint if has_fields(hint) else None
 
