@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import multiprocessing
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -478,6 +480,18 @@ def test_a_copy_of_vectors_does_not_keep_what_was_deleted_for_ever(redis_url, mo
         store.batch([PutOp(NS, str(n), None) for n in range(8)])
         assert keys(store.search(NS, query="a")) == ["8", "9"]
         assert store._core._ranker._copies.seen("users")[2] == 2
+
+
+def test_a_search_ends_and_finds_the_others_where_a_vector_is_damaged(redis_url):
+    with RedisStore.from_conn_string(redis_url, index=INDEX) as store:
+        store.batch([PutOp(NS, str(n), {"text": "a" * n}) for n in range(1, 9)])
+        vectors = store._core.keys.root("users").vectors
+        with redis.Redis.from_url(redis_url) as client:
+            [field] = [name for name in client.hkeys(vectors) if name.endswith(b"8")]
+            whole = client.hget(vectors, field)
+            client.hset(vectors, field, whole[:-12] + struct.pack("<3f", math.nan, 1, 1))
+        assert keys(store.search(NS, query="a", limit=20, filter={"text": "aa"})) == ["2"]
+        assert sorted(keys(store.search(NS, query="a", limit=20)))[:7] == list("1234567")
 
 
 def test_a_search_goes_deeper_where_the_first_it_finds_do_not_count(redis_url):

@@ -136,8 +136,8 @@ class _Copy:
         for some in near:
             best = best_of([*best, *(one for one in some if one[1].name.startswith(start))], _NAME)
             if len(best) >= count:
-                break
-        return Nearest(best, len(best) < total)
+                return Nearest(best, len(best) < total)
+        return Nearest(best, False)
 
 
 class Copies:

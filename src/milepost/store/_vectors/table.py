@@ -125,6 +125,7 @@ class VectorTable(Generic[Owner]):
         np = self._np
         scores = self._matrix[: len(self.owners)] @ unit_vector(np, vector)
         scores[self._free] = -np.inf
+        scores[np.isnan(scores)] = -np.inf  # a damaged vector, which is no reason to miss others
         above = np.inf
         while count < len(scores):
             last = len(scores) - count
