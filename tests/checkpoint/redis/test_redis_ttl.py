@@ -106,6 +106,24 @@ def test_a_thread_that_is_pinned_while_it_is_read_stays_pinned(client, redis_ser
         assert ends(client) == {-1}
 
 
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_write_that_comes_late_leaves_no_part_of_a_thread(client, redis_server, scripts):
+    """The time to live is counted from the write on, and not from what was read before it."""
+    ttl = {"default_ttl": 0.5 / 60}
+    with RedisSaver.from_conn_string(redis_server.url, ttl=ttl, scripts=scripts) as saver:
+        attempt = saver.server.redis.attempt
+
+        def late(effect: Any) -> Any:
+            if "PEXPIRE" in repr(effect):
+                time.sleep(0.6)
+            return attempt(effect)
+
+        saver.server.redis.attempt = late
+        saver.create_thread("t")
+        assert client.hgetall(KEYS[0]).keys() != {b"rev", b"seq"}
+        assert client.execute_command("PEXPIRETIME", KEYS[0]) != -1
+
+
 def test_an_expired_thread_is_gone_from_listings_and_can_be_begun_again(client, redis_server):
     ttl = {"default_ttl": 0.2 / 60}
     with RedisSaver.from_conn_string(redis_server.url, ttl=ttl) as saver:

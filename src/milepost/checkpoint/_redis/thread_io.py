@@ -168,16 +168,12 @@ def read(
 ) -> RedisEffects[tuple[bytes | None, list[Any]]]:
     """The thread's rev, and the replies of commands that read it, all as of one moment."""
     keys = settings.keys.of(thread_id)
-    first = [command("HMGET", keys.thread, REV, "ttl")]
-    if settings.refresh_on_read:
-        first.append(command("TIME"))
-    asked = reading(keys, [*first, *commands])._replace(thread_id=thread_id)
-    _, (rev, stored), *replies = yield asked
-    if settings.refresh_on_read:
-        now, *replies = replies
-        ttl = None if stored is None else stored.decode()
-        # Guarded, since the thread may have got another time to live meanwhile.
-        if rev is not None and (commands := expiry(settings, keys, ttl, now)):
+    asked = reading(keys, [command("HMGET", keys.thread, REV, "ttl"), *commands])
+    _, (rev, stored), *replies = yield asked._replace(thread_id=thread_id)
+    if settings.refresh_on_read and rev is not None:
+        commands = expiry(settings, keys, None if stored is None else stored.decode())
+        if commands:
+            # Guarded, since the thread may have got another time to live meanwhile.
             yield guarded(keys, [Guard(("HGET", keys.thread, REV), rev)], commands)
     return rev, [*map(_flat, replies)]
 
@@ -219,19 +215,20 @@ def life_commands(keys: ThreadKeys) -> list[Command]:
 
 
 def expiry(
-    settings: Settings, keys: ThreadKeys, ttl: str | None, now: Sequence[Any], left: int = -1
+    settings: Settings, keys: ThreadKeys, ttl: str | None, left: int = -1, now: Sequence[Any] = ()
 ) -> list[Command]:
     """The commands after which all keys of a thread expire at one moment, or never.
 
     `ttl` is the thread's own time to live. Without one, and without a default, the default of
-    another saver may count for the thread, which expires in `left` milliseconds: keys that a write
-    creates must not outlive it.
+    another saver may count for the thread, which expires in `left` milliseconds from `now` on: keys
+    that a write creates must not outlive it.
     """
     seconds = settings.ttl_text if ttl is None else ttl
     if seconds == FOR_EVER:
         return [command("PERSIST", key) for key in keys]
     if seconds:
-        left = int(float(seconds) * 1000)
+        # From the write on, however late that is: a time that has passed would remove the keys.
+        return [command("PEXPIRE", key, int(float(seconds) * 1000)) for key in keys]
     if left < 0:
         return []
     at = int(now[0]) * 1000 + int(now[1]) // 1000 + left

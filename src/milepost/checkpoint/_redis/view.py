@@ -287,7 +287,7 @@ class ThreadView:
             commands.append(command("HSET", keys.thread, *chain.from_iterable(put.items())))
         if gone:
             commands.append(command("HDEL", keys.thread, *gone))
-        commands += expiry(self._settings, keys, entry.ttl, self._now, self._left)
+        commands += expiry(self._settings, keys, entry.ttl, self._left, self._now)
         return write(self._settings, self.thread_id, rev, commands)
 
     def is_new(self) -> bool:
