@@ -424,4 +424,4 @@ def _answers_for_fork(
 
 def _present_path(task: Task) -> tuple[Any, ...]:
     """The path of a task under the present name of its node: a fork does not keep the former."""
-    return task.path if task.send is not None else task.node.path
+    return task.path if task.is_sent else task.node.path

@@ -191,7 +191,7 @@ def _in_shown_order(program: ExecutableGraph, tasks: Sequence[Task]) -> Sequence
     if len(tasks) < 2:
         return tasks
     places = {name: place for place, name in enumerate(program.nodes)}
-    return sorted(tasks, key=lambda task: -1 if task.send is not None else places[task.name])
+    return sorted(tasks, key=lambda task: -1 if task.is_sent else places[task.name])
 
 
 def _show(

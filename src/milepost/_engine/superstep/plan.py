@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -30,7 +31,6 @@ class Task:
     """One run of one node in one step."""
 
     # Defaults are kept on the class: a task is made for every step, and few are ever changed.
-    send: Send | None = None
     writes: Sequence[Write] = ()
     finished: bool = False
     caller: Task | None = None
@@ -53,6 +53,8 @@ class Task:
     """Namespace → last checkpoint id, for graphs with memory that have run in this task."""
     cache_entry: CacheEntry | None = None
     """For the node cache, if the node has a cache policy and the run has a cache."""
+    planned_name: str
+    """The node's name when the task was planned: the node may have been renamed since."""
     _id: str | None = None
 
     def __init__(
@@ -63,7 +65,7 @@ class Task:
         input: Any,
         base: Base,
     ) -> None:
-        self.name = node.name
+        self.name = self.planned_name = node.name
         self.node = node
         self.path = path
         self.path_text = node.path_text if len(path) == 2 else path_text(path)
@@ -102,6 +104,11 @@ class Task:
         return self.caller is not None
 
     @property
+    def is_sent(self) -> bool:
+        """Whether a Send asked for it."""
+        return self.path[0] == PUSH and self.caller is None
+
+    @property
     def was_cancelled(self) -> bool:
         """Whether the caller of the task has cancelled it."""
         return self.cancellation is not None and self.cancellation.asked
@@ -111,21 +118,14 @@ class Task:
         """The id of the task: the same each time that this step is taken from this checkpoint."""
         if self._id is None:
             checkpoint_id, ns, step = self.base
-            name = self._planned_name
+            name = self.planned_name
             self._id = digest_id(str(checkpoint_id), ns, str(step), name, self.path_text)
         return self._id
 
     @property
-    def _planned_name(self) -> str:
-        """The node's name when the task was planned: the node may have been renamed since."""
-        if self.send is not None:
-            return self.send.node
-        return self.path[1] if self.path[0] == PULL else self.name
-
-    @property
     def ns(self) -> str:
         """The namespace of graphs that the task runs."""
-        own = f"{self._planned_name}{NS_END}{self.id}"
+        own = f"{self.planned_name}{NS_END}{self.id}"
         return f"{self.base[1]}{NS_SEP}{own}" if self.base[1] else own
 
     def ns_before(self, base: Base | None) -> str:
@@ -179,7 +179,8 @@ def _keep_former_name(channels: ChannelState, task: Task) -> None:
     for trigger in task.triggers:
         stored = channels.former_names.get(trigger)
         if stored is not None and channels.available(trigger):
-            task.path = (PULL, node_behind(stored))
+            task.planned_name = node_behind(stored)
+            task.path = (PULL, task.planned_name)
             task.path_text = path_text(task.path)
             return
 
@@ -223,13 +224,15 @@ def _push(program: ExecutableGraph, send: Any, at: int, base: Base) -> Task | No
     node = program.nodes.get(program.renames.node(send.node))
     if node is None:
         return None
-    if send.timeout is not None and node.callee.aio is None:
-        raise InvalidUpdateError(
-            f"Send to '{send.node}' has a timeout, but the node is a sync function, which nothing "
-            "can stop: make it `async def`, or send without a timeout."
-        )
+    if send.timeout is not None:
+        if node.callee.aio is None:
+            raise InvalidUpdateError(
+                f"Send to '{send.node}' has a timeout, but the node is a sync function, which "
+                "nothing can stop: make it `async def`, or send without a timeout."
+            )
+        node = replace(node, timeout=send.timeout)
     task = Task(node, (PUSH, at, False), (PUSH,), send.arg, base)
-    task.send = send
+    task.planned_name = send.node
     return task
 
 

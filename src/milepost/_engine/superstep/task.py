@@ -110,14 +110,11 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
 def _attempt(context: TaskContext) -> EffectGenerator[tuple[Any, list[Write]]]:
     """Call the node of a task, and follow its edges; return its output and its writes."""
     task, node, callee = context.task, context.task.node, context.task.node.callee
-    timeout = node.timeout
-    if task.send is not None and task.send.timeout is not None:
-        timeout = task.send.timeout
     try:
         if callee.sync is same:
             output = task.input
         else:
-            output = yield Call(callee, task.input, context, timeout)
+            output = yield Call(callee, task.input, context, node.timeout)
     except ParentCommand as up:
         if up.command.graph is not None:
             raise
@@ -129,7 +126,7 @@ def _attempt(context: TaskContext) -> EffectGenerator[tuple[Any, list[Write]]]:
             break
         except ReturnedRunnable as returned:
             runnable = callee_of(returned.runnable, task.name)
-            output = yield Call(runnable, task.input, context, timeout)
+            output = yield Call(runnable, task.input, context, node.timeout)
     if context.pushed:
         writes[:0] = context.pushed
     writes += node.edges

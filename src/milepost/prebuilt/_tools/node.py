@@ -348,4 +348,4 @@ async def _await(
 def _is_own_task(context: TaskContext, node: object, calls: Sequence[object]) -> bool:
     """Whether a `Send` gave a node a single call: the node's task is then the call's task."""
     task = context.task
-    return len(calls) == 1 and task.send is not None and task.node.callee.target is node
+    return len(calls) == 1 and task.is_sent and task.node.callee.target is node
