@@ -366,7 +366,7 @@ class CheckpointWriter:
         """Make the metadata of the present checkpoint."""
         position = self.position
         metadata: dict[str, Any] = {**self._given, "source": source, "step": position.step}
-        metadata["parents"] = position.parents
+        metadata["parents"] = dict(position.parents)
         if self.program.delta or "counters_since_delta_snapshot" in self.metadata:
             counters = self.metadata.get("counters_since_delta_snapshot") or {}
             counted = self.deltas.count(self.channels, counters, source, made_by)

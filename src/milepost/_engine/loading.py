@@ -99,6 +99,8 @@ def find_saver(
     saver = above.saver if own is None else own
     if saver is above.saver:
         checkpoints.join(above, owned=False)
+    around = parent.run.position
+    position.parents = {**around.parents, around.ns: around.checkpoint_id}
     if chosen is True:
         position.ns = without_ids(position.ns)
     _check_depth(saver, position.ns, parent.run.depth + 1, checkpoints.program.name)

@@ -23,19 +23,19 @@ A new input, a fork and an update start a new line; a resume continues the old o
 path identify a task even if a crash has lost the task's checkpoint.
 """
 
-NO_STARTS: Final[Mapping[str, str]] = MappingProxyType({})
+NO_CHECKPOINTS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Position:
     """Where a run is: thread, namespace, step, and its latest checkpoints."""
 
     __slots__ = (
-        "enclosing",
         "forked",
         "inner_starts",
         "loaded_ns",
         "ns",
         "parent",
+        "parents",
         "present",
         "previous_id",
         "step",
@@ -56,29 +56,19 @@ class Position:
         """The last checkpoint that is stored."""
         self.previous_id: str | None = None
         """The checkpoint before the present one."""
-        self.inner_starts: Mapping[str, str] = NO_STARTS
+        self.inner_starts: Mapping[str, str] = NO_CHECKPOINTS
         """Namespace → checkpoint id, for inner graphs that start from an older checkpoint."""
         self.loaded_ns: str | None = None
         """The namespace of the loaded checkpoint, if `inner_starts` named this checkpoint."""
         self.forked: Base | None = None
         """What the ids of the next tasks were made of before a fork, which changes these ids."""
-        self.enclosing: Mapping[str, str] | None = None
-        """The value of `parents` for an update, which has no enclosing run."""
+        self.parents: Mapping[str, str] = NO_CHECKPOINTS
+        """The checkpoints of the enclosing graphs: namespace → id."""
 
     @property
     def checkpoint_id(self) -> str:
         """The id of the present checkpoint."""
         return str(self.present)
-
-    @property
-    def parents(self) -> dict[str, str]:
-        """The checkpoints of the enclosing graphs: namespace → id."""
-        if self.enclosing is not None:
-            return dict(self.enclosing)
-        if self.parent is None:
-            return {}
-        above = self.parent.run.position
-        return {**above.parents, above.ns: above.checkpoint_id}
 
     @property
     def place(self) -> Place | None:

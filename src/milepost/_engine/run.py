@@ -26,7 +26,7 @@ from milepost._engine.context.config import (
 )
 from milepost._engine.drivers.effects import AWAIT, Await, EffectGenerator, Start
 from milepost._engine.observers import RunObserver, observed, observers_of
-from milepost._engine.position import NO_STARTS, Position, pin, pin_children
+from milepost._engine.position import NO_CHECKPOINTS, Position, pin, pin_children
 from milepost._engine.start import open_run
 from milepost._engine.streaming.events import EventStream, RunEvents
 from milepost._engine.superstep.apply import apply_writes, cannot_fail
@@ -168,7 +168,7 @@ class GraphRun:
                 done = yield from step
                 if not done:
                     break
-                position.inner_starts = NO_STARTS  # they are for the first step
+                position.inner_starts = NO_CHECKPOINTS  # they are for the first step
                 if settings.interrupt_after and _names_any_task(settings.interrupt_after, tasks):
                     self._pause_at_breakpoint("interrupt_after")
                     break

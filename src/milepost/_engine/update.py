@@ -72,7 +72,7 @@ def update_thread(
             saver, run.settings, run.position, run.checkpoints, in_place=True
         )
         # The enclosing checkpoints of an inner graph stay those of its last step.
-        run.position.enclosing = saved.metadata.get("parents", {}) if saved is not None else {}
+        run.position.parents = saved.metadata.get("parents", {}) if saved is not None else {}
         yield from open_channels(run, saved)
         if saved is not None and (trace := trace_of(saved)) is not None:
             # The trace of a run that continues from here is linked with the updated run.
