@@ -73,7 +73,6 @@ class CheckpointWriter:
 
     __slots__ = (
         "_authors",
-        "_given",
         "_prepared",
         "_source",
         "_unstored",
@@ -82,8 +81,8 @@ class CheckpointWriter:
         "deltas",
         "enclosing_writer",
         "events",
+        "given_metadata",
         "is_never_saved",
-        "made_by",
         "metadata",
         "mid_apply",
         "missing",
@@ -119,23 +118,21 @@ class CheckpointWriter:
         """Whether the thread writer was made for this run, not for an enclosing one."""
         self.enclosing_writer: ThreadWriter | None = None
         """For an update inside a run on the same thread: the thread writer of that run."""
-        self._given: dict[str, Any] = {
+        self.given_metadata: dict[str, Any] = {
             key: value
             for key, value in (config.get("metadata") or {}).items()
             if key not in PLACE_KEYS
         }
-        """Metadata from the config, stored with every checkpoint."""
-        self._given.update(metadata_in_configurable(config))
+        """Metadata that is stored with every checkpoint: from the config, and of traces."""
+        self.given_metadata.update(metadata_in_configurable(config))
         if config.get("run_id") is not None:
-            self._given["run_id"] = str(config["run_id"])
+            self.given_metadata["run_id"] = str(config["run_id"])
         self.metadata: CheckpointMetadata = {}
         """The metadata of the present checkpoint."""
         self.pending: Sequence[PendingWrite] = ()
         """Writes that were stored at the present checkpoint before this run."""
         self.missing: MissingNodes = NONE_MISSING
         """Nodes that the loaded checkpoint waits for and cannot go on at."""
-        self.made_by: Sequence[Writer] = ()
-        """The tasks, or other writers, whose writes made the present checkpoint."""
         self.deltas = DeltaSnapshots(program.delta)
         self.mid_apply = False
         """Whether writes are being applied: the channels are between two checkpoints."""
@@ -151,23 +148,15 @@ class CheckpointWriter:
 
     def drop_unstorable_metadata(self, saver: BaseCheckpointSaver[Any]) -> None:
         """Leave out metadata of the config that the saver cannot encode."""
-        for key in [key for key, value in self._given.items() if type(value) not in _PLAIN]:
+        for key in [key for key, value in self.given_metadata.items() if type(value) not in _PLAIN]:
             try:
-                saver.serde.dumps_typed(self._given[key])
+                saver.serde.dumps_typed(self.given_metadata[key])
             except SerializationError as error:
                 text = f"metadata {key!r} of the config cannot be saved: {error}"
                 self.program.strictness.check(
                     ("metadata", key), partial(SerializationError, text), "It is left out."
                 )
-                del self._given[key]
-
-    def given_metadata(self, key: str) -> Any:
-        """The metadata value that every checkpoint has under this key, or None."""
-        return self._given.get(key)
-
-    def add_metadata(self, key: str, value: str) -> None:
-        """Add metadata to every checkpoint that is made from now on."""
-        self._given[key] = value
+                del self.given_metadata[key]
 
     def join(self, thread: ThreadWriter, *, owned: bool) -> None:
         """Use a thread writer; `owned`: it was made for this run, not for an enclosing one."""
@@ -205,7 +194,6 @@ class CheckpointWriter:
         `copied`: the checkpoint that this one is a copy of.
         """
         thread, position = self.thread, self.position
-        self.made_by = made_by
         self.channels.former_names = NO_NAMES
         if thread is None:
             check = self.program.storable
@@ -365,7 +353,7 @@ class CheckpointWriter:
     def _describe(self, source: str, made_by: Sequence[Writer]) -> None:
         """Make the metadata of the present checkpoint."""
         position = self.position
-        metadata: dict[str, Any] = {**self._given, "source": source, "step": position.step}
+        metadata: dict[str, Any] = {**self.given_metadata, "source": source, "step": position.step}
         metadata["parents"] = dict(position.parents)
         if self.program.delta or "counters_since_delta_snapshot" in self.metadata:
             counters = self.metadata.get("counters_since_delta_snapshot") or {}

@@ -485,12 +485,9 @@ class GraphRun:
     # -- what is shown
 
     def show_checkpoint(self) -> None:
-        """Stream the present checkpoint."""
+        """Stream the checkpoint that the run continues from."""
         if not self.events.quiet:
-            checkpoints = self.checkpoints
-            self.events.checkpoint(
-                self.channels, checkpoints.metadata, checkpoints.made_by, self.planned
-            )
+            self.events.checkpoint(self.channels, self.checkpoints.metadata, (), self.planned)
 
     def show_values(self) -> None:
         """Stream the state."""

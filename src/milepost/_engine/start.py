@@ -349,7 +349,7 @@ def _store_command(checkpoints: CheckpointWriter, writes: Sequence[Write]) -> Ef
     if a node fails or the process dies."""
     if not writes:
         return
-    if (trace := checkpoints.given_metadata(TRACE)) is not None:
+    if (trace := checkpoints.given_metadata.get(TRACE)) is not None:
         # The run may pause in this step again, without a checkpoint that has its trace.
         writes = [*writes, (TRACED, trace)]
     owner = null_task_id(checkpoints.pending)

@@ -76,7 +76,7 @@ def update_thread(
         yield from open_channels(run, saved)
         if saved is not None and (trace := trace_of(saved)) is not None:
             # The trace of a run that continues from here is linked with the updated run.
-            run.checkpoints.add_metadata(TRACE, str(trace))
+            run.checkpoints.given_metadata[TRACE] = str(trace)
         for updates in supersteps:
             yield from _superstep(run, updates, saved, explicit)
             explicit = False

@@ -83,7 +83,7 @@ class TracingObserver(RunObserver):
             self._tasks = TaskSpans(telemetry, thread, are_made=self.follows_steps)
         context = span.get_span_context()
         if context.is_valid:
-            run.checkpoints.add_metadata(TRACE, spans.to_text(context))
+            run.checkpoints.given_metadata[TRACE] = spans.to_text(context)
         return NOTHING
 
     def run_opened(self) -> EffectGenerator[None]:
