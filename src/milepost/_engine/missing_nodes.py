@@ -174,32 +174,13 @@ def _arrived(join: Any) -> Any:
 # -- graphs inside the waiting tasks
 
 
-@record
-class Around:
-    """The checkpoint around inner graphs, and where these continue."""
-
-    saver: Saver
-    place: Place
-    starts: Mapping[str, str]
-    """Namespace → checkpoint id, if inner graphs start from older checkpoints; other inner graphs
-    start over then."""
-
-    def place_inside(self, ns: str) -> Place | None:
-        """Where the graph in a namespace continues; None if it starts over."""
-        if self.starts and ns not in self.starts:
-            return None
-        return Place(self.place.thread_id, ns, self.starts.get(ns))
-
-    def led_to(self, saved: CheckpointTuple) -> bool:
-        """Whether a checkpoint of an inner graph was made in the step after this checkpoint."""
-        made_after = saved.metadata.get("parents", {}).get(self.place.checkpoint_ns)
-        return bool(self.starts) or made_after == self.place.checkpoint_id
-
-
 def missing_inside(
-    tasks: Sequence[Task], around: Around
+    tasks: Sequence[Task], saver: Saver, around: Place, starts: Mapping[str, str]
 ) -> EffectGenerator[MissingNodeError | None]:
     """The error for a graph that is a waiting node, at any depth, and cannot go on.
+
+    `around` is the checkpoint that the tasks follow. `starts` is namespace → checkpoint id, if
+    inner graphs start from older checkpoints; other inner graphs start over then.
 
     A graph that a function calls is not looked at. The function may call any graph, so nothing
     tells which of them has made a checkpoint; the graph finds out by itself when it is called.
@@ -209,14 +190,19 @@ def missing_inside(
         if task.finished or graph is None or graph.checkpointer is False:
             continue
         own = graph.checkpointer
-        saver = around.saver if own is None or own is True else own
-        place = around.place_inside(without_ids(task.ns) if own is True else task.ns)
-        if place is None:
+        inner_saver = saver if own is None or own is True else own
+        ns = without_ids(task.ns) if own is True else task.ns
+        if starts and ns not in starts:
+            continue  # it starts over
+        place = Place(around.thread_id, ns, starts.get(ns))
+        found = yield from LoadCheckpoint(inner_saver, place.config())
+        saved = graph.program.renames.apply(found)
+        if saved is None:
             continue
-        saved = graph.program.renames.apply((yield from LoadCheckpoint(saver, place.config())))
-        if saved is None or not around.led_to(saved):
-            continue
-        error = yield from _missing_in_graph(graph, saver, saved, place, around.starts)
+        made_after = saved.metadata.get("parents", {}).get(around.checkpoint_ns)
+        if not starts and made_after != around.checkpoint_id:
+            continue  # it was not made in the step that the tasks are of
+        error = yield from _missing_in_graph(graph, inner_saver, saved, place, starts)
         if error is not None:
             return error
     return None
@@ -231,5 +217,4 @@ def _missing_in_graph(
     tasks = tasks_after(program, channels, saved, id, place.checkpoint_ns)
     if missing := missing_nodes(program, channels, saved):
         return missing.error(place.thread_id, program.name)
-    here = Around(saver, place._replace(checkpoint_id=id), starts)
-    return (yield from missing_inside(tasks, here))
+    return (yield from missing_inside(tasks, saver, place._replace(checkpoint_id=id), starts))

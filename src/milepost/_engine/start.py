@@ -15,7 +15,7 @@ from milepost._engine.loading import (
     load_checkpoint,
     restore,
 )
-from milepost._engine.missing_nodes import NONE_MISSING, Around, missing_inside
+from milepost._engine.missing_nodes import NONE_MISSING, missing_inside
 from milepost._engine.observers import TRACE, observed
 from milepost._engine.position import Position, start_lineage
 from milepost._engine.superstep.apply import apply_writes
@@ -149,8 +149,9 @@ def refuse_missing_nodes(run: GraphRun, *, starts_over: bool) -> EffectGenerator
     if not any(node.subgraphs for node in run.program.nodes.values()):
         return
     place = Place(thread.thread_id, position.ns, position.checkpoint_id)
-    around = Around(thread.saver, place, position.inner_starts)
-    if (error := (yield from missing_inside(waiting_tasks(run), around))) is not None:
+    tasks = waiting_tasks(run)
+    error = yield from missing_inside(tasks, thread.saver, place, position.inner_starts)
+    if error is not None:
         raise error
 
 
