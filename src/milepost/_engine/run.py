@@ -466,7 +466,7 @@ class GraphRun:
             }.values()
         )
         if self.interrupts and not self.events.quiet:
-            values = self._read(self.events.keys) if self.events.stream.wants("values") else None
+            values = self._read(self.events.keys) if "values" in self.events.stream.wanted else None
             asked = [task for task in unfinished if not isinstance(task.error, ParentCommand)]
             self.events.interrupts(asked, self.interrupts, values)
         if errors:
@@ -494,8 +494,8 @@ class GraphRun:
         self.has_output = True
         if self.program.has_volatile_keys:
             self.last_shown = self._read(self.events.keys)
-        if self.events.stream.wants("values"):
-            self.events.values(self._read(self.events.keys))
+        if "values" in self.events.stream.wanted:
+            self.events.push("values", self._read(self.events.keys))
 
     def _show_changes(self, changed: set[str] | None) -> None:
         """Stream the state if a shown key has changed."""

@@ -162,8 +162,7 @@ def _starts_without_user_code(program: ExecutableGraph, stream: EventStream) -> 
         start is not None
         and not start.branches
         and program.triggers.get(START) == (START,)
-        and not stream.wants("checkpoints")
-        and not stream.wants("debug")
+        and stream.wanted.isdisjoint(("checkpoints", "debug"))
     )
 
 

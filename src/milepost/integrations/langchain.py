@@ -67,9 +67,9 @@ def listening(config: RunnableConfig, context: TaskContext) -> RunnableConfig:
     if context.callbacks is None:  # otherwise they are in the callbacks already
         callbacks.add_tags(list(config.get("tags") or ()))
         callbacks.add_metadata(dict(config.get("metadata") or {}))
-    if context.run.events.stream.wants("messages"):
+    if "messages" in context.run.events.stream.wanted:
         callbacks.add_handler(_token_stream(context))
-    if context.run.events.stream.wants("tools"):
+    if "tools" in context.run.events.stream.wanted:
         callbacks.add_handler(ToolStream(context))
     return cast("RunnableConfig", {**config, "callbacks": callbacks})
 

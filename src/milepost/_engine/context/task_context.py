@@ -196,7 +196,9 @@ class TaskContext:
                 config["configurable"].update(keys_for(self))
             if self.callbacks is not None:
                 config["callbacks"] = self.callbacks
-            if LANGCHAIN in modules or config.get("callbacks") or run.events.stream.wants_callbacks:
+            # Events of these modes come from LangChain's callbacks.
+            heard = not run.events.stream.wanted.isdisjoint(("messages", "tools"))
+            if LANGCHAIN in modules or config.get("callbacks") or heard:
                 config = with_callbacks(config, self)
             self._config = config
         return self._config

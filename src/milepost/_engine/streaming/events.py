@@ -90,15 +90,6 @@ class EventStream:
         """Whether events of inner graphs have a consumer."""
         return (self.subgraphs and bool(self.modes)) or self.parent is not None
 
-    def wants(self, mode: StreamMode) -> bool:
-        """Whether events of this mode have a consumer, here or in an enclosing graph."""
-        return mode in self.wanted
-
-    @property
-    def wants_callbacks(self) -> bool:
-        """Whether there is a consumer of events that come from LangChain's callbacks."""
-        return self.wants("messages") or self.wants("tools")
-
     @property
     def takes_blocks(self) -> bool:
         """Whether models' answers come in content blocks; an enclosing stream may decide."""
@@ -238,10 +229,6 @@ class RunEvents:
             return  # an inner graph stopped at a breakpoint: no result, no interrupt
         ended = payloads.task_ended(self.program.stream_keys, task)
         self._push_with_debug("tasks", self.position.step + 1, "task_result", ended)
-
-    def values(self, values: Any) -> None:
-        """The state has changed, or a run goes on from it."""
-        self.push("values", values)
 
     def interrupts(
         self, tasks: Sequence[Task], interrupts: Sequence[Interrupt], values: Any

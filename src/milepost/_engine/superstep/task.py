@@ -99,7 +99,7 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
             # Not a failure of the node, which is neither tried again nor handled.
             task.finished, task.writes, task.error = False, (), error
             return
-    if not (run.events.quiet or node.silent) and run.events.stream.wants("messages"):
+    if not (run.events.quiet or node.silent) and "messages" in run.events.stream.wanted:
         # Streamed here, not when the run collects the task: tasks that are started with this
         # result must not stream their messages first.
         run.events.returned_messages(task, shown=context.came_up is None)

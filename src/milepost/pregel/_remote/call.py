@@ -66,7 +66,7 @@ class RemoteEvents:
         self._stream = context.run.events.stream if context is not None else None
         self._passed_on: set[str] = set()
         if self._stream is not None and self._stream.takes_from_children:
-            self._passed_on = {mode for mode in _MODES if self._stream.wants(mode)}
+            self._passed_on = {mode for mode in _MODES if mode in self._stream.wanted}
 
     @property
     def asked_for(self) -> list[str]:
