@@ -141,8 +141,6 @@ class _Graph:
     """What is cached of one graph of one thread. The most recent entry of a list is the last."""
 
     manifests: list[CachedManifest] = field(default_factory=list)
-    newest: str = ""
-    """The largest checkpoint id that was ever among `manifests`."""
     values: dict[str, list[CachedValue]] = field(default_factory=dict)
     early: list[EarlyWrite] = field(default_factory=list)
 
@@ -162,17 +160,6 @@ class _Thread(dict[str, _Graph]):
 
     def __init__(self) -> None:
         self.size = _THREAD_SIZE
-
-    def graph(self, ns: str) -> _Graph:
-        """One graph, moved to the end. Of too many graphs, the least recently used is dropped."""
-        if len(self) == 1 and ns in self:
-            return self[ns]
-        graph = self.pop(ns, None) or _Graph()
-        self[ns] = graph
-        if len(self) > _MAX_GRAPHS:
-            dropped = self.pop(next(iter(self)))
-            self.size -= dropped.memory()
-        return graph
 
 
 _NO_GRAPHS: Mapping[str, _Graph] = {}
@@ -282,17 +269,16 @@ class ThreadCache:
             else:
                 self._threads.move_to_end(thread_id)
                 self._size -= thread.size
-            graph = thread.graph(ns)
+            thread[ns] = graph = thread.pop(ns, None) or _Graph()  # moved to the end
+            if len(thread) > _MAX_GRAPHS:
+                thread.size -= thread.pop(next(iter(thread))).memory()
             manifests = graph.manifests
             if manifest is not None and not (manifests and manifests[-1] is manifest):
-                if manifest.checkpoint_id > graph.newest:  # mostly so: then it is no duplicate
-                    graph.newest = manifest.checkpoint_id
-                else:
-                    for known in manifests:
-                        if known.checkpoint_id == manifest.checkpoint_id:
-                            manifests.remove(known)
-                            thread.size -= known.memory
-                            break
+                for known in manifests:
+                    if known.checkpoint_id == manifest.checkpoint_id:
+                        manifests.remove(known)
+                        thread.size -= known.memory
+                        break
                 manifest.memory = _MANIFEST_SIZE + _CHANNEL_SIZE * len(manifest.manifest.versions)
                 manifests.append(manifest)
                 thread.size += manifest.memory
