@@ -16,7 +16,6 @@ from milepost.types import MISSING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from milepost._engine.superstep.program import Node
     from milepost.channels.base import BaseChannel
     from milepost.checkpoint._contract.records import ChannelVersions, Checkpoint
 
@@ -35,8 +34,6 @@ class ChannelState:
         "key_places",
         "keys",
         "live",
-        "ready",
-        "ready_after",
         "seen",
         "specs",
         "top",
@@ -81,10 +78,6 @@ class ChannelState:
         self.former_names: Mapping[str, str] = NO_NAMES
         """Channel → its name in the loaded checkpoint, if that is another one. Empty once the run
         has made a checkpoint."""
-        self.ready: Sequence[Node] = ()
-        """The nodes that the changes in `ready_after` start."""
-        self.ready_after: Iterable[str] | None = None
-        """The set of changes that `ready` was computed for; sets are compared by identity."""
         stored: Mapping[str, Any] = {}
         if checkpoint is not None:
             self.versions = dict(checkpoint["channel_versions"])

@@ -190,13 +190,9 @@ def due(
 ) -> tuple[Sequence[Any], Sequence[Node]]:
     """What the next step runs: the Sends that wait, and the nodes with a trigger whose value the
     node has not seen, in the order of their names.
-
-    The nodes are kept, because after each step the status of the thread and `plan` both ask.
     """
     sent = channels.live.get(TASKS)
     sends = sent.get() if sent is not None and sent.is_available() else ()
-    if changed is not None and channels.ready_after is changed:
-        return sends, channels.ready
     candidates: set[str] = set()
     for name in channels.versions if changed is None else changed:
         candidates.update(program.triggers.get(name, ()))
@@ -213,7 +209,6 @@ def due(
                 if node.waits_for is None or channels.available(node.waits_for):
                     found.append(node)
                 break
-    channels.ready_after, channels.ready = changed, found
     return sends, found
 
 
