@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.drivers.effects import EffectGenerator, LoadDeltaHistory
-from milepost._engine.superstep.apply import writes_per_channel
 from milepost._engine.superstep.renames import as_renamed
 from milepost.channels.binop import BinaryOperatorAggregate
 from milepost.checkpoint.base import SOURCES_WITHOUT_WRITES
@@ -42,7 +42,7 @@ class DeltaSnapshots:
         """
         if source in SOURCES_WITHOUT_WRITES:
             self.not_in_writes.update(channels.dirty)
-        written = writes_per_channel(writers)
+        written = Counter(name for writer in writers for name, _ in writer.writes)
         # Of former delta channels the writes are needed until a whole value is stored.
         counted = {
             name: counters[name]
@@ -53,7 +53,7 @@ class DeltaSnapshots:
             if name not in channels.versions:
                 continue
             updates, steps = counters.get(name, (0, 0))
-            updates, steps = updates + written.get(name, 0), steps + 1
+            updates, steps = updates + written[name], steps + 1
             if name in channels.dirty:
                 self.values.pop(name, None)
                 channel: Any = channels.live[name]

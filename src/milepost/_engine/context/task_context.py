@@ -221,15 +221,12 @@ class TaskContext:
     @property
     def runtime(self) -> Runtime[Any]:
         """What the node sees as its runtime."""
-        if self._runtime is None:
-            self._runtime = self._make_runtime()
-        return self._runtime
-
-    def _make_runtime(self) -> Runtime[Any]:
+        if self._runtime is not None:
+            return self._runtime
         task, position, resources = self.task, self.run.position, self.run.resources
         run_id = resources.config.get("run_id")
         configurable = resources.config.get("configurable") or {}
-        return Runtime(
+        self._runtime = Runtime(
             context=resources.context,
             store=resources.store,
             stream_writer=self.stream_writer,
@@ -248,6 +245,7 @@ class TaskContext:
             server_info=server_info(configurable),
             control=resources.control,
         )
+        return self._runtime
 
     def child_ns(self) -> str:
         """The namespace of the next graph that this task calls."""

@@ -11,7 +11,7 @@ from milepost._internal.notes import add_note
 from milepost.errors import InvalidUpdateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from milepost._engine.superstep.channel_state import ChannelState
     from milepost._engine.superstep.program import ExecutableGraph, Writer
@@ -144,12 +144,3 @@ def cannot_fail(
 def _who_wrote(name: str, writers: Sequence[Writer]) -> str:
     nodes = sorted({w.name for w in writers if any(channel == name for channel, _ in w.writes)})
     return f"Written by: {', '.join(repr(node) for node in nodes)}."
-
-
-def writes_per_channel(writers: Sequence[Writer]) -> Mapping[str, int]:
-    """How many writes each channel got, for counting towards the next whole value."""
-    counts: dict[str, int] = {}
-    for writer in writers:
-        for name, _ in writer.writes:
-            counts[name] = counts.get(name, 0) + 1
-    return counts

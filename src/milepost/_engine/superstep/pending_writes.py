@@ -83,12 +83,13 @@ def is_worth_storing(task: Task) -> bool:
 def to_store(task: Task) -> TaskWrites:
     """The writes that are stored for a task that has ended."""
     writes: list[tuple[str, Any]]
+    asked = [*map(_Answered, task.answered_interrupts), *task.interrupts]
     if task.finished:
         writes = list(task.writes) or [(NO_WRITES, None)]
         if task.inner_heads:
             writes.append((CHILDREN, task.inner_heads))
     elif task.paused:
-        writes = [(INTERRUPT, [*map(_Answered, task.answered_interrupts), *task.interrupts])]
+        writes = [(INTERRUPT, asked)]
         if task.answers:
             writes.append((RESUME, list(task.answers)))
     else:
@@ -96,10 +97,8 @@ def to_store(task: Task) -> TaskWrites:
 
         error = task.error
         writes = [(ERROR, storable_error(error) if isinstance(error, Exception) else error)]
-        if task.interrupts or task.answered_interrupts:
-            writes.append(
-                (INTERRUPT, [*map(_Answered, task.answered_interrupts), *task.interrupts])
-            )
+        if asked:
+            writes.append((INTERRUPT, asked))
     return TaskWrites(task.id, task.path_text, task.name, writes)
 
 
