@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost._engine.context import langchain_bridge
@@ -34,10 +33,6 @@ class Event(NamedTuple):
     """The graph that it comes from: () for the root."""
     mode: StreamMode
     payload: Any
-
-
-_event = partial(tuple.__new__, Event)
-"""Makes an Event without a call of Python code: every token is an event."""
 
 
 def _wake_nothing() -> None:
@@ -253,7 +248,7 @@ class RunEvents:
         if self._takers is None:
             self._takers = self._ns(), [*self.stream.takers_of_messages()]
         ns, takers = self._takers
-        id, event = message.id, _event((ns, "messages", (message, metadata)))
+        id, event = message.id, Event(ns, "messages", (message, metadata))
         for taker in takers:
             if id not in taker.heard:
                 if id is not None:
