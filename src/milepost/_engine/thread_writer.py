@@ -56,21 +56,18 @@ class ThreadWriter:
     def _copied_parts(self, step: StepCommit) -> StepCommit:
         """A step for a saver of another kind, which encodes in `put`, perhaps while the next node
         runs."""
-        if step.new is None:
-            return self._copied(step)
-        live = step.new.checkpoint
-        checkpoint: Checkpoint = {
-            **live,
-            "channel_values": step.new.values(),
-            "channel_versions": dict(live["channel_versions"]),
-            "versions_seen": {node: dict(seen) for node, seen in live["versions_seen"].items()},
-        }
-        return self._copied(replace(step, new=replace(step.new, checkpoint=checkpoint)))
-
-    def _copied(self, step: StepCommit) -> StepCommit:
-        if not self.deferred:
-            return step
         new = step.new
+        if new is not None:
+            live = new.checkpoint
+            checkpoint: Checkpoint = {
+                **live,
+                "channel_values": new.values(),
+                "channel_versions": dict(live["channel_versions"]),
+                "versions_seen": {node: dict(seen) for node, seen in live["versions_seen"].items()},
+            }
+            new = replace(new, checkpoint=checkpoint)
+        if not self.deferred:
+            return replace(step, new=new)
         try:
             if new is not None:
                 new = replace(new, checkpoint=deepcopy(new.checkpoint), values=dict)
