@@ -74,12 +74,8 @@ class TransactionRows:
     def add(self, step: Prepared, epoch: int) -> None:
         """Add the rows of a step of a thread that is in this epoch."""
         rows = self.counts.add(step)
-        if step.blobs:
-            self._add_blobs(step, epoch)
-        if step.writes:
-            self._add_writes(step)
-        if step.early:
-            self._add_early(step)
+        self._add_blobs(step, epoch)
+        self._add_writes(step)
         row = step.checkpoint
         if row is not None:
             self.checkpoints.append(checkpoint_row(self._codec, step, row, epoch, rows))
@@ -114,8 +110,6 @@ class TransactionRows:
             for position, channel, *stored in task.special:
                 row = (*shared, position, channel, task.task_path, *stored)
                 self.special[*shared, position] = row
-
-    def _add_early(self, step: Prepared) -> None:
         for compaction in step.early:
             key = (*step.place, compaction.task_id, compaction.position)
             self.early.append((compaction.base, compaction.delta, *key))
