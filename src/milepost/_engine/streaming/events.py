@@ -13,7 +13,8 @@ from milepost._engine.streaming import payloads
 from milepost._engine.streaming.payloads import messages_in, messages_of
 from milepost._engine.superstep.plan import in_path_order
 from milepost._internal.ids import random_uuid
-from milepost.constants import INTERRUPT
+from milepost.checkpoint._contract.records import now
+from milepost.constants import INTERRUPT, START, TAG_HIDDEN
 from milepost.errors import GraphBubbleUp
 from milepost.messages import is_removal
 
@@ -153,13 +154,15 @@ class RunEvents:
         return shown_parts(self.position.ns, self.position)
 
     def _visible(self, task: Task) -> bool:
-        return payloads.visible(self.config, task)
+        """Whether a task shows in streams."""
+        return task.name != START and TAG_HIDDEN not in payloads.tags_of(self.config, task)
 
     def _push_with_debug(self, mode: StreamMode, step: int, kind: str, payload: Any) -> None:
         """Send an event, and the same in the envelope of the `debug` mode."""
         self.push(mode, payload)
         if "debug" in self.stream.wanted:
-            self.push("debug", payloads.as_debug(step, kind, payload))
+            envelope = {"step": step, "timestamp": now(), "type": kind, "payload": payload}
+            self.push("debug", envelope)
 
     def custom(self, chunk: Any) -> None:
         """A node sends something of its own."""

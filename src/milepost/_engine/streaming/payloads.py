@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
-from milepost.checkpoint._contract.records import now
-from milepost.constants import RETURN, START, TAG_HIDDEN
+from milepost.constants import RETURN
 from milepost.messages import is_message
 
 if TYPE_CHECKING:
@@ -105,19 +104,9 @@ def as_dict(interrupt: Interrupt) -> dict[str, Any]:
         return {field.name: getattr(interrupt, field.name) for field in fields(interrupt)}
 
 
-def as_debug(step: int, kind: str, payload: Any) -> dict[str, Any]:
-    """An event in the envelope of the `debug` mode."""
-    return {"step": step, "timestamp": now(), "type": kind, "payload": payload}
-
-
 def tags_of(config: RunnableConfig, task: Task) -> list[str]:
     """The tags of a task, in a run with this config."""
     return [*config.get("tags", ()), *task.node.tags]
-
-
-def visible(config: RunnableConfig, task: Task) -> bool:
-    """Whether a task of a run with this config shows in streams."""
-    return task.name != START and TAG_HIDDEN not in tags_of(config, task)
 
 
 # -- the `messages` stream
