@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from milepost._engine.superstep.plan import Base, Task, path_text
 from milepost._internal.ids import LateId, digest_id, random_token
-from milepost.checkpoint._contract.records import Place
 from milepost.constants import CHILDREN, NS_END, NS_SEP
 
 if TYPE_CHECKING:
@@ -69,13 +68,6 @@ class Position:
     def checkpoint_id(self) -> str:
         """The id of the present checkpoint."""
         return str(self.present)
-
-    @property
-    def place(self) -> Place | None:
-        """Thread, namespace and id of the present checkpoint; None without a thread."""
-        if self.thread_id is None:
-            return None
-        return Place(self.thread_id, self.ns, self.checkpoint_id)
 
     @property
     def is_transient(self) -> bool:

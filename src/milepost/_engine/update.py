@@ -28,7 +28,7 @@ from milepost._engine.superstep.apply import apply_writes
 from milepost._engine.superstep.plan import Base, Task, due, in_path_order
 from milepost._engine.superstep.program import Node
 from milepost._engine.superstep.task import perform
-from milepost.checkpoint._contract.records import CheckpointTuple, place_of
+from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
 from milepost.checkpoint._contract.step_saver import TaskWrites
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.constants import END, INPUT, START
@@ -87,8 +87,8 @@ def update_thread(
         yield from run.close(_OUTCOME, succeeded=False)
         raise
     yield from run.close(_OUTCOME, succeeded=True)
-    assert run.position.place is not None
-    return run.position.place.config_inside(run.position.parents)
+    made = Place(thread_id, run.position.ns, run.position.checkpoint_id)
+    return made.config_inside(run.position.parents)
 
 
 def _superstep(
@@ -288,12 +288,12 @@ def _copy(run: GraphRun, saved: CheckpointTuple | None, values: Any) -> EffectGe
 
 def _last_made(run: GraphRun) -> EffectGenerator[CheckpointTuple]:
     """The checkpoint that the previous superstep made."""
-    thread, place = run.checkpoints.thread, run.position.place
+    thread, position = run.checkpoints.thread, run.position
     assert thread is not None
-    assert place is not None
     found = None
-    if place.checkpoint_id:
+    if id := position.checkpoint_id:
         yield from run.checkpoints.store_prepared()
+        place = Place(thread.thread_id, position.ns, id)
         found = yield from LoadCheckpoint(thread.saver, place.config())
         found = run.program.renames.apply(found)
     if found is None:

@@ -58,7 +58,13 @@ def _end_all() -> None:
             elif not stream.gi_running:  # otherwise a daemon thread is inside it, and stops soon
                 stream.close()
         except Exception as error:
-            _tell(error)
+            log.warning(
+                log.RUN,
+                "A stream that was open when the interpreter exited could not be ended, and the "
+                "last steps of its run may not be stored: %s. Close streams that are left: "
+                "stream.close().",
+                error,
+            )
 
 
 def _end_async(stream: AsyncGeneratorType[Any, None], driver: AsyncDriver) -> None:
@@ -78,15 +84,6 @@ def _end_async(stream: AsyncGeneratorType[Any, None], driver: AsyncDriver) -> No
         asyncio.run_coroutine_threadsafe(end(), loop).result(EXIT_TIMEOUT)
     else:
         loop.run_until_complete(end())
-
-
-def _tell(error: Exception) -> None:
-    log.warning(
-        log.RUN,
-        "A stream that was open when the interpreter exited could not be ended, and the last steps "
-        "of its run may not be stored: %s. Close streams that are left: stream.close().",
-        error,
-    )
 
 
 def _forget() -> None:
