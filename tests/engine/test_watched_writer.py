@@ -32,8 +32,7 @@ def test_observers_follow_the_storing_that_comes_after_a_cancelled_one():
     async def story() -> None:
         writer = WatchedThreadWriter(WholeSaver(), "t", "async", Fence(None))
         step = StepCommit("t", "", "1", [TaskWrites("a", "", "a", [("k", 1)])], None, writer.fence)
-        prepared = writer.prepare(step)
-        writer.notify_when_stored(prepared, [told], step)
+        prepared = writer.watched(writer.prepare(step), [told], step)
 
         async def cancelled(_: Any) -> None:
             raise asyncio.CancelledError
@@ -44,7 +43,6 @@ def test_observers_follow_the_storing_that_comes_after_a_cancelled_one():
         with pytest.raises(asyncio.CancelledError):
             await writer.astore([prepared], cancelled)
         await writer.astore([prepared], carry_out)
-        assert writer._prepared == {}
 
     told = Told()
     asyncio.run(story())

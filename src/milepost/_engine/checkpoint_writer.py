@@ -14,6 +14,7 @@ from milepost._engine.missing_nodes import NONE_MISSING, MissingNodes
 from milepost._engine.superstep.channel_state import NO_NAMES
 from milepost._engine.superstep.plan import due
 from milepost._engine.superstep.untracked import tracked_value, tracked_writes
+from milepost._engine.thread_writer import WatchedThreadWriter
 from milepost._internal import log
 from milepost._internal.ids import LateId, checkpoint_id
 from milepost.checkpoint._contract.records import FORMAT_VERSION, PLACE_KEYS, Checkpoint, now
@@ -376,8 +377,8 @@ class CheckpointWriter:
             thread.thread_id, position.ns, position.stored_id, writes, new, thread.fence, status
         )
         prepared = thread.prepare(step)
-        if self.events.observers:
-            thread.notify_when_stored(prepared, self.events.observers, step)
+        if isinstance(thread, WatchedThreadWriter):
+            return thread.watched(prepared, self.events.observers, step)
         return prepared
 
     def _new_checkpoint(self, new_id: str, copied: CheckpointTuple | None = None) -> NewCheckpoint:

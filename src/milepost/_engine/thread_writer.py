@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from milepost._engine.drivers.effects import Effect, EffectGenerator, PutCheckpoint, PutWrites
 from milepost._engine.observers import StoredStep
 from milepost._engine.write_behind import LARGE_STEP, WriteBehindQueue
+from milepost._internal.dataclass_tools import record
 from milepost._internal.generators import adrive, drive
 from milepost._internal.notes import add_note
 from milepost.checkpoint._contract.records import Checkpoint, Place
@@ -79,11 +80,6 @@ class ThreadWriter:
                 'Keep it out of the state, or run with durability="sync".'
             ) from error
         return replace(step, writes=writes, new=new)
-
-    def notify_when_stored(
-        self, prepared: Any, observers: Sequence[RunObserver], step: StepCommit
-    ) -> None:
-        """Tell observers when a prepared step is stored. Only WatchedThreadWriter does so."""
 
     def open_queue(self) -> tuple[WriteBehindQueue, bool]:
         """The queue, and whether it was opened just now and needs a worker that stores it."""
@@ -176,42 +172,38 @@ class ThreadWriter:
 # -- runs with observers
 
 
+@record
+class WatchedStep:
+    """A prepared step, and who is told when it is stored."""
+
+    prepared: Any
+    stored: StoredStep
+    observers: Sequence[RunObserver]
+    """Empty for a step of an inner graph that is not observed."""
+
+
 class WatchedThreadWriter(ThreadWriter):
-    """Calls `RunObserver.commit` around each call of the saver."""
+    """Calls `RunObserver.commit` around each call of the saver. Its steps are WatchedSteps."""
 
-    def __init__(
-        self,
-        saver: BaseCheckpointSaver[Any],
-        thread_id: str,
-        durability: Durability,
-        fence: Fence,
-    ) -> None:
-        super().__init__(saver, thread_id, durability, fence)
-        self._prepared: dict[int, tuple[Any, Sequence[RunObserver], StoredStep]] = {}
-        """`id` of each prepared step → the step, its observers and its description. The step is
-        kept, so that no other object gets its id."""
-
-    def notify_when_stored(
+    def watched(
         self, prepared: Any, observers: Sequence[RunObserver], step: StepCommit
-    ) -> None:
-        """Tell observers when a prepared step is stored."""
+    ) -> WatchedStep:
+        """A prepared step of which observers are told when it is stored."""
         new_id = None if step.new is None else step.new.checkpoint["id"]
-        writes = 0
-        for task in step.writes:
-            writes += len(task.writes)
+        writes = sum(len(task.writes) for task in step.writes)
         weight = 0 if self.native is None else self.native.weight(prepared)
         stored = StoredStep(step.checkpoint_ns, new_id, writes, weight)
-        self._prepared[id(prepared)] = (prepared, observers, stored)
+        return WatchedStep(prepared, stored, observers)
 
-    def _entered_while_stored(self, steps: Sequence[Any]) -> AbstractContextManager[object]:
+    def _load(self, step: WatchedStep) -> int:
+        return super()._load(step.prepared)
+
+    def _entered_while_stored(self, steps: Sequence[WatchedStep]) -> AbstractContextManager[object]:
         """The context managers of the observers, to be entered while these steps are stored."""
-        prepared = self._prepared
-        known = [prepared[id(step)] for step in steps if id(step) in prepared]
-        if not known:
-            return _NO_OBSERVERS
-        stored = [description for _, _, description in known]
+        known = [step for step in steps if step.observers]
+        stored = [step.stored for step in known]
         entered: AbstractContextManager[object] = _NO_OBSERVERS
-        for observer in known[-1][1]:
+        for observer in known[-1].observers if known else ():
             if (context := observer.commit(stored)) is not None:
                 entered = context if entered is _NO_OBSERVERS else _nested(entered, context)
         return entered
@@ -219,18 +211,14 @@ class WatchedThreadWriter(ThreadWriter):
     def store(self, steps: Sequence[Any], carry_out: Callable[[Effect[Any]], Any]) -> None:
         """Store prepared steps in order, in sync code; raises the first failure."""
         with self._entered_while_stored(steps):
-            super().store(steps, carry_out)
-        for step in steps:
-            self._prepared.pop(id(step), None)
+            super().store([step.prepared for step in steps], carry_out)
 
     async def astore(
         self, steps: Sequence[Any], carry_out: Callable[[Effect[Any]], Awaitable[Any]]
     ) -> None:
         """`store`, for use on an event loop."""
         with self._entered_while_stored(steps):
-            await super().astore(steps, carry_out)
-        for step in steps:  # not before: steps whose storing was cancelled are stored again
-            self._prepared.pop(id(step), None)
+            await super().astore([step.prepared for step in steps], carry_out)
 
 
 _NO_OBSERVERS = nullcontext()
