@@ -174,7 +174,7 @@ class AsyncDriver:
         `effect` is what the run still waits for.
         """
         await to_the_end(self._stop_tasks())
-        steps.abandon(effect, Abandoned())
+        steps.abandon(effect)
         with suppress(Abandoned):
             for following in steps:
                 if not steps.is_stopped_at(following):

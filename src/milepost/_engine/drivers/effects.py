@@ -84,14 +84,12 @@ class Start(Effect["Sequence[Task]"]):
     """Whether a single task, too, runs beside the driver, which stores called tasks meanwhile."""
 
 
+@record
 class Await(Effect["Sequence[Task]"]):
     """Wait until a started task has ended; all that have ended are sent back together."""
 
-    __slots__ = ("deadline",)
-
-    def __init__(self, deadline: float | None = None) -> None:
-        self.deadline = deadline
-        """When to stop the running tasks, by `time.monotonic`; the result may then be empty."""
+    deadline: float | None = None
+    """When to stop the running tasks, by `time.monotonic`; the result may then be empty."""
 
 
 AWAIT = Await()

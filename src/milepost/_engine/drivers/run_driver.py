@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from milepost._engine.drivers.effects import STARTING, Await, Effect, EffectGenerator
+from milepost._engine.drivers.effects import STARTING, Abandoned, Await, Effect, EffectGenerator
 from milepost._internal.generators import GeneratorDriver
 from milepost.errors import CheckpointError, SerdeError
 
@@ -60,11 +60,11 @@ class RunDriver(GeneratorDriver[Effect[Any], R]):
         else:
             self.error = failure
 
-    def abandon(self, effect: Effect[Any] | None, reason: BaseException) -> None:
+    def abandon(self, effect: Effect[Any] | None) -> None:
         """The caller has left the run; `effect` is what the run still waits for."""
-        self.reason = reason
+        self.reason = Abandoned()
         if effect is not None and not self.take_ended(effect):
-            self.error = reason
+            self.error = self.reason
 
 
 def sorted_out(items: Sequence[Ended]) -> tuple[list[Task], list[Ended]]:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from milepost._engine import leases
 from milepost._engine.drivers.effects import (
     AFTER_EVENTS,
-    Abandoned,
     Await,
     Call,
     Cursor,
@@ -107,7 +106,7 @@ class SyncDriver:
                         yield show(undelivered.popleft())
                 except GeneratorExit:
                     if not is_finalizing():  # otherwise no thread runs that could be awaited
-                        steps.abandon(None if answered else effect, Abandoned())
+                        steps.abandon(None if answered else effect)
                         try:
                             self._wind_up(steps)
                         finally:
