@@ -44,7 +44,6 @@ from milepost.errors import (
 if TYPE_CHECKING:
     from milepost._engine.checkpoint_writer import CheckpointWriter
     from milepost._engine.context.config import RunSettings
-    from milepost._engine.context.task_context import TaskContext
     from milepost._engine.superstep.program import ExecutableGraph
     from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.types import RunnableConfig
@@ -360,11 +359,8 @@ def _same_graph(starts: Collection[str], position: Position) -> str | None:
     # is that of another call: of a second Send to the same node, or of another task that it calls.
     here = tuple(other.ns_before(base) for other in run.tasks)
     starts = [old for old in starts if not old.startswith(here)]
-    programs: list[ExecutableGraph] = []
-    around: TaskContext | None = position.parent
-    while around is not None:
-        programs.insert(0, around.run.program)
-        around = around.run.position.parent
+    programs = [around.run.program for around in position.around()]
+    programs.reverse()  # from the outermost in
     # The position's own namespace too: a Send keeps the name that it was stored with.
     ns = _under_present_names(position.ns, programs)
     return next((old for old in starts if _under_present_names(old, programs) == ns), None)

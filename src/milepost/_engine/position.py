@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -74,6 +74,13 @@ class Position:
         """Whether this is an inner graph without memory: its state is not needed after its end."""
         return self.parent is not None and NS_END in self.ns
 
+    def around(self) -> Iterator[TaskContext]:
+        """The tasks that the run is inside of, the innermost first."""
+        around = self.parent
+        while around is not None:
+            yield around
+            around = around.run.position.parent
+
     def task_base(self) -> Base:
         """The parts of the ids of the next step's tasks."""
         return (self.present, self.ns, self.step + 1)
@@ -115,13 +122,9 @@ def pin(position: Position, channels: ChannelState, tasks: Sequence[Task]) -> No
         reached.update(task.inner_heads)
     if not position.is_transient:
         reached[position.ns] = position.checkpoint_id
-    around = position.parent if reached else None
-    while around is not None:
-        owner: Task | None = around.task
-        while owner is not None:
+    for around in position.around() if reached else ():
+        for owner in around.task.with_callers():
             owner.inner_heads = {**owner.inner_heads, **reached}
-            owner = owner.caller
-        around = around.run.position.parent
 
 
 def pin_children(channels: ChannelState, tasks: Sequence[Task]) -> None:
@@ -138,14 +141,13 @@ def remembered(position: Position) -> str | None:
     An earlier attempt of the same call comes first, then finished calls of this step, then the
     last checkpoint of this branch of history.
     """
-    around = position.parent
-    while around is not None:
-        found = _own_pin(around.task, position.ns)
-        if found is None:
-            found = _reached(around.run.channels, around.run.tasks, position.ns)
-        if found is not None:
+    ns = position.ns
+    for around in position.around():
+        for task in around.task.with_callers():
+            if ns in task.inner_heads:
+                return task.inner_heads[ns]
+        if (found := _reached(around.run.channels, around.run.tasks, ns)) is not None:
             return found
-        around = around.run.position.parent
     return None
 
 
@@ -154,14 +156,6 @@ def _reached(channels: ChannelState, tasks: Sequence[Task], ns: str) -> str | No
     ended = [task.inner_heads[ns] for task in tasks if task.finished and ns in task.inner_heads]
     saved: str | None = channels.seen.get(CHILDREN, {}).get(ns)
     return max(ended, default=saved)
-
-
-def _own_pin(task: Task | None, ns: str) -> str | None:
-    while task is not None:
-        if ns in task.inner_heads:
-            return task.inner_heads[ns]
-        task = task.caller
-    return None
 
 
 # -- namespaces

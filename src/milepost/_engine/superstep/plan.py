@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from types import MappingProxyType
@@ -127,6 +127,13 @@ class Task:
         """The namespace of graphs that the task runs."""
         own = f"{self.planned_name}{NS_END}{self.id}"
         return f"{self.base[1]}{NS_SEP}{own}" if self.base[1] else own
+
+    def with_callers(self) -> Iterator[Task]:
+        """This task, the task that called it, and so on."""
+        task: Task | None = self
+        while task is not None:
+            yield task
+            task = task.caller
 
     def ns_before(self, base: Base | None) -> str:
         """The namespace that graphs in the task had before a fork, where ids were made of `base`.

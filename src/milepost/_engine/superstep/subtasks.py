@@ -165,16 +165,8 @@ def gather_interrupts(called: Sequence[Task], task: Task) -> None:
     found = {i.id: i for i in task.interrupts}
     asked = {i.id: i for i in task.answered_interrupts}
     for inner in called:
-        if _is_inside(inner, task) and not inner.finished:
+        if task in inner.with_callers() and not inner.finished:
             found.update((i.id, i) for i in inner.interrupts)
             asked.update((i.id, i) for i in inner.answered_interrupts)
     task.interrupts = tuple(found.values())
     task.answered_interrupts = tuple(i for i in asked.values() if i.id not in found)
-
-
-def _is_inside(inner: Task | None, task: Task) -> bool:
-    while inner is not None:
-        if inner is task:
-            return True
-        inner = inner.caller
-    return False
