@@ -182,7 +182,9 @@ class GraphRun:
                 )
             yield from self.close(self._outcome(error), succeeded=False)
             if isinstance(error, ParentCommand):
-                self._raise_to_parent(error)
+                if parent is None:
+                    raise NoParentError(error.command, self.program.name) from None
+                raise ParentCommand(addressed_here(error.command)) from None
             raise
         yield from self.close(self._outcome(None), succeeded=not self.paused)
         if self.paused and self.position.parent is not None:
@@ -222,12 +224,6 @@ class GraphRun:
         if isinstance(error, Exception) and not isinstance(error, GraphDrained):
             return "error"
         return "interrupted" if self.paused or error is not None else "idle"
-
-    def _raise_to_parent(self, up: ParentCommand) -> None:
-        """Hand a command to the graph around this one."""
-        if self.position.parent is None:
-            raise NoParentError(up.command, self.program.name) from None
-        raise ParentCommand(addressed_here(up.command)) from None
 
     def _output(self) -> Any:
         """What `invoke` returns."""

@@ -177,18 +177,15 @@ _LISTENERS = ("langchain_core.tracers.context", "langsmith.run_helpers")
 
 def watch(run: GraphRun, input: Any) -> RunObserver | None:  # noqa: ARG001
     """An observer that calls LangChain's handlers, if some listen to this run."""
-    if not _has_handlers(run.resources.config.get("callbacks")) and not _may_listen(run):
+    callbacks = run.resources.config.get("callbacks")
+    # A manager in the config of a node may have no handlers.
+    if not getattr(callbacks, "handlers", callbacks) and not _may_listen(run):
         return None
     if langchain_messages() is None:
         return None
     module = import_module("milepost.integrations._langchain.callbacks")
     follows: RunObserver | None = module.follow(run)
     return follows
-
-
-def _has_handlers(callbacks: Any) -> bool:
-    """Whether handlers were given: a manager in the config of a node may have none."""
-    return bool(getattr(callbacks, "handlers", callbacks))
 
 
 def _may_listen(run: GraphRun) -> bool:
