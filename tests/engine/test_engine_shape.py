@@ -30,7 +30,7 @@ from milepost.graph import END, START, StateGraph
 TOOL = Path(__file__).parents[2] / "tools" / "trace_step.py"
 MOST_ATTRIBUTES = 22
 MOST_CLASSES = 3
-MOST_CALLS = 103
+MOST_CALLS = 102
 
 
 class State(TypedDict):

@@ -27,6 +27,8 @@ from milepost.checkpoint._contract.records import Checkpoint, CheckpointMetadata
 from milepost.errors import ThreadConflict
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from milepost.checkpoint._delta.diff import Buffer
     from milepost.checkpoint.base import BaseCheckpointSaver
 
@@ -227,6 +229,8 @@ class NewCheckpoint:
     the parent has names of channels or nodes that this one leaves out."""
     again: bool = False
     """Whether the checkpoint is a copy: its values may be stored already, in the same versions."""
+    made_at: datetime | None = None
+    """The moment that `ts` of the checkpoint says, in UTC; None if only the text is known."""
 
 
 @record(frozen=False)

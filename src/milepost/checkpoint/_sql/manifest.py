@@ -177,8 +177,10 @@ def stamp(unpacked: Unpacked) -> tuple[Any, str, Any]:
     return format, _to_text(time), sorted(versions) if updated is True else updated
 
 
-def _to_micros(time: str) -> str | int:
+def _to_micros(time: datetime | str) -> str | int:
     """A time in microseconds, if `_to_text` gives the same text again."""
+    if isinstance(time, datetime):
+        return (time - _EPOCH) // _MICROSECOND
     try:
         moment = datetime.fromisoformat(time)
     except (ValueError, TypeError):

@@ -135,7 +135,8 @@ class Preparer:
             manifest = Manifest(dict(versions), dict(checkpoint["versions_seen"]), all)
             changes = None
         updated = checkpoint.get("updated_channels")
-        stamp = (checkpoint["v"], checkpoint["ts"], None if updated is None else list(updated))
+        time = new.made_at or checkpoint["ts"]
+        stamp = (checkpoint["v"], time, None if updated is None else list(updated))
         packed = None
         if changes is not None or not partial:
             packed = manifests.pack(stamp, changes or manifest)
