@@ -166,7 +166,7 @@ def sealed(data: tuple[str, bytes]) -> bytes:
     return data[0].encode() + b":" + data[1]
 
 
-class Stored(NamedTuple):
+class RedisItem(NamedTuple):
     """An item as it was read."""
 
     row: Row
@@ -175,7 +175,7 @@ class Stored(NamedTuple):
 
 def item_at(
     place: Place, stored: bytes | None, body: bytes | None, now: int | None = None
-) -> Stored | None:
+) -> RedisItem | None:
     """An item from the stored forms of its head and its value; None if there is none, or if it has
     expired by `now`."""
     head = parsed(place, stored)
@@ -185,7 +185,7 @@ def item_at(
         raise _damaged(place)
     kind, _, data = body.partition(b":")
     value = kind.decode("utf-8", "replace"), data
-    return Stored(Row(*place, value, head.created, head.updated), head)
+    return RedisItem(Row(*place, value, head.created, head.updated), head)
 
 
 def _damaged(place: Place) -> DamagedRowError:

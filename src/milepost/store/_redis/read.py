@@ -17,7 +17,7 @@ from milepost.store._redis.layout import (
     Head,
     Keys,
     Place,
-    Stored,
+    RedisItem,
     from_member,
     item_at,
     member,
@@ -89,10 +89,10 @@ class ItemReader:
 
     def _items(
         self, places: Iterable[Place], snapshot: Snapshot, rescore: Rescore | None = None
-    ) -> RedisEffects[dict[Place, tuple[Stored, float | None]]]:
+    ) -> RedisEffects[dict[Place, tuple[RedisItem, float | None]]]:
         """The items at these places that exist and have not expired, and their scores if vectors
         are read. Those that one script can read are as of one moment."""
-        found: dict[Place, tuple[Stored, float | None]] = {}
+        found: dict[Place, tuple[RedisItem, float | None]] = {}
         for unit in units(places, is_cluster=self._is_cluster):
             keys, commands = heads_and_bodies(self._keys, unit)
             roots = {root: self._keys.root(root) for root in roots_of(unit)}

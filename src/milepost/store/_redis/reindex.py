@@ -13,7 +13,7 @@ from milepost._db.redis.commands import RedisEffects, chunks, command
 from milepost._db.redis.guarded import MAX_ARGUMENTS, Counter, Guard, guarded, is_done, value_of
 from milepost.errors import DatabaseBusyError
 from milepost.store._core.tasks import Index, Row
-from milepost.store._redis.layout import Place, Stored, from_member, member, root_of
+from milepost.store._redis.layout import Place, RedisItem, from_member, member, root_of
 from milepost.store._redis.marks import (
     RootGenerations,
     StaleGenerations,
@@ -105,7 +105,7 @@ class RedisReindexer(Reindexer):
         return places[:FEW], left if any(left) else None
 
     def read(self, places: list[Any]) -> RedisEffects[list[tuple[Row, Index]]]:
-        found: list[Stored] = []
+        found: list[RedisItem] = []
         for _, part in groupby(places, key=root_of):
             found += yield from items_at(self.core, list(part))
         return [(one.row, one.head.index) for one in found]

@@ -14,7 +14,7 @@ from milepost.store._core.core import Resealed
 from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import StoreRequests, Transact, Write
 from milepost.store._redis.change import Batch
-from milepost.store._redis.layout import Place, Stored, from_member, item_at, sealed
+from milepost.store._redis.layout import Place, RedisItem, from_member, item_at, sealed
 from milepost.store._redis.read import heads_and_bodies
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def names_in(core: RedisCore, space: Namespace) -> RedisEffects[list[str]]:
     return [name.decode() for name in names]
 
 
-def items_at(core: RedisCore, places: Sequence[Place]) -> RedisEffects[list[Stored]]:
+def items_at(core: RedisCore, places: Sequence[Place]) -> RedisEffects[list[RedisItem]]:
     """The places that have an item. All places are below one root."""
     keys, commands = heads_and_bodies(core.keys, places)
     replies = (yield reading(keys, commands))[1:] if commands else []
@@ -108,7 +108,7 @@ def reseal_all(core: RedisCore, progress: Progress | None) -> StoreRequests[Rese
         for space in (yield Transact(partial(spaces_of, core, root), write=False)):
             names: list[str] = yield Transact(partial(names_in, core, space), write=False)
             for some in chunks([(space, name) for name in names], _RESEALED_AT_ONCE):
-                read: list[Stored] = yield Transact(partial(items_at, core, some), write=False)
+                read: list[RedisItem] = yield Transact(partial(items_at, core, some), write=False)
                 again = core.reseal([(one, one.row) for one in read], done)
                 if changes := [(one, sealed(new)) for one, new in again]:
                     done.resealed += yield Transact(partial(_replaced, core, changes), write=True)
@@ -118,7 +118,7 @@ def reseal_all(core: RedisCore, progress: Progress | None) -> StoreRequests[Rese
     return done
 
 
-def _replaced(core: RedisCore, changes: Sequence[tuple[Stored, bytes]]) -> RedisEffects[int]:
+def _replaced(core: RedisCore, changes: Sequence[tuple[RedisItem, bytes]]) -> RedisEffects[int]:
     """Replace values of items, except of items that have changed since. Returns the number."""
     keys, guards, commands = [], [], []
     for one, body in changes:
