@@ -187,7 +187,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("case", nargs="*", help="a case or a group of cases; default: all")
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
-    parser.add_argument("--quick", action="store_true", help="measure less: under two minutes")
+    parser.add_argument("--quick", action="store_true", help="measure less of everything")
     parser.add_argument("--tiny", action="store_true", help="only see whether everything runs")
     parser.add_argument("--rounds", type=_rounds, metavar="N", help="rounds of every case")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the records")
