@@ -18,7 +18,7 @@ def first_step(
     """A step as the runtime would hand it over."""
     version = saver.get_next_version(None, None)
     checkpoint = {**empty_checkpoint(), "channel_versions": {"key": version}}
-    new = NewCheckpoint(checkpoint, {"source": "loop", "step": 0}, {"key": "value"}, dict)
+    new = NewCheckpoint.of(checkpoint, {"source": "loop", "step": 0}, {"key": "value"}, dict)
     return StepCommit(thread_id, "", None, [], new, fence or Fence(head))
 
 

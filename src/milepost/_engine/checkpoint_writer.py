@@ -18,7 +18,7 @@ from milepost._engine.superstep.untracked import tracked_value, tracked_writes
 from milepost._engine.thread_writer import WatchedThreadWriter
 from milepost._internal import log
 from milepost._internal.ids import LateId, checkpoint_id
-from milepost.checkpoint._contract.records import FORMAT_VERSION, PLACE_KEYS, Checkpoint
+from milepost.checkpoint._contract.records import PLACE_KEYS
 from milepost.checkpoint._contract.step_saver import NewCheckpoint, StepCommit
 from milepost.errors import SerdeError, SerializationError
 from milepost.types import MISSING, RunnableConfig
@@ -396,24 +396,17 @@ class CheckpointWriter:
             self.deltas.substitute(changed)
         if self.program.untracked:
             changed = self._tracked(changed)
-        made_at = datetime.now(UTC)
-        checkpoint: Checkpoint = {
-            "v": FORMAT_VERSION,
-            "id": new_id,
-            "ts": made_at.isoformat(),
-            "channel_values": {},
-            "channel_versions": channels.versions,
-            "versions_seen": channels.seen,
-            "updated_channels": None if channels.changed is None else sorted(channels.changed),
-        }
         seen, channels.unsaved_seen = channels.unsaved_seen, set()
         new = NewCheckpoint(
-            checkpoint,
+            new_id,
+            datetime.now(UTC),
+            channels.versions,
+            channels.seen,
+            None if channels.changed is None else sorted(channels.changed),
             self.metadata,
             changed,
             self._all_values,
             None if channels.drops_names else seen,
-            made_at=made_at,
         )
         channels.drops_names = False
         return new if copied is None else self._as_copy(new, copied, whole)

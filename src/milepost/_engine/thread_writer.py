@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.drivers.effects import Effect, EffectGenerator, PutCheckpoint, PutWrites
@@ -19,7 +20,7 @@ from milepost._engine.write_behind import LARGE_STEP, WriteBehindQueue
 from milepost._internal.dataclass_tools import record
 from milepost._internal.generators import adrive, drive
 from milepost._internal.notes import add_note
-from milepost.checkpoint._contract.records import Checkpoint, Place
+from milepost.checkpoint._contract.records import Place
 from milepost.checkpoint._contract.step_saver import Fence, StepCommit, step_saver
 from milepost.errors import MilepostError, SaverError, SerializationError, ThreadConflict
 
@@ -57,22 +58,17 @@ class ThreadWriter:
     def _copied_parts(self, step: StepCommit) -> StepCommit:
         """A step for a saver of another kind, which encodes in `put`, perhaps while the next node
         runs."""
-        new = step.new
-        if new is not None:
-            live = new.checkpoint
-            checkpoint: Checkpoint = {
-                **live,
-                "channel_values": new.values(),
-                "channel_versions": dict(live["channel_versions"]),
-                "versions_seen": {node: dict(seen) for node, seen in live["versions_seen"].items()},
-            }
-            new = replace(new, checkpoint=checkpoint)
-        if not self.deferred:
-            return replace(step, new=new)
+        new, writes = step.new, step.writes
         try:
             if new is not None:
-                new = replace(new, checkpoint=deepcopy(new.checkpoint), values=dict)
-            writes = [replace(task, writes=deepcopy(list(task.writes))) for task in step.writes]
+                values = deepcopy(new.values()) if self.deferred else new.values()
+                versions = dict(new.versions)
+                seen = {node: dict(versions) for node, versions in new.versions_seen.items()}
+                new = replace(
+                    new, versions=versions, versions_seen=seen, values=partial(dict, values)
+                )
+            if self.deferred:
+                writes = [replace(task, writes=deepcopy(list(task.writes))) for task in writes]
         except Exception as error:
             raise SerializationError(
                 f"A value in the state of thread '{self.thread_id}' cannot be copied, so "
@@ -164,9 +160,8 @@ class ThreadWriter:
             for task in step.writes:
                 yield PutWrites(saver, config, list(task.writes), task.task_id, task.task_path)
             if (new := step.new) is not None:
-                versions = new.checkpoint["channel_versions"]
-                changed = {name: versions[name] for name in new.changed}
-                yield PutCheckpoint(saver, config, new.checkpoint, new.metadata, changed)
+                changed = {name: new.versions[name] for name in new.changed}
+                yield PutCheckpoint(saver, config, new.whole(), new.metadata, changed)
 
 
 # -- runs with observers
@@ -189,7 +184,7 @@ class WatchedThreadWriter(ThreadWriter):
         self, prepared: Any, observers: Sequence[RunObserver], step: StepCommit
     ) -> WatchedStep:
         """A prepared step of which observers are told when it is stored."""
-        new_id = None if step.new is None else step.new.checkpoint["id"]
+        new_id = None if step.new is None else step.new.id
         writes = sum(len(task.writes) for task in step.writes)
         weight = 0 if self.native is None else self.native.weight(prepared)
         stored = StoredStep(step.checkpoint_ns, new_id, writes, weight)

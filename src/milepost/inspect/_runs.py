@@ -121,7 +121,7 @@ def _set(db: Database, place: Place, values: Mapping[str, Any], fence: Fence) ->
         "step": saved.metadata.get("step", -1) + 1,
         "parents": saved.metadata.get("parents", {}),
     }
-    new = NewCheckpoint(after, metadata, dict(values), after["channel_values"].copy)
+    new = NewCheckpoint.of(after, metadata, dict(values), after["channel_values"].copy)
     status = fence.before or "idle"
     if not place.checkpoint_ns:
         status = "interrupted" if step_at(db, saved).tasks() else "idle"

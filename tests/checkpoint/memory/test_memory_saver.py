@@ -290,9 +290,9 @@ class Remembering(InMemorySaver):
 
     def prepare(self, step: Any) -> Any:
         if step.new is not None:
-            given = step.new.checkpoint
-            self.snapshots[step.checkpoint_ns, given["id"]] = copy.deepcopy(
-                (step.new.values(), given["channel_versions"], given["versions_seen"])
+            new = step.new
+            self.snapshots[step.checkpoint_ns, new.id] = copy.deepcopy(
+                (new.values(), new.versions, new.versions_seen)
             )
         return super().prepare(step)
 

@@ -128,7 +128,7 @@ def test_a_put_in_the_transaction_in_which_a_run_takes_the_thread_parts_its_rows
     made(sqlite)
     head = sqlite.head("t")
     begun = replace(first_step(sqlite, "t", head), checkpoint_id=head)
-    id = begun.new.checkpoint["id"]
+    id = begun.new.id
     beside = {**empty_checkpoint(), "channel_versions": {"key": 1}}
     put = sqlite._put(thread("t"), beside, {"source": "fork", "step": 0}, {"key": 1})
     assert sqlite.commit([sqlite.prepare(begun), put]) == [None, None]

@@ -47,7 +47,7 @@ IDS = [f"1f000000-0000-6000-8000-{number:012}" for number in range(3)]
 def prepared(saver: SqliteSaver, fence: Fence, at: int, versions: dict[str, Any], **changed: Any):
     checkpoint = {**empty_checkpoint(), "id": IDS[at], "channel_versions": versions}
     metadata: Any = {"source": "loop", "step": 100 + at, "parents": {}}  # no longer stored whole
-    new = NewCheckpoint(checkpoint, metadata, changed, dict)  # type: ignore[arg-type]
+    new = NewCheckpoint.of(checkpoint, metadata, changed, dict)  # type: ignore[arg-type]
     return saver.prepare(StepCommit("t", "", IDS[at - 1] if at else None, [], new, fence))
 
 

@@ -59,8 +59,8 @@ class NameChecker:
     def checkpoint(self, place: Place, new: NewCheckpoint) -> None:
         """Check the names in a foreign runtime's `put`."""
         check_place(place)
-        check_name("checkpoint_id", new.checkpoint["id"])
-        for version in new.checkpoint["channel_versions"].values():
+        check_name("checkpoint_id", new.id)
+        for version in new.versions.values():
             check_name("version", str(version))
         self.check((), new)
 

@@ -23,7 +23,13 @@ from milepost._internal import log
 from milepost._internal.dataclass_tools import record
 from milepost._internal.ids import LateId, random_token
 from milepost._internal.warn import warn_of
-from milepost.checkpoint._contract.records import Checkpoint, CheckpointMetadata, PendingWrite
+from milepost.checkpoint._contract.records import (
+    FORMAT_VERSION,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    PendingWrite,
+)
 from milepost.errors import ThreadConflict
 
 if TYPE_CHECKING:
@@ -217,8 +223,13 @@ class TaskWrites:
 class NewCheckpoint:
     """A checkpoint to be saved, with its changes apart from what it inherits."""
 
-    checkpoint: Checkpoint
-    """Without `channel_values`: see `changed` and `values`."""
+    id: str
+    made_at: datetime | str
+    """The moment, in UTC; its text in a checkpoint that another runtime has made."""
+    versions: ChannelVersions
+    versions_seen: dict[str, ChannelVersions]
+    updated: Sequence[str] | None
+    """Channels that the step changed; None if that is not known."""
     metadata: CheckpointMetadata
     changed: Mapping[str, Any]
     """Channels with a new version → the value to store; MISSING if the channel was emptied."""
@@ -229,8 +240,41 @@ class NewCheckpoint:
     the parent has names of channels or nodes that this one leaves out."""
     again: bool = False
     """Whether the checkpoint is a copy: its values may be stored already, in the same versions."""
-    made_at: datetime | None = None
-    """The moment that `ts` of the checkpoint says, in UTC; None if only the text is known."""
+    format: int = FORMAT_VERSION
+
+    @classmethod
+    def of(
+        cls,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        changed: Mapping[str, Any],
+        values: Callable[[], dict[str, Any]],
+    ) -> NewCheckpoint:
+        """A checkpoint that `put` is given, of which `changed` is new."""
+        return cls(
+            checkpoint["id"],
+            checkpoint["ts"],
+            checkpoint["channel_versions"],
+            checkpoint["versions_seen"],
+            checkpoint.get("updated_channels"),
+            metadata,
+            changed,
+            values,
+            format=checkpoint["v"],
+        )
+
+    def whole(self) -> Checkpoint:
+        """The checkpoint with all values, as `put` takes it."""
+        made_at = self.made_at
+        return Checkpoint(
+            v=self.format,
+            id=self.id,
+            ts=made_at if isinstance(made_at, str) else made_at.isoformat(),
+            channel_values=self.values(),
+            channel_versions=self.versions,
+            versions_seen=self.versions_seen,
+            updated_channels=None if self.updated is None else list(self.updated),
+        )
 
 
 @record(frozen=False)

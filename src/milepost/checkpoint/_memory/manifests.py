@@ -15,7 +15,8 @@ import ormsgpack
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from milepost.checkpoint._contract.records import ChannelVersions, Checkpoint
+    from milepost.checkpoint._contract.records import ChannelVersions
+    from milepost.checkpoint._contract.step_saver import NewCheckpoint
     from milepost.checkpoint._delta.encode import Typed
 
 _MAX_LEVELS: Final = 64
@@ -49,29 +50,25 @@ class Manifest(NamedTuple):
 
 
 def stored(
-    given: Checkpoint,
-    parent_id: str | None,
-    metadata: Typed,
-    base: StoredCheckpoint | None,
-    changed: Collection[str],
-    seen: Iterable[str] | None,
+    new: NewCheckpoint, parent_id: str | None, metadata: Typed, base: StoredCheckpoint | None
 ) -> StoredCheckpoint:
-    """A checkpoint that differs from `base` in the channels `changed` and in the nodes `seen`."""
-    versions, versions_seen = given["channel_versions"], given["versions_seen"]
+    """A checkpoint that differs from `base` in the channels and nodes that it names as new."""
+    versions, versions_seen = new.versions, new.versions_seen
+    changed: Collection[str] = new.changed
+    seen: Collection[str] | None = new.seen
     level = 0
     if seen is None or base is None or base.level >= min(_MAX_LEVELS, len(versions)):
         base, changed, seen = None, versions, versions_seen
     else:
         level = base.level + 1
     names = [*changed]
-    new = [versions[name] for name in names]
-    if new and new.count(new[0]) == len(new):
-        del new[1:]  # mostly all channels of a step get the same version
-    updated = given.get("updated_channels")
-    manifest = packb(
-        (given["v"], given["ts"], updated, names, new, {n: versions_seen[n] for n in seen})
-    )
-    return StoredCheckpoint(given["id"], parent_id, manifest, metadata, base, level)
+    named = [versions[name] for name in names]
+    if named and named.count(named[0]) == len(named):
+        del named[1:]  # mostly all channels of a step get the same version
+    # A moment is packed as the text that `isoformat` gives.
+    stamp = (new.format, new.made_at, new.updated)
+    manifest = packb((*stamp, names, named, {node: versions_seen[node] for node in seen}))
+    return StoredCheckpoint(new.id, parent_id, manifest, metadata, base, level)
 
 
 def read(checkpoint: StoredCheckpoint) -> Manifest:

@@ -154,7 +154,7 @@ class Encoder:
     ) -> Blobs:
         """The rows of the channels that a step has changed."""
         thread_id, ns, _ = place
-        versions = new.checkpoint["channel_versions"]
+        versions = new.versions
         rows: Blobs = []
         channel = ""
         try:
@@ -176,12 +176,11 @@ class Encoder:
         self, place: Place, new: NewCheckpoint, base: StoredCheckpoint | None
     ) -> StoredCheckpoint:
         """A new checkpoint that starts from `base`."""
-        given = new.checkpoint
         if self.cuts:
             metadata = self.serde.dumps_typed(new.metadata)
         else:
-            metadata = dumps_at(self.serde, new.metadata, metadata_place(place, given["id"]))
-        return stored(given, place.checkpoint_id, metadata, base, new.changed, new.seen)
+            metadata = dumps_at(self.serde, new.metadata, metadata_place(place, new.id))
+        return stored(new, place.checkpoint_id, metadata, base)
 
     def value(self, typed: Typed, place: str) -> Any:
         """Decode a value. `place` matters only if values are bound to their places."""

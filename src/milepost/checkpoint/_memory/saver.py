@@ -146,14 +146,10 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
     ) -> RunnableConfig:
         place = place_of(config)
         values = checkpoint["channel_values"]
-        new = NewCheckpoint(
-            checkpoint,
-            with_metadata_of(config, metadata),
-            {channel: values.get(channel, MISSING) for channel in new_versions},
-            values.copy,
-        )
-        new.checkpoint = copy_checkpoint(checkpoint)
-        new.checkpoint["channel_versions"].update(new_versions)
+        kept = copy_checkpoint(checkpoint)
+        kept["channel_versions"].update(new_versions)
+        changed = {channel: values.get(channel, MISSING) for channel in new_versions}
+        new = NewCheckpoint.of(kept, with_metadata_of(config, metadata), changed, values.copy)
         self._names.checkpoint(place, new)
         base = self._stored(place)
         step = self._encoded(place, base, (), new, status=status_left(new.changed))

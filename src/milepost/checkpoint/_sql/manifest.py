@@ -198,7 +198,7 @@ def next_manifest(
 ) -> tuple[Manifest, Manifest | None]:
     """The manifest after `base`, and the changes to it; None if it is to be stored complete."""
     # No copies of the entries in `seen`: a node's entry is replaced when it runs, never changed.
-    versions, seen = new.checkpoint["channel_versions"], new.checkpoint["versions_seen"]
+    versions, seen = new.versions, new.versions_seen
     step = new.metadata.get("step")
     # Most threads are short and have few channels. For a short thread, a chain of manifests takes
     # longer to read than all values, and a complete manifest is only some hundred bytes longer.

@@ -332,7 +332,7 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         seen = {node: dict(versions) for node, versions in checkpoint["versions_seen"].items()}
         kept: Checkpoint = {**checkpoint, "channel_versions": versions, "versions_seen": seen}
         described = with_metadata_of(config, metadata)
-        new = NewCheckpoint(kept, described, changed, values.copy)
+        new = NewCheckpoint.of(kept, described, changed, values.copy)
         return self._preparer.checkpoint(place, new)
 
     def _put_writes(

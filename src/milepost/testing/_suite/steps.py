@@ -41,7 +41,7 @@ def prepared(
         checkpoint, _changed = thread.next(**new)
         values = checkpoint["channel_values"]
         checkpoint["channel_values"] = {}
-        made = NewCheckpoint(
+        made = NewCheckpoint.of(
             checkpoint, {"source": "loop", "step": step, "parents": {}}, new, values.copy
         )
     commit = StepCommit(thread.thread_id, thread.ns, parent, tasks, made, fence)

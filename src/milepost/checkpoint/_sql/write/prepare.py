@@ -107,9 +107,7 @@ class Preparer:
     ) -> CheckpointRow:
         token = prepared.token
         thread_id, ns, parent_id = prepared.place
-        checkpoint, metadata = new.checkpoint, new.metadata
-        id = checkpoint["id"]
-        versions = checkpoint["channel_versions"]
+        id, metadata, versions = new.id, new.metadata, new.versions
         base = (
             self._cache.manifest(thread_id, ns, parent_id, token) if parent_id is not None else None
         )
@@ -132,11 +130,9 @@ class Preparer:
             # The commit fills in a partial manifest from the database.
             partial = len(held) < len(versions)
             all = {**dict.fromkeys(versions, INHERITED), **held} if partial else held
-            manifest = Manifest(dict(versions), dict(checkpoint["versions_seen"]), all)
+            manifest = Manifest(dict(versions), dict(new.versions_seen), all)
             changes = None
-        updated = checkpoint.get("updated_channels")
-        time = new.made_at or checkpoint["ts"]
-        stamp = (checkpoint["v"], time, None if updated is None else list(updated))
+        stamp = (new.format, new.made_at, None if new.updated is None else list(new.updated))
         packed = None
         if changes is not None or not partial:
             packed = manifests.pack(stamp, changes or manifest)

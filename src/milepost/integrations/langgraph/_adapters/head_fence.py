@@ -67,7 +67,7 @@ def prepared(
             ns,
             parent,
             (),
-            NewCheckpoint(kept, metadata, changed, values.copy),
+            NewCheckpoint.of(kept, metadata, changed, values.copy),
             Fence(parent, forced=is_fork),
             status_left(changed),
         )
