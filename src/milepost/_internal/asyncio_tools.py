@@ -111,7 +111,8 @@ async def on_its_own_stack(work: Awaitable[T]) -> T:
                 raise
             return None, error
 
-    result, error = await asyncio.create_task(carried())
+    # Made here: what an eager task factory makes begins on this stack.
+    result, error = await asyncio.Task(carried(), loop=asyncio.get_running_loop())
     if error is not None:
         raise error
     return result  # type: ignore[return-value]

@@ -322,9 +322,8 @@ class AsyncDriver:
         """Start a task that a running task has called."""
         context = contextvars.copy_context()
         assert self.loop is not None
-        self.loop.call_soon_threadsafe(
-            lambda: self._run_apart(task, generator, ended, context), context=context
-        )
+        # Not in that context: an eager task factory begins the task at once, which enters it.
+        self.loop.call_soon_threadsafe(self._run_apart, task, generator, ended, context)
 
     def _run_apart(
         self,

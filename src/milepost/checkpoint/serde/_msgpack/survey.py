@@ -1,12 +1,12 @@
 """Quick checks of a value's lists and dicts, a level of nesting at a time.
 
-They work in C loops (`map`, and the collector's own listing of what a container refers to), not
-element by element, and stop at the depth at which ormsgpack stops, so a cycle ends too.
+They work in C loops (`map`, `chain`), not element by element, and stop at the depth at which
+ormsgpack stops, so a cycle ends too.
 """
 
 from __future__ import annotations
 
-from gc import get_referents
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.serde._msgpack import depth
@@ -19,7 +19,6 @@ NATIVE_KEYS: Final = frozenset({str, int, float, bool, bytes, type(None)})
 """Exact key types that msgpack gives back as they were."""
 
 _CONTAINERS: Final = frozenset({list, dict})
-_PLAIN: Final = NATIVE_KEYS | _CONTAINERS
 
 
 def only_native(value: Any) -> bool:
@@ -49,14 +48,16 @@ def holds_buffer(value: Any) -> bool:
 
 
 def _levels(value: Any) -> Iterator[tuple[list[Any], set[type]]]:
-    """The value, what is in it, what is in that, and so on, each with the types of its members."""
+    """The value, what is in it, what is in that, and so on, each with the types of its members.
+
+    Not by `gc.get_referents`: since Python 3.13 it does not list what is in an object's `__dict__`.
+    """
     level = [value]
     for _ in range(depth.MAX_LISTS + 1):
         types = set(map(type, level))
         yield level, types
         if _CONTAINERS.isdisjoint(types):
             break
-        # Among plain values get_referents finds the containers itself; of others it would list
-        # what is none of our business.
-        plain = types <= _PLAIN
-        level = get_referents(*(level if plain else [m for m in level if type(m) in _CONTAINERS]))
+        lists = [member for member in level if type(member) is list]
+        dicts = [member for member in level if type(member) is dict]
+        level = [*chain.from_iterable(lists), *chain.from_iterable(map(dict.values, dicts))]
