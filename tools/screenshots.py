@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ VIEWS: dict[str, tuple[Callable[[Any, str], None], dict[str, int], str]] = {
 def make_database(path: Path) -> None:
     """Threads whose last activity is spread over the past days."""
     demo.build(path, threads=40)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         rows = connection.execute("SELECT thread_id FROM threads ORDER BY updated_at DESC")
         ids = [thread_id for (thread_id,) in rows]
         connection.executemany(

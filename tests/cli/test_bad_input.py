@@ -5,6 +5,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -197,7 +198,7 @@ class TestStatuses:
     def test_a_damaged_row(self, milepost, file, tmp_path):
         broken = tmp_path / "broken.db"
         broken.write_bytes(file.read_bytes())
-        with sqlite3.connect(broken) as connection:
+        with closing(sqlite3.connect(broken)) as connection, connection:
             connection.execute("UPDATE checkpoints SET frame = x'00' WHERE thread_id = 'done'")
         assert milepost("--db", broken, "show", "done")[0] == 6
         status, out, _ = milepost("--db", broken, "verify")
@@ -215,7 +216,7 @@ class TestStatuses:
 
     def test_langgraphs_databases_are_not_written(self, milepost, tmp_path):
         theirs = tmp_path / "theirs.db"
-        with sqlite3.connect(theirs) as connection:
+        with closing(sqlite3.connect(theirs)) as connection, connection:
             connection.execute(
                 "CREATE TABLE checkpoints (thread_id, checkpoint_ns, checkpoint_id,"
                 " parent_checkpoint_id, type, checkpoint, metadata)"

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -116,7 +117,7 @@ class TestSqlite:
         text = tmp_path / "text.db"
         text.write_text("no database " * 100)
         other = tmp_path / "other.db"
-        with sqlite3.connect(other) as connection:
+        with closing(sqlite3.connect(other)) as connection, connection:
             connection.execute("CREATE TABLE checkpoints (a)")
         empty = tmp_path / "empty.db"
         empty.touch()
@@ -171,7 +172,7 @@ class TestDamage:
     @pytest.fixture
     def damaged(self, file):
         """The largest stored value of `done` is not what was written."""
-        with sqlite3.connect(file) as connection:
+        with closing(sqlite3.connect(file)) as connection, connection:
             connection.execute(
                 "UPDATE checkpoint_blobs SET blob = CAST(substr(blob, 1, 5) || x'00'"
                 " || substr(blob, 7) AS BLOB) WHERE thread_id = 'done'"
@@ -194,7 +195,7 @@ class TestDamage:
             assert list(newest.lost) == ["channel 'messages'"]
 
     def test_a_checkpoint_that_cannot_be_read_does_not_hide_the_others(self, file):
-        with sqlite3.connect(file) as connection:
+        with closing(sqlite3.connect(file)) as connection, connection:
             connection.execute(
                 "UPDATE checkpoints SET metadata = x'00' WHERE thread_id = 'done' AND checkpoint_id"
                 " = (SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = 'done')"

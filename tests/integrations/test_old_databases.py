@@ -2,6 +2,7 @@
 
 import operator
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -279,7 +280,7 @@ def test_a_thread_that_waits_at_an_edge_which_is_not_stored_is_named(files, caps
 
 def run_sql(address: str, statement: str) -> None:
     if (file := sqlite_file(address)) is not None:
-        with sqlite3.connect(file) as connection:
+        with closing(sqlite3.connect(file)) as connection, connection:
             connection.execute(statement)
         connection.close()
         return

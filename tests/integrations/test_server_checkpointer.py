@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import operator
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -74,7 +75,7 @@ def test_values_are_sealed_with_the_key_in_the_environment(tmp_path, monkeypatch
     monkeypatch.setenv("MILEPOST_DB", f"sqlite:///{file}")
     monkeypatch.setenv("MILEPOST_AES_KEY", "k" * 32)
     asyncio.run(chat("one"))
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
     assert b"a word in clear" not in file.read_bytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sqlite3
 import time
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -327,7 +328,7 @@ class TestDamagedItems:
         theirs, ours = files
         self.filled(theirs)
         file = theirs.removeprefix("sqlite:///")
-        with sqlite3.connect(file) as connection:
+        with closing(sqlite3.connect(file)) as connection, connection:
             connection.execute(f"UPDATE store SET {damage} WHERE key = '217'")
         connection.close()
         self.check(theirs, ours, capsys, why)
@@ -362,7 +363,7 @@ class TestDamagedItems:
         with our_saver(ours), our_items(ours, writing=True) as shelf:
             for key in "abc":
                 shelf._store.put(("n",), key, {"k": key})
-        with sqlite3.connect(ours.removeprefix("sqlite:///")) as connection:
+        with closing(sqlite3.connect(ours.removeprefix("sqlite:///"))) as connection, connection:
             connection.execute("UPDATE milepost_items SET data = x'c1' WHERE key = 'b'")
         connection.close()
         assert main(["export", "--from", ours, "--to-langgraph", theirs]) == 1
@@ -376,7 +377,7 @@ class TestDamagedItems:
         theirs, ours = files
         make_threads(theirs)
         file = theirs.removeprefix("sqlite:///")
-        with sqlite3.connect(file) as connection:
+        with closing(sqlite3.connect(file)) as connection, connection:
             connection.execute("CREATE TABLE store (something)")
         connection.close()
         assert main(["import", "--from-langgraph", theirs, "--to", ours]) == 1

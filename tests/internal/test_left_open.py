@@ -101,7 +101,9 @@ def server(request: pytest.FixtureRequest) -> tuple[str, str]:
 
 def ends_quietly(program: str, server: tuple[str, str], how: str, folder: Path) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", OPENED + program, *server, how],
+        # Python 3.12 and later warn of every fork beside threads.
+        [sys.executable, "-W", "ignore:This process:DeprecationWarning",
+         "-c", OPENED + program, *server, how],
         capture_output=True, text=True, timeout=LIMIT, check=False, cwd=folder,
     )  # fmt: skip
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -79,10 +79,12 @@ class Stage:
 
     def sqlite(self) -> Any:
         """A saver that seals what it stores."""
-        return SqliteSaver(
-            sqlite3.connect(self.path, check_same_thread=False, isolation_level=None),
-            serde=self.serde,
-        )
+        return SqliteSaver(self.sqlite_connection(), serde=self.serde)
+
+    def sqlite_connection(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
+        self.opened.callback(connection.close)
+        return connection
 
     def saver(self, place: str) -> Any:
         """A saver in one of the places."""
@@ -275,7 +277,7 @@ def items_are_not_embedded(stage: Stage) -> None:
         return [[1.0, 0.5] for _ in texts]
 
     store = SqliteStore(
-        sqlite3.connect(stage.path, isolation_level=None),
+        stage.sqlite_connection(),
         index={"dims": 2, "embed": embed},
         serde=stage.serde,
     )

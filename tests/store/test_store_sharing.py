@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import TypedDict
 
 import pytest
@@ -201,7 +202,8 @@ class TestSharing:
             SqliteStore.from_conn_string(path) as store,
         ):
             assert run_two_threads(remembering_graph(saver, store)) == ("0 before", "1 before")
-        names = {row[0] for row in sqlite3.connect(path).execute("SELECT name FROM sqlite_master")}
+        with closing(sqlite3.connect(path)) as connection:
+            names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
         assert {"checkpoints", "milepost_items"} <= names
 
     def test_one_postgres_connection(self, postgres):

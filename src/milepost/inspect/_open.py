@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 import warnings
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path as FilePath
@@ -22,7 +22,7 @@ from milepost.inspect._errors import CannotOpenError, told_plainly
 from milepost.inspect._stored import serde_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from milepost._db.dialect import Dialect
     from milepost.checkpoint.postgres import PostgresSaver
@@ -102,9 +102,10 @@ def _open_sqlite(url: str, write: bool, create: bool, serde: SerializerProtocol 
         return found
     from milepost.checkpoint.sqlite import SqliteSaver
 
-    saver = SqliteSaver(connection, serde=serde_for(serde))
-    if write:
-        saver.setup()
+    with _closed_on_error(connection):
+        saver = SqliteSaver(connection, serde=serde_for(serde))
+        if write:
+            saver.setup()
     return _ours(saver, SQLITE, shown, write, serde, "milepost.store.sqlite:SqliteStore")
 
 
@@ -161,12 +162,21 @@ def _open_postgres(
     found = _columns_or_langgraph(connection, POSTGRES, shown, write and create)
     if isinstance(found, Database):
         return found
-    saver = PostgresSaver(connection, serde=serde_for(serde), pooler_safe=True)
-    settings = Settings(None, True, TABLES, type(saver).__name__)
-    saver.engine = PostgresEngine(connection, settings, reconnect=connect)
-    if not found:
-        saver.setup()
+    with _closed_on_error(connection):
+        saver = PostgresSaver(connection, serde=serde_for(serde), pooler_safe=True)
+        settings = Settings(None, True, TABLES, type(saver).__name__)
+        saver.engine = PostgresEngine(connection, settings, reconnect=connect)
+        if not found:
+            saver.setup()
     return _ours(saver, POSTGRES, shown, write, serde, "milepost.store.postgres:PostgresStore")
+
+
+@contextmanager
+def _closed_on_error(connection: Any) -> Iterator[None]:
+    with ExitStack() as stack:
+        stack.callback(connection.close)
+        yield
+        stack.pop_all()
 
 
 def _columns_or_langgraph(
@@ -174,8 +184,7 @@ def _columns_or_langgraph(
 ) -> set[str] | Database:
     """The columns of milepost's table of checkpoints, none if it is still to be made; the database
     if the table is LangGraph's. An error closes the connection."""
-    with ExitStack() as stack:
-        stack.callback(connection.close)
+    with _closed_on_error(connection):
         rows = connection.execute(dialect.placed(dialect.columns), ("checkpoints",)).fetchall()
         columns = {row[0] for row in rows}
         if not columns and not create:
@@ -188,7 +197,6 @@ def _columns_or_langgraph(
                 f"{url} has a table 'checkpoints' that is neither milepost's nor LangGraph's "
                 "(since 0.2)."
             )
-        stack.pop_all()  # no error: the connection stays open
     if not columns or "frame" in columns:
         return columns
     from milepost.inspect._langgraph import LangGraphSource, PostgresReader, SqliteReader

@@ -228,7 +228,8 @@ with SqliteSaver.from_conn_string(sys.argv[1]) as lite, \\
 print("done")
 """
     ended = subprocess.run(
-        [sys.executable, "-c", program, path, uri],
+        # Python 3.12 and later warn of every fork beside threads.
+        [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", program, path, uri],
         capture_output=True, text=True, timeout=2 * LIMIT, check=False,
     )  # fmt: skip
     assert (ended.stdout, ended.stderr) == ("done\n", "")

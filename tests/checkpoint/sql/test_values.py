@@ -125,7 +125,7 @@ class TestSealedRows:
 
     def change(self, path: str, table: str, cell: str, how: Any) -> None:
         """Replace a cell of every row of thread `t` by what `how` makes of it."""
-        with sqlite3.connect(path) as db:
+        with closing(sqlite3.connect(path)) as db, db:
             key = [row[1] for row in db.execute(f"PRAGMA table_info({table})") if row[5]]
             columns = ", ".join(key)
             rows = db.execute(f"SELECT {cell}, {columns} FROM {table} WHERE thread_id = 't'")

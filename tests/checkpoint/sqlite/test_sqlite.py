@@ -97,8 +97,8 @@ def test_normal_is_an_option(path):
     with SqliteSaver.from_conn_string(path, synchronous="NORMAL") as saver:
         runs(saver)
         assert saver.conn.execute("PRAGMA synchronous").fetchone() == (1,)
-    with pytest.raises(ValueError, match="FULL"):
-        SqliteSaver(sqlite3.connect(":memory:"), synchronous="OFF")
+    with closing(sqlite3.connect(":memory:")) as conn, pytest.raises(ValueError, match="FULL"):
+        SqliteSaver(conn, synchronous="OFF")
 
 
 @pytest.mark.parametrize("level", [None, "", "DEFERRED", "IMMEDIATE", "EXCLUSIVE"])
