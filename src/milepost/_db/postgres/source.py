@@ -300,7 +300,8 @@ _REWRITTEN: Final = """
 def _free(table: str) -> Operation[None]:
     """Wait until the table is unused; VACUUM would wait for ever, and others behind it."""
     bounded = Execute(f"SET LOCAL lock_timeout TO {LOCK_TIMEOUT * 1000:.0f}")
-    yield Batch((bounded, Execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")), last=True)
+    # Not the last, which goes without BEGIN: PostgreSQL before 18 then refuses to lock.
+    yield Batch((bounded, Execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")))
 
 
 def _rewritten(table: str) -> Operation[None]:
