@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import base64
 import json
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost._db.operations import Execute, ExecuteMany, Operation, Query
-from milepost._internal.ids import new_epoch
+from milepost._internal.ids import blake2b, new_epoch
 from milepost.checkpoint._contract.thread_metadata import SEALED
 from milepost.checkpoint._sql.threads.copy import Move, is_bound
 from milepost.checkpoint._sql.threads.lock import lock
