@@ -228,22 +228,4 @@ STATEMENTS: Final = Statements(
     has_digest="metadata -> '$sealed' -> 'digests' @> ?::jsonb",
     is_sealed="metadata -> '$sealed' IS NOT NULL",
     has_text="(strpos(lower(thread_id), ?) > 0 OR strpos(lower(metadata::text), ?) > 0)",
-    checkpoints_between="""
-        SELECT checkpoint_ns, checkpoint_id, frame, metadata, led, parent_checkpoint_id, complete,
-            metadata_type, parent_checkpoint_id
-        FROM checkpoints WHERE thread_id = ? AND (checkpoint_ns, checkpoint_id) >= (?, ?)
-            AND (checkpoint_ns, checkpoint_id) <= (?, ?)
-        ORDER BY checkpoint_ns, checkpoint_id FOR UPDATE""",
-    blobs_between="""
-        SELECT checkpoint_ns, channel, version, blob, base_channel, base, level, type
-        FROM checkpoint_blobs
-        WHERE thread_id = ? AND (checkpoint_ns, channel, version) >= (?, ?, ?)
-            AND (checkpoint_ns, channel, version) <= (?, ?, ?)
-        ORDER BY checkpoint_ns, channel, version FOR UPDATE""",
-    writes_between="""
-        SELECT checkpoint_ns, checkpoint_id, task_id, idx, blob, channel, task_path, base, type
-        FROM checkpoint_writes
-        WHERE thread_id = ? AND (checkpoint_ns, checkpoint_id, task_id, idx) >= (?, ?, ?, ?)
-            AND (checkpoint_ns, checkpoint_id, task_id, idx) <= (?, ?, ?, ?)
-        ORDER BY checkpoint_ns, checkpoint_id, task_id, idx FOR UPDATE""",
 )

@@ -2,8 +2,7 @@
 
 Each thread is read table by table. The first bytes of a cell show whether it has the newest key.
 Other cells are unsealed and sealed again, some rows in a transaction. The transaction locks the
-thread first, as every step does, and then the rows. So no value is compacted while its row is
-sealed again.
+thread first, as every step does. So no value is compacted while its row is sealed again.
 """
 
 from __future__ import annotations
