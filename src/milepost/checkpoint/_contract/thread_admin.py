@@ -137,16 +137,20 @@ class Threads:
 
     def matching(self, wanted: ThreadFilter) -> Transactions[Ids]:
         """All threads that meet the conditions; raises if that cannot be told of one."""
+        found = yield from self._all(wanted)
+        if unjudged := (yield from self._unjudged(wanted)):
+            raise not_judged(unjudged)
+        return found
+
+    def _all(self, wanted: ThreadFilter) -> Transactions[Ids]:
+        """The ids of all pages of a search."""
         found: Ids = []
         while True:
             page = yield from self._found(wanted)
             found += page
             if len(page) < wanted.limit:
-                break
+                return found
             wanted = wanted._replace(after=page[-1])
-        if unjudged := (yield from self._unjudged(wanted._replace(after=None))):
-            raise not_judged(unjudged)
-        return found
 
     def _get(self, thread_id: str) -> Transactions[ThreadInfo | None]:
         """What the registry knows of a thread, with counts and bytes.
@@ -347,13 +351,9 @@ class Threads:
                 removed.add((yield from self._remove(thread_id)))
                 done = _report_one(progress, done)
         if metadata or prefix:
-            while True:
-                page = yield from self._found(wanted)
-                for thread_id in page:
-                    removed.add((yield from self._remove(thread_id)))
-                    done = _report_one(progress, done)
-                if len(page) < wanted.limit:
-                    break
+            for thread_id in (yield from self._all(wanted)):
+                removed.add((yield from self._remove(thread_id)))
+                done = _report_one(progress, done)
         unjudged = (yield from self._unjudged(wanted)) if metadata else []
         if vacuum:
             yield Vacuum()
@@ -380,18 +380,13 @@ class Threads:
         removed = Removed()
         done = 0
         limit = time.time() - ttl
-        wanted = ThreadFilter(updated_before=limit)
-        while True:
-            page = yield from self._found(wanted)
-            for thread_id in page:
-                if dry_run:
-                    removed.add((yield from self._keep(thread_id, _nothing, dry_run=True)))
-                else:
-                    removed.add((yield from self._remove(thread_id, limit)))
-                done = _report_one(progress, done)
-            if len(page) < wanted.limit:
-                return removed
-            wanted = wanted._replace(after=page[-1])
+        for thread_id in (yield from self._all(ThreadFilter(updated_before=limit))):
+            if dry_run:
+                removed.add((yield from self._keep(thread_id, _nothing, dry_run=True)))
+            else:
+                removed.add((yield from self._remove(thread_id, limit)))
+            done = _report_one(progress, done)
+        return removed
 
     list, alist = sync_and_async(_list)
     get, aget = sync_and_async(_get)
