@@ -132,20 +132,6 @@ STATEMENTS: Final = Statements(
             FROM line
         JOIN LATERAL (SELECT * FROM checkpoints c WHERE thread_id = ? AND checkpoint_ns = ?
             AND checkpoint_id = id OFFSET 0) c ON TRUE""",
-    blobs="""
-        WITH RECURSIVE chain (channel, version) AS (
-            SELECT a, b FROM (SELECT (value->>0) COLLATE "C" AS a, (value->>1) COLLATE "C" AS b
-                FROM json_array_elements(?::json) LIMIT (SELECT 1000000)) AS wanted
-            UNION
-            SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
-            JOIN LATERAL (SELECT * FROM checkpoint_blobs c
-                WHERE c.thread_id = ? AND c.checkpoint_ns = ?
-                AND c.channel = chain.channel AND c.version = chain.version OFFSET 0) c ON TRUE
-            WHERE c.base IS NOT NULL)
-        SELECT b.channel, b.version, b.base_channel, b.base, b.level, b.type, b.blob FROM chain
-        JOIN LATERAL (SELECT * FROM checkpoint_blobs b
-            WHERE b.thread_id = ? AND b.checkpoint_ns = ?
-            AND b.channel = chain.channel AND b.version = chain.version OFFSET 0) b ON TRUE""",
     newest="""
         WITH RECURSIVE tip (channel, version) AS (
             (SELECT channel, version FROM checkpoint_blobs

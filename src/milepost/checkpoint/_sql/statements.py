@@ -212,9 +212,7 @@ class Statements(_Texts):
     ancestry: str
     """Manifests, with the manifests that they are changes to."""
     blob: str = ""
-    """One version of a value. Empty for a remote database, which is asked for `blobs`."""
-    blobs: str = ""
-    """Values, with all versions in their chains. Empty for a local database."""
+    """One version of a value. Empty for a remote database, which is asked for `rows_of`."""
     newest: str = ""
     """`latest`, with the newest version of each channel: mostly the values of the latest
     checkpoint. Empty for a database where a second query costs little."""
