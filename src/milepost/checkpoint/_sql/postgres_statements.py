@@ -62,13 +62,6 @@ STATEMENTS: Final = Statements(
         SELECT 1 / (count(*) = ?)::integer FROM held""",
     new_thread="""
         WITH held AS (
-            INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at)
-            SELECT * FROM unnest(?::text[], ?::text[], ?::text[], ?::bigint[], ?::text[],
-                ?::float8[], ?::float8[])
-            ON CONFLICT DO NOTHING RETURNING 1)
-        SELECT 1 / (count(*) = ?)::integer FROM held""",
-    new_described_thread="""
-        WITH held AS (
             INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at,
                 owner, metadata)
             SELECT * FROM unnest(?::text[], ?::text[], ?::text[], ?::bigint[], ?::text[],

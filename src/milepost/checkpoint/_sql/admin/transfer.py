@@ -169,7 +169,14 @@ def load_thread(q: Statements, thread_id: str, rows: Rows) -> Operation[None]:
         if table == "threads":
             # The loaded thread has no owner, and an epoch that no cache knows.
             some = [
-                (id, head, new_epoch(), "interrupted" if status == "running" else status, *rest)
+                (
+                    id,
+                    head,
+                    None,
+                    new_epoch(),
+                    "interrupted" if status == "running" else status,
+                    *rest,
+                )
                 for id, head, status, *rest in some
             ]
         yield ExecuteMany(sql, some)

@@ -70,7 +70,8 @@ def lock_all(q: Statements, thread_ids: Collection[str]) -> Operation[dict[str, 
                 entries[id] = LockedThread(*rows[0][:4])
         for id in [id for id in missing if id not in entries]:
             epoch, now = new_epoch(), time.time()
-            added = yield Execute(q.add_thread, (id, None, None, epoch, "idle", now, now))
+            values = (id, None, None, epoch, "idle", now, now, None, "{}")
+            added = yield Execute(q.add_thread, values)
             if added:
                 entries[id] = LockedThread(None, None, epoch, "running", new=True)
         # Rows that could be neither locked nor added were just added by others: try again.
@@ -92,7 +93,7 @@ def hold(q: Statements, entries: Registry, thread_id: str, fence: Fence) -> Oper
         # With the run's metadata: a run that is killed before its first commit leaves this entry.
         described = entries.new_entry(thread_id, fence.thread_metadata)
         values = (thread_id, None, fence.token, new_epoch(), "running", now, now, *described)
-        if (yield Execute(q.add_described_thread, values)):
+        if (yield Execute(q.add_thread, values)):
             return ""
         # Another transaction has just added the row: now it can be locked.
     _, token, _, status, updated_at = rows[0]
