@@ -35,10 +35,7 @@ NOT_NEEDED = (
     "logging",
     "milepost._engine.drivers.aio",
     "milepost._internal.asyncio_tools",
-    "milepost.checkpoint._sql.admin",
     "milepost.checkpoint._sql.postgres_statements",
-    "milepost.checkpoint._sql.threads.copy",
-    "milepost.checkpoint._sql.threads.retention",
     "milepost.integrations",
     "milepost.messages._light",
     "psycopg",
@@ -46,7 +43,7 @@ NOT_NEEDED = (
     "socket",
     "ssl",
 )
-"""An event loop, whole threads and databases, other libraries."""
+"""An event loop, other databases, other libraries."""
 
 
 @pytest.mark.parametrize("environment", [{}, {"LANGSMITH_TRACING": "false"}])
@@ -64,7 +61,7 @@ def test_a_first_sync_turn_on_sqlite_does_not_load(environment):
     assert [name for name in NOT_NEEDED if name in loaded] == []
 
 
-def test_methods_that_look_after_databases_are_those_of_the_facet_once_they_are_used(tmp_path):
+def test_methods_that_look_after_databases_are_those_of_the_facet(tmp_path):
     from inspect import iscoroutinefunction, signature
 
     from milepost.checkpoint._sql.admin.maintenance import DatabaseAdmin

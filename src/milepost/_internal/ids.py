@@ -12,9 +12,9 @@ import time
 from _random import Random  # without the module around it, of which nothing is needed
 
 try:  # without hashlib, which loads OpenSSL
-    from _blake2 import blake2b
+    from _blake2 import blake2b as blake2b
 except ImportError:
-    from hashlib import blake2b
+    from hashlib import blake2b as blake2b
 
 # Not the module's shared generator: a program that seeds that one would repeat our ids.
 _random = Random()

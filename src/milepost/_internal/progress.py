@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 Progress: TypeAlias = Callable[[int, int | None], object]
 """Called with what is done, and with the total, or None if the total is not known."""
 
+
+def report(progress: Progress | None, done: int, total: int | None) -> None:
+    """Call `progress`, if there is one."""
+    if progress is not None:
+        progress(done, total)
+
+
 LINES_EVERY: Final = 5.0
 """Seconds between lines in a log."""
 BARS_EVERY: Final = 0.1

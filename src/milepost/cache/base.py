@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from milepost._internal import log
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 
@@ -69,3 +70,18 @@ class BaseCache(ABC, Generic[ValueT]):
     @abstractmethod
     async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
         """`clear`, for use on an event loop."""
+
+    def _decoded(self, rows: Iterable[tuple[FullKey, tuple[str, bytes]]]) -> dict[FullKey, Any]:
+        """The values of entries that other programs may have written, except of those that cannot
+        be read: their nodes run.
+
+        `rows` are the namespace and key of each entry, the tag of its stored form, and its bytes.
+        """
+        values: dict[FullKey, Any] = {}
+        for name, stored in rows:
+            try:
+                values[name] = self.serde.loads_typed(stored)
+            except Exception as error:  # whatever a serializer of the program's own raises
+                message = "A cached result of %s cannot be read (%s), so it counts as missing."
+                log.warning(log.STORAGE, message, "/".join(name[0]), error)
+        return values

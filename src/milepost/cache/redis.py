@@ -18,7 +18,6 @@ from milepost._db.redis.commands import (
 from milepost._db.redis.engine import RedisEngine
 from milepost._db.redis.errors import named
 from milepost._internal import log
-from milepost.cache._stored import decoded
 from milepost.cache.base import BaseCache, FullKey, Namespace, ValueT
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.errors import ColourError, SaverError
@@ -135,7 +134,7 @@ class RedisCache(BaseCache[ValueT]):
             if stored is not None:
                 kind, _, data = stored.partition(b":")
                 rows.append(((tuple(namespace), key), (kind.decode("utf-8", "replace"), data)))
-        return decoded(self.serde, rows)
+        return self._decoded(rows)
 
     def _setting(self, mapping: Mapping[FullKey, tuple[Any, int | None]]) -> RedisEffects[None]:
         commands: list[Command] = []

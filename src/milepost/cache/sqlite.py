@@ -14,7 +14,6 @@ from milepost._db.operations import Execute, ExecuteMany, Operation, Queries, Qu
 from milepost._db.sqlite.engine import SqliteEngine, is_in_memory, open_sqlite
 from milepost._internal import fork_guard
 from milepost._internal.asyncio_tools import in_thread
-from milepost.cache._stored import decoded
 from milepost.cache.base import BaseCache, FullKey, Namespace, ValueT
 from milepost.checkpoint.serde.base import SerializerProtocol
 
@@ -93,7 +92,7 @@ class SqliteCache(BaseCache[ValueT]):
 
         found = self._run(look, write=False)
         stored = [(name, rows[0]) for name, rows in zip(names, found, strict=True) if rows]
-        return decoded(self.serde, stored)
+        return self._decoded(stored)
 
     def set(self, mapping: Mapping[FullKey, tuple[Any, int | None]]) -> None:
         now = time.time()

@@ -485,22 +485,6 @@ def test_an_open_async_pipeline_of_the_user_is_used(postgres, uri):
     asyncio.run(main())
 
 
-def test_from_conn_string_keeps_a_pipeline_open(postgres, uri):
-    with PostgresSaver.from_conn_string(uri, pipeline=True) as saver:
-        for _ in range(2):
-            assert saver.conn.pgconn.pipeline_status == PipelineStatus.ON
-            graph = line("a").compile(checkpointer=saver)
-            assert graph.invoke({}, thread("t"), durability="sync")["log"][-1] == "a"
-
-    async def main() -> None:
-        async with AsyncPostgresSaver.from_conn_string(uri, pipeline=True) as saver:
-            assert saver.conn.pgconn.pipeline_status == PipelineStatus.ON
-            graph = line("a").compile(checkpointer=saver)
-            assert (await graph.ainvoke({}, thread("u"), durability="sync"))["log"] == ["a"]
-
-    asyncio.run(main())
-
-
 # -- prepared statements
 
 

@@ -208,7 +208,7 @@ class State(TypedDict):
 
 graph = StateGraph(State).add_node("n", lambda s: {"key": s["key"] + 1}).add_edge(START, "n")
 with SqliteSaver.from_conn_string(sys.argv[1]) as lite, \\
-        PostgresSaver.from_conn_string(sys.argv[2], pipeline=True) as pg:
+        PostgresSaver.from_conn_string(sys.argv[2]) as pg:
     pg.setup()
     children = []
     for name in "abc":

@@ -267,31 +267,6 @@ def test_a_dict_grows_too_but_is_decoded_whole():
     assert codec.decode("msgpack", after.buffers()) == new
 
 
-@given(elements, st.integers(1, 20), elements)
-def test_a_later_version_is_known_by_its_elements(value, count, more):
-    count = min(count, len(value))
-    stored = memoryview(encoded(value) + b"and a checksum")[: len(encoded(value))]
-    version = whole(stored)
-    part = version.apply(beginning(value, count))
-    assert isinstance(version, ListVersion)
-    assert isinstance(part, ListVersion)
-    later = codec.encode([*value, *more]).parts
-    assert version.begins(later)
-    assert part.begins(later)
-    for other in (value[: count - 1], [*value[: count - 1], "another", *more], {"a": 1}):
-        if encoded(other)[: len(part)] != part.read():
-            assert not part.begins(codec.encode(other).parts)
-
-
-@pytest.mark.parametrize("at", [None, 0, 63, 64, 150, 199])
-def test_every_element_of_a_long_list_is_compared(at):
-    value = [{"content": f"text {number}"} for number in range(200)]
-    later = [*value, {"content": "more"}]
-    if at is not None:
-        later[at] = {"content": f"teXt {at}"}
-    assert grown(value).begins(codec.encode(later).parts) is (at is None)
-
-
 def test_threads_that_read_versions_at_once_do_not_disturb_each_other():
     value = [{"content": f"text {number}"} for number in range(60)]
     version = grown(value)

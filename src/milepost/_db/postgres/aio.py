@@ -127,10 +127,6 @@ class AsyncPostgresEngine(PostgresSource):
         """`acommit`, from a thread that is not the loop's."""
         return self._from_outside(lambda: self.acommit(committer, waiting))
 
-    async def open(self) -> None:
-        """Open a pool that is the engine's own."""
-        await amake_calls(self.opening())
-
     async def close(self) -> None:
         """Close a connection that is the engine's own."""
         await amake_calls(self.closing())

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -55,8 +54,6 @@ class PostgresSource(ABC):
         settings: Settings,
         reconnect: Callable[[], Any] | None = None,
         repool: Callable[[], Any] | None = None,
-        *,
-        pipelined: bool = False,
     ) -> None:
         is_connection = isinstance(source, (psycopg.Connection, psycopg.AsyncConnection))
         self._pool: Any = None if is_connection else source
@@ -66,10 +63,6 @@ class PostgresSource(ABC):
         self._repool = repool
         """Makes a pool that is still to be opened, if that is the engine's own."""
         self._is_open = repool is None
-        self._pipelined = pipelined
-        """Whether a connection of the engine's own is kept in a pipeline."""
-        self._pipeline: Any = None
-        """That pipeline, while it is open."""
         self._ended = False
         self._forked = False
         """Whether the connection or pool is that of a parent process, and not the engine's own."""
@@ -96,9 +89,7 @@ class PostgresSource(ABC):
         elif self._reconnect is not None:
             if self._connection is not None:
                 leave_to_parent(self._connection)
-            # A lock of the parent's pipeline may never be released.
-            fork_guard.keep_for_ever(self._pipeline)
-            self._connection = self._pipeline = None
+            self._connection = None
         else:
             self._forked = True
 
@@ -141,20 +132,16 @@ class PostgresSource(ABC):
         return await self._amake(self.attempts(work, self.settings.begin[write]))
 
     def opening(self) -> Calls[None]:
-        """Open a pool that is the engine's own, or the pipeline of a connection, which is open."""
+        """Open a pool that is the engine's own; a connection is open from the start."""
         if self._ended:
             raise ended_error()
         if self._pool is not None:
             yield self._pool.open
             self._is_open = True
-        elif self._pipelined:
-            self._pipeline = self._connection.pipeline()
-            yield entering(self._pipeline)
 
     def closing(self) -> Calls[None]:
         """Close a connection or pool that is the engine's own."""
         self._ended = True
-        yield from self._leave_pipeline()
         if self._connection is not None and not self._forked:
             yield self._connection.close
         if self._repool is not None:
@@ -249,19 +236,11 @@ class PostgresSource(ABC):
         """A new connection in place of one that has died."""
         if self._ended:
             raise ended_error()
-        yield from self._leave_pipeline()
         if self._connection is not None:
             yield self._connection.close  # also where it broke
         assert self._reconnect is not None
         self._connection = yield self._reconnect
-        yield from self.opening()
         return self._connection
-
-    def _leave_pipeline(self) -> Calls[None]:
-        pipeline, self._pipeline = self._pipeline, None
-        if pipeline is not None:
-            with suppress(psycopg.Error):  # of a connection that has died
-                yield leaving(pipeline)
 
 
 def _settle(connection: Any) -> Calls[None]:

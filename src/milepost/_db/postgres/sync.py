@@ -52,10 +52,6 @@ class PostgresEngine(PostgresSource):
         """`commit`, for use on an event loop."""
         return await in_thread(self.commit, committer, waiting)
 
-    def open(self) -> None:
-        """Open a pool that is the engine's own."""
-        make_calls(self.opening())
-
     def close(self) -> None:
         """Close a connection that is the engine's own."""
         make_calls(self.closing())

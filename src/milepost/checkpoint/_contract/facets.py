@@ -14,7 +14,6 @@ checkers and editors still see all parameters and results.
 from __future__ import annotations
 
 from functools import wraps
-from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -89,25 +88,3 @@ def method_of(
 
     found: Any = adelegate if iscoroutinefunction(method) else delegate
     return found  # type: ignore[no-any-return]
-
-
-class method_on_demand:  # noqa: N801 - used like method_of
-    """`method_of` for a facet whose class is imported when the method is first looked up.
-
-    `home` is `module:class`. The facet's method has the same name as the saver's.
-    """
-
-    def __init__(self, facet: Callable[[Any], Facet], home: str) -> None:
-        self._facet = facet
-        self._home = home
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._owner = owner
-        self._name = name
-
-    def __get__(self, saver: Any, kind: type) -> Any:
-        module, _, cls = self._home.partition(":")
-        method = getattr(getattr(import_module(module), cls), self._name)
-        found: Any = method_of(self._facet, method)
-        setattr(self._owner, self._name, found)
-        return found.__get__(saver, kind)

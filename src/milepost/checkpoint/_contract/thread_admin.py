@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from milepost._db.engine import Vacuum
 from milepost._internal.ids import time_of
+from milepost._internal.progress import report
 from milepost.checkpoint._contract.facets import TransactionDriver, sync_and_async
 from milepost.checkpoint._contract.names import check_name
 from milepost.checkpoint._contract.pruning import CheckpointKey, Choice, History, latest
@@ -137,16 +138,20 @@ class Threads:
 
     def matching(self, wanted: ThreadFilter) -> Transactions[Ids]:
         """All threads that meet the conditions; raises if that cannot be told of one."""
+        found = yield from self._all(wanted)
+        if unjudged := (yield from self._unjudged(wanted)):
+            raise not_judged(unjudged)
+        return found
+
+    def _all(self, wanted: ThreadFilter) -> Transactions[Ids]:
+        """The ids of all pages of a search."""
         found: Ids = []
         while True:
             page = yield from self._found(wanted)
             found += page
             if len(page) < wanted.limit:
-                break
+                return found
             wanted = wanted._replace(after=page[-1])
-        if unjudged := (yield from self._unjudged(wanted._replace(after=None))):
-            raise not_judged(unjudged)
-        return found
 
     def _get(self, thread_id: str) -> Transactions[ThreadInfo | None]:
         """What the registry knows of a thread, with counts and bytes.
@@ -265,8 +270,7 @@ class Threads:
                 removed.add((yield from self._remove(thread_id)))
             else:
                 removed.add((yield from self._keep(thread_id, chosen, dry_run)))
-            if progress is not None:
-                progress(done, len(ids))
+            report(progress, done, len(ids))
         return removed
 
     def _delete(self, thread_id: str) -> Transactions[None]:
@@ -340,20 +344,13 @@ class Threads:
             raise ValueError("Say which threads to erase: by thread_ids, metadata or prefix.")
         wanted = ThreadFilter(metadata or {}, prefix=prefix)
         wanted.check_removal()
-        removed = Removed()
-        done = 0
-        if thread_ids is not None:
-            for thread_id in thread_ids_of(thread_ids):
-                removed.add((yield from self._remove(thread_id)))
-                done = _report_one(progress, done)
+        ids = [] if thread_ids is None else thread_ids_of(thread_ids)
         if metadata or prefix:
-            while True:
-                page = yield from self._found(wanted)
-                for thread_id in page:
-                    removed.add((yield from self._remove(thread_id)))
-                    done = _report_one(progress, done)
-                if len(page) < wanted.limit:
-                    break
+            ids += yield from self._all(wanted)
+        removed = Removed()
+        for done, thread_id in enumerate(dict.fromkeys(ids), 1):
+            removed.add((yield from self._remove(thread_id)))
+            report(progress, done, None)
         unjudged = (yield from self._unjudged(wanted)) if metadata else []
         if vacuum:
             yield Vacuum()
@@ -378,20 +375,15 @@ class Threads:
             []
         """
         removed = Removed()
-        done = 0
         limit = time.time() - ttl
-        wanted = ThreadFilter(updated_before=limit)
-        while True:
-            page = yield from self._found(wanted)
-            for thread_id in page:
-                if dry_run:
-                    removed.add((yield from self._keep(thread_id, _nothing, dry_run=True)))
-                else:
-                    removed.add((yield from self._remove(thread_id, limit)))
-                done = _report_one(progress, done)
-            if len(page) < wanted.limit:
-                return removed
-            wanted = wanted._replace(after=page[-1])
+        unused = yield from self._all(ThreadFilter(updated_before=limit))
+        for done, thread_id in enumerate(unused, 1):
+            if dry_run:
+                removed.add((yield from self._keep(thread_id, _nothing, dry_run=True)))
+            else:
+                removed.add((yield from self._remove(thread_id, limit)))
+            report(progress, done, None)
+        return removed
 
     list, alist = sync_and_async(_list)
     get, aget = sync_and_async(_get)
@@ -427,13 +419,6 @@ class Threads:
     def stop_sweeper(self) -> None:
         """Stop the sweeper. A sweep in progress is finished first; then the future ends."""
         self._sweeping.stop()
-
-
-def _report_one(progress: Progress | None, done: int) -> int:
-    """Report that one more thread is done, of an unknown total."""
-    if progress is not None:
-        progress(done + 1, None)
-    return done + 1
 
 
 def _nothing(_history: History) -> Collection[CheckpointKey]:

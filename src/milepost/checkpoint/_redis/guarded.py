@@ -89,8 +89,8 @@ class GuardedStep:
         status: str,
         now: float,
         _now: float,
-        owner: str | None = None,
-        metadata: str = "{}",
+        owner: str | None,
+        metadata: str,
     ) -> None:
         self.thread_id, self.epoch, self.is_new = thread_id, epoch, True
         self.conditions.append(Condition.IS_NEW)
@@ -133,6 +133,5 @@ _GUARDS: Final[dict[str, Callable[..., None]]] = {
     REDIS.hold_thread: GuardedStep._hold_thread,
     REDIS.take_thread: GuardedStep._take_thread,
     REDIS.new_thread: GuardedStep._new_thread,
-    REDIS.new_described_thread: GuardedStep._new_thread,
 }
 """Guard → method."""

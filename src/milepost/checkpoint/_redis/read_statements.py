@@ -53,11 +53,6 @@ class ReadStatements:
         found = yield from self.view(id).follow(wanted)
         return [checkpoint_cells(field, row)[1:] for field, row in found.items()]
 
-    def blobs(self, pairs: str, id: str, ns: str, *_: str) -> RedisEffects[Rows]:
-        wanted = [field_of(BLOB, ns, *pair) for pair in json.loads(pairs)]
-        found = yield from self.view(id).follow(wanted)
-        return [columns_of(field, row)[1:] for field, row in found.items()]
-
     def _writes_at(self, view: ThreadView, ns: str, ids: Sequence[str]) -> RedisEffects[Rows]:
         """The rows of writes at some checkpoints: id, task and place, then the row."""
         ranges = yield from view.ranges([writes_at(ns, id) for id in ids])

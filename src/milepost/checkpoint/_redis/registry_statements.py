@@ -40,17 +40,12 @@ class RegistryStatements:
     def lock_thread(self, id: str) -> RedisEffects[Rows]:
         return self._select(id, lambda e: (e.head, e.token, e.epoch, e.status, e.updated_at))
 
-    def new_thread(self, id: str, *cells: Any) -> RedisEffects[int]:
+    def add_thread(self, id: str, *cells: Any) -> RedisEffects[int]:
         view = self.view(id)
         if (yield from view.load()) is not None:
             return 0
         view.entry = Entry(*cells)
         return 1
-
-    add_thread = add_described_thread = new_described_thread = new_thread
-
-    def load_entry(self, id: str, head: Any, epoch: int, *rest: Any) -> RedisEffects[int]:
-        return self.new_thread(id, head, None, epoch, *rest)
 
     def _change(
         self, id: str, condition: Callable[[Entry], bool] = lambda _: True, /, **values: Any
@@ -112,9 +107,6 @@ class RegistryStatements:
 
     def ttl_of(self, id: str) -> RedisEffects[Rows]:
         return self._select(id, lambda e: (e.ttl,))
-
-    def thread_metadata(self, id: str) -> RedisEffects[Rows]:
-        return self._select(id, lambda e: (e.metadata,))
 
     def thread_info(self, id: str) -> RedisEffects[Rows]:
         entry = yield from self._current(id)
@@ -197,7 +189,7 @@ class RegistryStatements:
             return 0
         status = "interrupted" if entry.status == "running" else entry.status
         cells = (entry.head, None, epoch, status, created, updated, entry.owner, entry.metadata)
-        return (yield from self.new_thread(target, *cells))
+        return (yield from self.add_thread(target, *cells))
 
     def dump_entry(self, id: str) -> RedisEffects[Rows]:
         entry = yield from self._current(id)

@@ -62,13 +62,6 @@ STATEMENTS: Final = Statements(
         SELECT 1 / (count(*) = ?)::integer FROM held""",
     new_thread="""
         WITH held AS (
-            INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at)
-            SELECT * FROM unnest(?::text[], ?::text[], ?::text[], ?::bigint[], ?::text[],
-                ?::float8[], ?::float8[])
-            ON CONFLICT DO NOTHING RETURNING 1)
-        SELECT 1 / (count(*) = ?)::integer FROM held""",
-    new_described_thread="""
-        WITH held AS (
             INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at,
                 owner, metadata)
             SELECT * FROM unnest(?::text[], ?::text[], ?::text[], ?::bigint[], ?::text[],
@@ -132,20 +125,6 @@ STATEMENTS: Final = Statements(
             FROM line
         JOIN LATERAL (SELECT * FROM checkpoints c WHERE thread_id = ? AND checkpoint_ns = ?
             AND checkpoint_id = id OFFSET 0) c ON TRUE""",
-    blobs="""
-        WITH RECURSIVE chain (channel, version) AS (
-            SELECT a, b FROM (SELECT (value->>0) COLLATE "C" AS a, (value->>1) COLLATE "C" AS b
-                FROM json_array_elements(?::json) LIMIT (SELECT 1000000)) AS wanted
-            UNION
-            SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
-            JOIN LATERAL (SELECT * FROM checkpoint_blobs c
-                WHERE c.thread_id = ? AND c.checkpoint_ns = ?
-                AND c.channel = chain.channel AND c.version = chain.version OFFSET 0) c ON TRUE
-            WHERE c.base IS NOT NULL)
-        SELECT b.channel, b.version, b.base_channel, b.base, b.level, b.type, b.blob FROM chain
-        JOIN LATERAL (SELECT * FROM checkpoint_blobs b
-            WHERE b.thread_id = ? AND b.checkpoint_ns = ?
-            AND b.channel = chain.channel AND b.version = chain.version OFFSET 0) b ON TRUE""",
     newest="""
         WITH RECURSIVE tip (channel, version) AS (
             (SELECT channel, version FROM checkpoint_blobs
@@ -228,22 +207,4 @@ STATEMENTS: Final = Statements(
     has_digest="metadata -> '$sealed' -> 'digests' @> ?::jsonb",
     is_sealed="metadata -> '$sealed' IS NOT NULL",
     has_text="(strpos(lower(thread_id), ?) > 0 OR strpos(lower(metadata::text), ?) > 0)",
-    checkpoints_between="""
-        SELECT checkpoint_ns, checkpoint_id, frame, metadata, led, parent_checkpoint_id, complete,
-            metadata_type, parent_checkpoint_id
-        FROM checkpoints WHERE thread_id = ? AND (checkpoint_ns, checkpoint_id) >= (?, ?)
-            AND (checkpoint_ns, checkpoint_id) <= (?, ?)
-        ORDER BY checkpoint_ns, checkpoint_id FOR UPDATE""",
-    blobs_between="""
-        SELECT checkpoint_ns, channel, version, blob, base_channel, base, level, type
-        FROM checkpoint_blobs
-        WHERE thread_id = ? AND (checkpoint_ns, channel, version) >= (?, ?, ?)
-            AND (checkpoint_ns, channel, version) <= (?, ?, ?)
-        ORDER BY checkpoint_ns, channel, version FOR UPDATE""",
-    writes_between="""
-        SELECT checkpoint_ns, checkpoint_id, task_id, idx, blob, channel, task_path, base, type
-        FROM checkpoint_writes
-        WHERE thread_id = ? AND (checkpoint_ns, checkpoint_id, task_id, idx) >= (?, ?, ?, ?)
-            AND (checkpoint_ns, checkpoint_id, task_id, idx) <= (?, ?, ?, ?)
-        ORDER BY checkpoint_ns, checkpoint_id, task_id, idx FOR UPDATE""",
 )

@@ -14,7 +14,7 @@ from milepost._internal import fork_guard
 from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.generators import GeneratorDriver
 from milepost.checkpoint._contract.faceted_saver import FacetedSaver
-from milepost.checkpoint._contract.facets import method_of, method_on_demand
+from milepost.checkpoint._contract.facets import method_of
 from milepost.checkpoint._contract.names import check_name, check_place
 from milepost.checkpoint._contract.older_names import with_metadata_of
 from milepost.checkpoint._contract.records import (
@@ -40,6 +40,7 @@ from milepost.checkpoint._contract.thread_metadata import (
 )
 from milepost.checkpoint._contract.versions import TextVersions
 from milepost.checkpoint._delta.encode import Codec
+from milepost.checkpoint._sql.admin.maintenance import DatabaseAdmin
 from milepost.checkpoint._sql.cache import CACHE_LIMIT, ThreadCache
 from milepost.checkpoint._sql.read.delta_history import history
 from milepost.checkpoint._sql.read.listing import Listing
@@ -48,6 +49,7 @@ from milepost.checkpoint._sql.rows import Prepared
 from milepost.checkpoint._sql.statements import Statements
 from milepost.checkpoint._sql.threads import lock
 from milepost.checkpoint._sql.threads.registry import Registry
+from milepost.checkpoint._sql.threads.retention import SqlThreads
 from milepost.checkpoint._sql.write.prepare import Preparer
 from milepost.checkpoint._sql.write.store import Storer
 from milepost.checkpoint.base import BaseCheckpointSaver
@@ -58,12 +60,7 @@ if TYPE_CHECKING:
 
     from milepost._db.dialect import Traits
     from milepost._db.engine import Engine
-    from milepost.checkpoint._sql.admin.maintenance import DatabaseAdmin
-    from milepost.checkpoint._sql.threads.retention import SqlThreads
     from milepost.checkpoint.serde.base import SerializerProtocol
-
-
-_ADMIN = "milepost.checkpoint._sql.admin.maintenance:DatabaseAdmin"
 
 
 def _admin(saver: SqlSaver) -> DatabaseAdmin:
@@ -143,38 +140,23 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
     @property
     def threads(self) -> SqlThreads:
         """Whole threads: listed, created, described, copied, pruned, swept, erased."""
-        from milepost.checkpoint._sql.threads.retention import SqlThreads
-
         return SqlThreads(self.engine, self._sweeping, self._registry, self._reader, self._cache)
 
     @property
     def admin(self) -> DatabaseAdmin:
         """The whole database: dumped, loaded, verified, salvaged, sealed again, vacuumed."""
-        from milepost.checkpoint._sql.admin.maintenance import DatabaseAdmin
-
         return DatabaseAdmin(
             self.engine, self.threads, self._registry, self._metadata, self._reader
         )
 
-    if TYPE_CHECKING:
-        dump = method_of(_admin, DatabaseAdmin.dump)
-        adump = method_of(_admin, DatabaseAdmin.adump)
-        load = method_of(_admin, DatabaseAdmin.load)
-        aload = method_of(_admin, DatabaseAdmin.aload)
-        verify = method_of(_admin, DatabaseAdmin.verify)
-        averify = method_of(_admin, DatabaseAdmin.averify)
-        salvage = method_of(_admin, DatabaseAdmin.salvage)
-        asalvage = method_of(_admin, DatabaseAdmin.asalvage)
-    else:
-        # The module of `DatabaseAdmin` is imported only by programs that use these methods.
-        dump = method_on_demand(_admin, _ADMIN)
-        adump = method_on_demand(_admin, _ADMIN)
-        load = method_on_demand(_admin, _ADMIN)
-        aload = method_on_demand(_admin, _ADMIN)
-        verify = method_on_demand(_admin, _ADMIN)
-        averify = method_on_demand(_admin, _ADMIN)
-        salvage = method_on_demand(_admin, _ADMIN)
-        asalvage = method_on_demand(_admin, _ADMIN)
+    dump = method_of(_admin, DatabaseAdmin.dump)
+    adump = method_of(_admin, DatabaseAdmin.adump)
+    load = method_of(_admin, DatabaseAdmin.load)
+    aload = method_of(_admin, DatabaseAdmin.aload)
+    verify = method_of(_admin, DatabaseAdmin.verify)
+    averify = method_of(_admin, DatabaseAdmin.averify)
+    salvage = method_of(_admin, DatabaseAdmin.salvage)
+    asalvage = method_of(_admin, DatabaseAdmin.asalvage)
 
     # -- a step in one go
 

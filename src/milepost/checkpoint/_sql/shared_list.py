@@ -19,7 +19,7 @@ from milepost.errors import DeserializationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from milepost.checkpoint._delta.diff import Buffer, DeltaOps, Parts
+    from milepost.checkpoint._delta.diff import Buffer, DeltaOps
     from milepost.checkpoint._delta.encode import Codec
     from milepost.checkpoint._delta.rope import Piece
 
@@ -31,8 +31,6 @@ _USUAL_HEAD, _LIST, _DICT = 3, 0xDC, 0xDE
 """Length and first byte of the msgpack head of 16 to 65,535 elements."""
 _SHORT_LIST: Final = 0x90
 """The msgpack head of a list of up to 15 elements, minus their number."""
-_SOME: Final = 64
-"""Elements that are compared in one call."""
 _OBJECTS: Final = frozenset(bytes([head]) for head in (0xC7, 0xC8, 0xC9, *range(0xD4, 0xD9)))
 """The first bytes of elements that are msgpack extensions, not plain values."""
 _ATOMS: Final = frozenset({str, int, float, bool, type(None), bytes})
@@ -259,21 +257,6 @@ class ListVersion:
     def elements(self, codec: Codec) -> list[Any]:
         """The elements, for this caller alone; SerdeError if the bytes do not match the count."""
         return self.shared.copies(self, codec)
-
-    def begins(self, later: Parts) -> bool:
-        """Whether the elements of this version are a prefix of a later one's."""
-        elements = later.elements
-        if self._count_in(later.head) is None or self.count > len(elements):
-            return False
-        stored, at = self.shared.rope, 0
-        for first in range(0, self.count, _SOME):
-            # In pieces, since one joined copy would take as much memory as the value.
-            data = b"".join(elements[first : min(first + _SOME, self.count)])
-            size = min(len(data), self.size - at)
-            if Rope(stored.cut(at, size)).read() != data:
-                return False
-            at += size
-        return at == self.size
 
     def grows_from(self, base: ListVersion, delta: DeltaOps) -> bool:
         """Whether `delta`, which made this version, keeps all of `base` and only adds."""

@@ -29,8 +29,9 @@ class Statements(_Texts):
     lock_thread: str
     """Locks the entry of a thread until the transaction ends."""
     add_thread: str = """
-        INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at)
-        VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
+        INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at, owner,
+            metadata)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
     touch_thread: str = """
         UPDATE threads SET head = ?, token = ?, status = ?, updated_at = ? WHERE thread_id = ?"""
     holds_thread: str
@@ -55,12 +56,6 @@ class Statements(_Texts):
             WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
     new_thread: str = add_thread
     """The same, as a guard of a step: PostgreSQL has another text for it."""
-    add_described_thread: str = """
-        INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at, owner,
-            metadata)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
-    new_described_thread: str = add_described_thread
-    """The same, as a guard of a step."""
     new_epoch: str = "UPDATE threads SET head = ?, epoch = ? WHERE thread_id = ?"
     head_and_newer: str = """
         SELECT COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
@@ -112,7 +107,6 @@ class Statements(_Texts):
         UNION ALL SELECT 'writes', COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_writes
             WHERE thread_id = ?"""
     """Kind, number and bytes of rows; the kinds are checkpoints, inline writes, values, writes."""
-    thread_metadata: str = "SELECT metadata FROM threads WHERE thread_id = ?"
     describe_thread: str = "UPDATE threads SET owner = ?, metadata = ? WHERE thread_id = ?"
 
     # -- storing
@@ -212,9 +206,7 @@ class Statements(_Texts):
     ancestry: str
     """Manifests, with the manifests that they are changes to."""
     blob: str = ""
-    """One version of a value. Empty for a remote database, which is asked for `blobs`."""
-    blobs: str = ""
-    """Values, with all versions in their chains. Empty for a local database."""
+    """One version of a value. Empty for a remote database, which is asked for `rows_of`."""
     newest: str = ""
     """`latest`, with the newest version of each channel: mostly the values of the latest
     checkpoint. Empty for a database where a second query costs little."""
@@ -319,10 +311,6 @@ class Statements(_Texts):
         SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, task_path, base,
             type, blob
         FROM checkpoint_writes WHERE thread_id = ?"""
-    load_entry: str = """
-        INSERT INTO threads (thread_id, head, epoch, status, created_at, updated_at, owner,
-            metadata)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 
     # -- sealing again (`admin/reencrypt.py`): keys, sizes and first bytes of so many rows after a
     # key; rows from a key to another, with what their seals are bound to; new cells of one row. The
@@ -425,4 +413,4 @@ class Statements(_Texts):
     @property
     def loads(self) -> tuple[str, ...]:
         """The statements that store the rows of `dumps`."""
-        return (self.load_entry, self.add_checkpoint, self.add_blob, self.add_write)
+        return (self.add_thread, self.add_checkpoint, self.add_blob, self.add_write)

@@ -109,7 +109,7 @@ class PostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ignore[
         cls,
         conn_string: str,
         *,
-        pipeline: bool = False,
+        pipeline: bool = False,  # noqa: ARG003
         schema: str | None = None,
         pooler_safe: bool = False,
         **options: Unpack[SaverOptions],
@@ -118,8 +118,7 @@ class PostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ignore[
 
         Args:
             conn_string: The address, such as `postgresql://user:password@host:5432/database`.
-            pipeline: Keep the connection in a pipeline all the time. Without it, one is opened for
-                whatever is sent together, so there is little to gain.
+            pipeline: Changes nothing: statements that belong together are always sent together.
             schema: As for the class.
             pooler_safe: As for the class.
             **options: Those of the class.
@@ -131,8 +130,7 @@ class PostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ignore[
         with connecting():
             conn = connect()
         saver = cls(conn, schema=schema, pooler_safe=pooler_safe, **options)
-        saver.engine = PostgresEngine(saver.conn, settings, connect, pipelined=pipeline)
-        saver.engine.open()
+        saver.engine = PostgresEngine(saver.conn, settings, connect)
 
         def close() -> None:
             saver._sweeping.stop()

@@ -107,7 +107,7 @@ class AsyncPostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ig
         cls,
         conn_string: str,
         *,
-        pipeline: bool = False,
+        pipeline: bool = False,  # noqa: ARG003
         schema: str | None = None,
         pooler_safe: bool = False,
         **options: Unpack[SaverOptions],
@@ -116,7 +116,7 @@ class AsyncPostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ig
 
         Args:
             conn_string: The address, such as `postgresql://user:password@host:5432/database`.
-            pipeline: See `PostgresSaver.from_conn_string`.
+            pipeline: Changes nothing: statements that belong together are always sent together.
             schema: As for the class.
             pooler_safe: As for the class.
             **options: Those of the class.
@@ -133,9 +133,8 @@ class AsyncPostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ig
         with connecting():
             conn = await connect()
         saver = cls(conn, schema=schema, pooler_safe=pooler_safe, **options)
-        saver.engine = AsyncPostgresEngine(saver.conn, settings, connect, pipelined=pipeline)
+        saver.engine = AsyncPostgresEngine(saver.conn, settings, connect)
         try:
-            await saver.engine.open()
             yield saver
         finally:
             saver._sweeping.stop()

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from milepost._db.sweeper import Sweeper, log_ended, log_stopped
 from milepost._internal import fork_guard
 from milepost._internal.generators import adrive, drive
+from milepost._internal.progress import Progress
 from milepost.checkpoint.serde._rotation import Reencrypted
 from milepost.store._core.batching import Batcher
 from milepost.store._core.core import StoreCore
 from milepost.store._core.records import IndexConfig, Op, Result, TTLConfig
-from milepost.store._core.tasks import Embed, Group, Progress, RefusedItem, Request, StoreRequests
+from milepost.store._core.tasks import Embed, Group, RefusedItem, Request, StoreRequests
 from milepost.store._vectors.embeddings import Embeddings, ensure_embeddings
 
 if TYPE_CHECKING:

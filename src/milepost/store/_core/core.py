@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar, cast, get_args
 
 from milepost._db.operations import Work
+from milepost._internal.progress import Progress
 from milepost.checkpoint.serde import _rotation
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, loads_at
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
@@ -42,7 +43,6 @@ from milepost.store._core.tasks import (
     Group,
     Index,
     Outcome,
-    Progress,
     RefusedItem,
     Search,
     StoreRequests,

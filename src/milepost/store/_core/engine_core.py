@@ -8,13 +8,13 @@ from itertools import chain
 from typing import Any, Final
 
 from milepost._db.migrations import TableSetup
+from milepost._internal.progress import Progress
 from milepost.errors import ReindexConflict, StoreError, VersionConflict
 from milepost.store._core.core import Resealed, StoreCore
 from milepost.store._core.records import GetOp, ListNamespacesOp, Namespace
 from milepost.store._core.tasks import (
     Group,
     Outcome,
-    Progress,
     Row,
     Search,
     StoreRequests,

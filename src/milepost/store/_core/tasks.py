@@ -124,9 +124,6 @@ Request: TypeAlias = Embed | Transact | TableSetup
 R = TypeVar("R")
 StoreRequests: TypeAlias = Generator[Request, Any, R]
 
-Progress: TypeAlias = Callable[[int, int | None], object]
-"""Called with the number of items that are done, and of all items."""
-
 
 # -- which writes of several callers are carried out
 

@@ -10,13 +10,13 @@ from functools import partial
 from typing import Any
 
 from milepost._internal import fork_guard
+from milepost._internal.progress import Progress, report
 from milepost.store._core import namespaces
 from milepost.store._core.core import Resealed, StoreCore
 from milepost.store._core.records import GetOp, Item, ListNamespacesOp, Namespace, make_item
 from milepost.store._core.tasks import (
     Group,
     Outcome,
-    Progress,
     Search,
     StoreRequests,
     Write,
@@ -190,8 +190,7 @@ class MemoryCore(StoreCore):
                     if self._entries.find(entry.namespace, entry.key) is entry:
                         table.remove(entry.places)
                         entry.places = table.add([vectors[text] for text in found], entry)
-            if progress is not None:
-                progress(min(at + size, len(entries)), len(entries))
+            report(progress, min(at + size, len(entries)), len(entries))
         return len(entries)
 
     def reencrypt(self, progress: Progress | None) -> StoreRequests[Resealed]:
@@ -203,6 +202,5 @@ class MemoryCore(StoreCore):
                 entry.kind, entry.body = again
                 done.resealed += 1
         total = done.resealed + done.current + len(done.refused)
-        if progress is not None:
-            progress(total, total)
+        report(progress, total, total)
         return done

@@ -10,6 +10,7 @@ from typing import Any, Final
 from milepost._db.migrations import TableSetup
 from milepost._db.redis.client import check_eviction
 from milepost._db.redis.commands import RedisEffects
+from milepost._internal.progress import Progress
 from milepost.errors import DatabaseBusyError
 from milepost.store._core.core import Resealed
 from milepost.store._core.engine_core import EngineCore, Reads
@@ -17,7 +18,6 @@ from milepost.store._core.records import ListNamespacesOp
 from milepost.store._core.tasks import (
     Group,
     Outcome,
-    Progress,
     Search,
     StoreRequests,
     Transact,

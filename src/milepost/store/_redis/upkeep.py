@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from milepost._db.redis.commands import RedisEffects, chunks, command
 from milepost._db.redis.guarded import Guard, guarded, is_done, reading
-from milepost._internal.progress import Progress
+from milepost._internal.progress import Progress, report
 from milepost.store._core import namespaces
 from milepost.store._core.core import Resealed
 from milepost.store._core.records import Namespace
@@ -113,8 +113,7 @@ def reseal_all(core: RedisCore, progress: Progress | None) -> StoreRequests[Rese
                 if changes := [(one, sealed(new)) for one, new in again]:
                     done.resealed += yield Transact(partial(_replaced, core, changes), write=True)
                 seen += len(read)
-                if progress is not None:
-                    progress(seen, None)
+                report(progress, seen, None)
     return done
 
 

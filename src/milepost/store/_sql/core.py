@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from milepost._db.migrations import TableSetup, is_migrated, migrate
 from milepost._db.operations import Execute, Operation, Work, rows_of
+from milepost._internal.progress import Progress, report
 from milepost.errors import MilepostError
 from milepost.store._core import namespaces
 from milepost.store._core.core import Resealed
@@ -16,7 +17,6 @@ from milepost.store._core.records import GetOp, ListNamespacesOp
 from milepost.store._core.tasks import (
     Group,
     Outcome,
-    Progress,
     Row,
     Search,
     StoreRequests,
@@ -188,8 +188,7 @@ class SqlCore(EngineCore):
                 replacing = partial(_replace, render(_REPLACE), changes)
                 done.resealed += yield Transact(replacing, write=True)
             seen += len(rows)
-            if progress is not None:
-                progress(seen, max(seen, total))
+            report(progress, seen, max(seen, total))
 
 
 def _takes_several_reads(tasks: Sequence[Task]) -> bool:

@@ -147,8 +147,6 @@ class OwnStatements(NamedTuple):
     """A namespace's text begins with this, or lies between this and that."""
     level: str | None = None
     """Searches one namespace, where there is an index for it."""
-    delete_one: str | None = None
-    """Deletes an item that has no vectors and notes its version, if one statement can."""
     share: str | None = None
     """Keeps the registry of vectors as it is until the transaction ends; None where a transaction
     does that by itself."""
@@ -265,10 +263,6 @@ POSTGRES: Final = OwnStatements(
     # "Starts with". For a range, PostgreSQL makes one plan for all prefixes, good for short ones
     # only; for this it looks at the prefix, and uses the index where that pays.
     below="i.ns ^@ ?::text",
-    delete_one="WITH shards AS (SELECT CAST(? AS INTEGER) AS shard), gone AS (DELETE FROM"
-    " milepost_items WHERE ns = ? AND key = ? RETURNING updated) INSERT INTO milepost_deleted"
-    " (shard, version) SELECT shard, updated FROM gone, shards ON CONFLICT (shard) DO UPDATE SET"
-    " version = excluded.version WHERE excluded.version > milepost_deleted.version",
     share="LOCK TABLE milepost_store_meta IN ACCESS SHARE MODE",
     take="LOCK TABLE milepost_store_meta IN ACCESS EXCLUSIVE MODE",
     put_several="INSERT INTO milepost_items (ns, key, kind, data, view, idx, created, updated, ttl,"

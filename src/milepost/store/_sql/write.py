@@ -186,8 +186,6 @@ class ItemWriter:
             return []
         tables = [] if generations is None else generations.tables
         notes = sorted([(_shard(place), *place) for place in gone])
-        if self._store_sql.own.delete_one is not None and len(final) == 1 and not tables:
-            return [Execute(self._store_sql.render(self._store_sql.own.delete_one), notes[0])]
         statements: list[Execute | ExecuteMany] = []
         if self._store_sql.own.locks is not None:
             # All that this transaction will touch, in one order. Vectors go before their items,

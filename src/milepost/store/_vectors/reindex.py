@@ -20,11 +20,11 @@ from struct import unpack
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from milepost._internal import log
+from milepost._internal.progress import Progress, report
 from milepost.errors import SerdeError
 from milepost.store._core.tasks import (
     Embed,
     Index,
-    Progress,
     Row,
     StoreRequests,
     Transact,
@@ -127,8 +127,7 @@ def reindex_all(reindexer: Reindexer, progress: Progress | None, size: int) -> S
             if (yield Transact(stored, write=True)) is None:
                 return done
             done += len(some)
-            if progress is not None:
-                progress(done, max(left, done))
+            report(progress, done, max(left, done))
         if (yield Transact(partial(reindexer.finish, number, len(places), size), write=True)):
             return done + (yield from embed_lacking(reindexer, strict=True))
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from milepost._db.engine import Transaction, Transactions, transaction
+from milepost._internal.progress import report
 from milepost.checkpoint._contract.faceted_saver import Admin
 from milepost.checkpoint._contract.facets import sync_and_async
 from milepost.checkpoint._contract.names import check_name
@@ -66,7 +67,7 @@ class DatabaseAdmin(Admin):
             yield from lines
             dumped += bool(lines)
             del lines  # before the next thread is read
-            _tell(progress, done, len(threads))
+            report(progress, done, len(threads))
         yield transfer.last_line(dumped)
 
     async def adump(
@@ -82,7 +83,7 @@ class DatabaseAdmin(Admin):
                 yield line
             dumped += bool(lines)
             del lines  # before the next thread is read
-            _tell(progress, done, len(threads))
+            report(progress, done, len(threads))
         yield transfer.last_line(dumped)
 
     def load(
@@ -138,7 +139,7 @@ class DatabaseAdmin(Admin):
             rows = transfer.renamed(self._reader.codec, self._metadata, source, target, rows)
         yield Transaction(partial(transfer.load_thread, self._reader.q, target, rows))
         stream.loaded.append(target)
-        _tell(progress, len(stream.loaded), None)
+        report(progress, len(stream.loaded), None)
 
     # -- the rest
 
@@ -181,16 +182,11 @@ class DatabaseAdmin(Admin):
             problems += yield Transaction(
                 partial(verifying.thread, self._reader, thread_id), write=False
             )
-            _tell(progress, done, len(threads))
+            report(progress, done, len(threads))
         return problems
 
     salvage, asalvage = sync_and_async(_salvage)
     verify, averify = sync_and_async(_verify)
-
-
-def _tell(progress: Progress | None, done: int, total: int | None) -> None:
-    if progress is not None:
-        progress(done, total)
 
 
 async def _each(lines: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str]:

@@ -2,8 +2,7 @@
 
 Each thread is read table by table. The first bytes of a cell show whether it has the newest key.
 Other cells are unsealed and sealed again, some rows in a transaction. The transaction locks the
-thread first, as every step does, and then the rows. So no value is compacted while its row is
-sealed again.
+thread first, as every step does. So no value is compacted while its row is sealed again.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost._db.engine import Transaction, Transactions
 from milepost._db.operations import ExecuteMany, Operation, Query
+from milepost._internal.progress import report
 from milepost.checkpoint._contract.threads import Problem
 from milepost.checkpoint.serde._rotation import NOT_ENCRYPTED, Reencrypted
 from milepost.errors import CheckpointError, SerdeError
@@ -102,11 +102,9 @@ class Resealer:
                         )
                         done.resealed += resealed
                         done.refused += refused
-                        if progress is not None:
-                            progress(at, len(thread_ids))
+                        report(progress, at, len(thread_ids))
             yield from self._reseal_entry(thread_id, done)
-            if progress is not None:
-                progress(at + 1, len(thread_ids))
+            report(progress, at + 1, len(thread_ids))
         return done
 
     def _reseal_entry(self, thread_id: str, done: Reencrypted[Problem]) -> Transactions[None]:

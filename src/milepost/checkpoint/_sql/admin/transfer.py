@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import base64
 import json
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost._db.operations import Execute, ExecuteMany, Operation, Query
-from milepost._internal.ids import new_epoch
+from milepost._internal.ids import blake2b, new_epoch
 from milepost.checkpoint._contract.thread_metadata import SEALED
 from milepost.checkpoint._sql.threads.copy import Move, is_bound
 from milepost.checkpoint._sql.threads.lock import lock
@@ -170,7 +169,14 @@ def load_thread(q: Statements, thread_id: str, rows: Rows) -> Operation[None]:
         if table == "threads":
             # The loaded thread has no owner, and an epoch that no cache knows.
             some = [
-                (id, head, new_epoch(), "interrupted" if status == "running" else status, *rest)
+                (
+                    id,
+                    head,
+                    None,
+                    new_epoch(),
+                    "interrupted" if status == "running" else status,
+                    *rest,
+                )
                 for id, head, status, *rest in some
             ]
         yield ExecuteMany(sql, some)

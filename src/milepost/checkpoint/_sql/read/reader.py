@@ -244,10 +244,24 @@ class CheckpointReader:
         """
         cached = {} if epoch is None else self._cached_values(at, wanted, epoch)
         some = None if channels is None else json.dumps(list(channels))
-        pairs = json.dumps([key for key in wanted if key not in cached])
+        missing = [key for key in wanted if key not in cached]
         given = [(id, after.get(id) if after else None) for id in ids]
-        parameters = (json.dumps(given), *at, *at, *at, pairs, some, some, *at, *at)
-        found = yield Query(self.q.rows_of, parameters, last)
+        blobs, writes = yield from self._rows_of(at, given, missing, some, last)
+        shares = len(ids) > 1
+        resolver = Resolver(self.codec, at, blobs, cached, shares=shares)
+        return CheckpointAssembler(self.codec, at, manifests, by_checkpoint(writes), resolver)
+
+    def _rows_of(
+        self,
+        at: GraphKey,
+        ids: Sequence[tuple[str, str | None]],
+        wanted: Iterable[tuple[str, str]],
+        channels: str | None,
+        last: bool,
+    ) -> Operation[tuple[list[tuple[Any, ...]], list[WriteRecord]]]:
+        """The rows of values and of writes that `Statements.rows_of` finds."""
+        given = (json.dumps(ids), *at, *at, *at, _as_json(wanted), channels, channels, *at, *at)
+        found = yield Query(self.q.rows_of, given, last)
         found = yield from _with_cells(found)
         blobs, writes = [], []
         for tag, a, b, c, base, number, path, kind, data in found:
@@ -255,9 +269,7 @@ class CheckpointReader:
                 writes.append(WriteRecord(a, b, number, c, path, base, kind, data))
             else:
                 blobs.append((a, b, c, base, number, kind, data))
-        shares = len(ids) > 1
-        resolver = Resolver(self.codec, at, blobs, cached, shares=shares)
-        return CheckpointAssembler(self.codec, at, manifests, by_checkpoint(writes), resolver)
+        return blobs, writes
 
     def values(
         self,
@@ -278,8 +290,8 @@ class CheckpointReader:
         rows = come
         if missing := wanted.difference(cached, map(_key, come)):
             if self._remote:
-                given = (_as_json(missing), *at, *at)
-                rows = [*come, *(yield Query(self.q.blobs, given, last))]
+                blobs, _ = yield from self._rows_of(at, (), missing, None, last)
+                rows = [*come, *blobs]
             else:
                 rows = yield from self._one_by_one(at, missing)
         return Resolver(self.codec, at, rows, cached)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from milepost._internal import native
 from milepost.checkpoint._delta.diff import Buffer, DeltaOps, Parts, unpack
 from milepost.checkpoint._delta.encode import Codec, Encoded
 from milepost.checkpoint._delta.rope import Rope
+from milepost.checkpoint._delta.split import cut
 from milepost.checkpoint._sql.cache import CachedValue, Chain, OlderVersion
 from milepost.checkpoint._sql.rows import MSGPACK, long_kind
 from milepost.checkpoint._sql.shared_list import ListVersion, follow, whole
@@ -154,17 +154,10 @@ class Resolver:
         appended = self._append_chain(line, spent) if line[-1].base is None else None
         return appended or Chain.of_changes(len(line), spent)
 
-    def encoded(self, channel: str, version: str, like: Parts | None) -> Encoded:
-        """The bytes of a version. They are cut into parts if that costs little, or if the elements
-        are a prefix of `like`, a later version."""
+    def encoded(self, channel: str, version: str) -> Encoded:
+        """The bytes of a version, cut into parts if that costs little."""
         kind, rope = self.kind(channel, version), self.rope(channel, version)
-        if isinstance(rope, ListVersion):
-            cut = None if native.cut_up is None else native.cut_up(rope.read())
-            if cut is not None:
-                return Encoded(kind, Parts(*cut), len(rope))
-            if like is not None and rope.begins(like):
-                return Encoded(kind, Parts(rope.head, like.elements[: rope.count]), len(rope))
-        return Encoded(kind, Parts(b"", [rope.read()]), len(rope))
+        return cut(Encoded(kind, Parts(b"", [rope.read()]), len(rope)))
 
     def _append_chain(self, line: Sequence[BlobRecord], spent: int) -> Chain | None:
         """The chain, if each of its versions only added to the version before; None otherwise."""
@@ -229,17 +222,13 @@ class LazyValue(CachedValue):
         self._was_read = False
         self.size = resolver.size(channel, version)
 
-    def _make(self, like: Parts | None = None) -> tuple[Encoded, Chain]:
+    def _make(self) -> tuple[Encoded, Chain]:
         resolver, key = self._resolver, (self._channel, self.version)
         if self._made is None and resolver is not None:
-            self._made = resolver.encoded(*key, like), resolver.chain(*key)
+            self._made = resolver.encoded(*key), resolver.chain(*key)
             self._resolver = None
         assert self._made is not None
         return self._made
-
-    def cut_like(self, later: Parts) -> None:
-        self._make(later)
-        super().cut_like(later)
 
     @property
     def encoded(self) -> Encoded:

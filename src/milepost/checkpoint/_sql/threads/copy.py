@@ -30,7 +30,7 @@ def copy(
     # not exist is not copied, even if a run creates it meanwhile.
     found = yield Query(q.lock_thread, (source,))
     if not found:
-        if (yield Query(q.thread_metadata, (target,))):
+        if (yield Query(q.thread_info, (target,))):
             raise copy_refused(target)
         return
     now = time.time()

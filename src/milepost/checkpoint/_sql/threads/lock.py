@@ -15,13 +15,15 @@ not renew, and counts as dead when the lease is over.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.operations import Execute, Operation, Queries, Query
+from milepost._internal.dataclass_tools import record
 from milepost._internal.ids import new_epoch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from milepost.checkpoint._contract.step_saver import Fence
     from milepost.checkpoint._sql.statements import Statements
@@ -31,15 +33,23 @@ LEASE: Final = 60.0
 """Seconds without a commit or renewal after which a run counts as dead."""
 
 
-class LockedThread(NamedTuple):
-    """The registry row of a locked thread."""
+@record(frozen=False)
+class LockedThread:
+    """The registry row of a locked thread, with the changes of this transaction."""
 
     head: str | None
     token: str | None
     epoch: int
-    status: str
+    """Below 0: others have put something beside a run, which has not looked at the thread since."""
+    stored: str
+    """The status in the database. `running` means that a run goes on, or was killed. Also for a
+    new thread: what is stored first begins a run."""
     new: bool = False
-    """Whether the row was added as a lock."""
+    """Whether the row was added as a lock, since the thread did not exist."""
+    status: str | None = None
+    """The new status; None as long as no step of the thread is stored."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Thread metadata from runs, to be stored by this transaction."""
 
 
 def lock(q: Statements, thread_id: str) -> Operation[LockedThread]:
@@ -60,9 +70,10 @@ def lock_all(q: Statements, thread_ids: Collection[str]) -> Operation[dict[str, 
                 entries[id] = LockedThread(*rows[0][:4])
         for id in [id for id in missing if id not in entries]:
             epoch, now = new_epoch(), time.time()
-            added = yield Execute(q.add_thread, (id, None, None, epoch, "idle", now, now))
+            values = (id, None, None, epoch, "idle", now, now, None, "{}")
+            added = yield Execute(q.add_thread, values)
             if added:
-                entries[id] = LockedThread(None, None, epoch, "idle", new=True)
+                entries[id] = LockedThread(None, None, epoch, "running", new=True)
         # Rows that could be neither locked nor added were just added by others: try again.
         missing = [id for id in missing if id not in entries]
     return entries
@@ -82,7 +93,7 @@ def hold(q: Statements, entries: Registry, thread_id: str, fence: Fence) -> Oper
         # With the run's metadata: a run that is killed before its first commit leaves this entry.
         described = entries.new_entry(thread_id, fence.thread_metadata)
         values = (thread_id, None, fence.token, new_epoch(), "running", now, now, *described)
-        if (yield Execute(q.add_described_thread, values)):
+        if (yield Execute(q.add_thread, values)):
             return ""
         # Another transaction has just added the row: now it can be locked.
     _, token, _, status, updated_at = rows[0]

@@ -250,8 +250,8 @@ class Registry:
         return None
 
     def _stored(self, thread_id: str) -> Operation[dict[str, Any]]:
-        rows = yield Query(self._q.thread_metadata, (thread_id,))
-        stored = stored_metadata(rows[0][0]) if rows else {}
+        rows = yield Query(self._q.thread_info, (thread_id,))
+        stored = stored_metadata(rows[0][-1]) if rows else {}
         if isinstance(stored, str):
             raise _damaged(thread_id, stored)
         return stored

@@ -4,11 +4,9 @@ and steps whose parent may be gone."""
 from __future__ import annotations
 
 import time
-from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from milepost._db.operations import Batch, Execute, ExecuteMany, Operation, Query
-from milepost._internal.dataclass_tools import record
 from milepost._internal.ids import foreign_epoch, is_foreign, new_epoch
 from milepost.checkpoint._contract.threads import parent_gone
 from milepost.checkpoint._sql import manifest as manifests
@@ -17,14 +15,14 @@ from milepost.checkpoint._sql.inline_writes import as_own_rows
 from milepost.checkpoint._sql.manifest import EMPTIED, INHERITED, Manifest
 from milepost.checkpoint._sql.read.fetched import CheckpointRecord, without_inline_writes
 from milepost.checkpoint._sql.rows import CheckpointRow, Prepared
-from milepost.checkpoint._sql.threads.lock import lock_all
+from milepost.checkpoint._sql.threads.lock import LockedThread, lock_all
 from milepost.checkpoint._sql.write.counts import stored_writes
 from milepost.checkpoint._sql.write.tables import TransactionRows
 from milepost.checkpoint._sql.write.writes import part_inline
 from milepost.errors import ThreadConflict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from milepost._db.group_commit import Outcome
     from milepost.checkpoint._contract.step_saver import Fence
@@ -32,24 +30,6 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.read.reader import CheckpointReader
     from milepost.checkpoint._sql.statements import Statements
     from milepost.checkpoint._sql.threads.registry import Registry
-
-
-@record(frozen=False)
-class _RegistryEntry:
-    """The registry's entry for a thread, with the changes of this transaction."""
-
-    head: str | None
-    token: str | None
-    epoch: int
-    """Below 0: others have put something beside a run, which has not looked at the thread since."""
-    new: bool
-    """Whether the entry was added as a lock, since the thread did not exist."""
-    stored: str
-    """The status in the database. `running` means that a run goes on, or was killed."""
-    status: str | None = None
-    """The new status; None as long as no step of the thread is stored."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Thread metadata from runs, to be stored by this transaction."""
 
 
 class CheckedSteps:
@@ -101,7 +81,7 @@ class CheckedSteps:
         return outcome
 
     def _is_overtaken(
-        self, step: Prepared, row: _RegistryEntry, tables: TransactionRows
+        self, step: Prepared, row: LockedThread, tables: TransactionRows
     ) -> Operation[bool]:
         """Whether another run has stored something since this run, before its first commit, loaded
         the thread.
@@ -130,19 +110,15 @@ class CheckedSteps:
                 return True
         return False
 
-    def _threads(self, ids: Collection[str]) -> Operation[dict[str, _RegistryEntry]]:
-        locked = yield from lock_all(self._q, ids)
-        threads = {}
-        for id, (head, token, epoch, status, new) in locked.items():
-            if status == "running":
+    def _threads(self, ids: Collection[str]) -> Operation[dict[str, LockedThread]]:
+        threads = yield from lock_all(self._q, ids)
+        for id, row in threads.items():
+            if row.stored == "running" and not row.new:
                 # Read under the lock, since the last owner may have stored more checkpoints.
-                [(head, *_)] = yield Query(self._q.head_and_newer, (id,))
-            threads[id] = _RegistryEntry(head, token, epoch, new, "running" if new else status)
+                [(row.head, *_)] = yield Query(self._q.head_and_newer, (id,))
         return threads
 
-    def _step(
-        self, step: Prepared, row: _RegistryEntry, tables: TransactionRows
-    ) -> Operation[None]:
+    def _step(self, step: Prepared, row: LockedThread, tables: TransactionRows) -> Operation[None]:
         checkpoint, fence, head = step.checkpoint, step.fence, row.head
         if checkpoint is not None:
             yield from self._ready_checkpoint(step, checkpoint, row, tables)
@@ -182,7 +158,7 @@ class CheckedSteps:
         self,
         step: Prepared,
         checkpoint: CheckpointRow,
-        row: _RegistryEntry,
+        row: LockedThread,
         tables: TransactionRows,
     ) -> Operation[None]:
         """Look up what the row of a checkpoint depends on: its parent, and its former row."""
@@ -235,7 +211,7 @@ class CheckedSteps:
         if parent_id is not None and not (yield Query(self._q.checkpoint, step.place)):
             raise parent_gone(thread_id, id, parent_id)
 
-    def _status(self, step: Prepared, row: _RegistryEntry) -> Operation[str]:
+    def _status(self, step: Prepared, row: LockedThread) -> Operation[str]:
         """The thread's status after a step.
 
         A foreign runtime stores checkpoints and writes in any order. So an interrupt may be stored
@@ -254,7 +230,7 @@ class CheckedSteps:
         return before if tasks else step.status
 
     def _replace(
-        self, step: Prepared, new: CheckpointRow, thread: _RegistryEntry, tables: TransactionRows
+        self, step: Prepared, new: CheckpointRow, thread: LockedThread, tables: TransactionRows
     ) -> Operation[None]:
         """Before a foreign runtime puts a checkpoint again: cut loose the rows that build on it."""
         thread_id, ns, _ = step.place
@@ -278,7 +254,7 @@ class CheckedSteps:
         # Other processes may have the old checkpoint cached: a new epoch makes that entry unusable.
         yield from self._begin_epoch(step, thread, new_epoch())
 
-    def _begin_epoch(self, step: Prepared, row: _RegistryEntry, epoch: int) -> Operation[None]:
+    def _begin_epoch(self, step: Prepared, row: LockedThread, epoch: int) -> Operation[None]:
         row.epoch = epoch
         yield Execute(self._q.new_epoch, (row.head, epoch, step.place.thread_id))
 

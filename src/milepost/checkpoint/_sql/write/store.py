@@ -210,7 +210,7 @@ class Storer:
 
     def _claims(self, held: Mapping[str, _ClaimedThread]) -> list[ExecuteMany]:
         now = time.time()
-        looked_at, touched, taken, new, described, unchanged = [], [], [], [], [], []
+        looked_at, touched, taken, new, unchanged = [], [], [], [], []
         # Sorted, so that two such transactions seldom deadlock. They still may, since each kind of
         # claim is a statement of its own. PostgreSQL then ends one of the transactions, and the
         # engine repeats it.
@@ -223,12 +223,8 @@ class Storer:
             if fence.taken:
                 touched.append((head, head, status, now, *key))
             elif fence.head is None:
-                row = (thread_id, head, fence.token, epoch, status, now, now)
-                if fence.thread_metadata:
-                    columns = self._registry.new_entry(thread_id, fence.thread_metadata)
-                    described.append((*row, *columns))
-                else:
-                    new.append(row)
+                columns = self._registry.new_entry(thread_id, fence.thread_metadata)
+                new.append((thread_id, head, fence.token, epoch, status, now, now, *columns))
             else:
                 found = (thread_id, fence.head, epoch)
                 taken.append((head, head, fence.token, status, now, *found))
@@ -243,7 +239,6 @@ class Storer:
             # Checked under the lock, since the last owner may have stored writes.
             *[(q.has_writes, [there]) for there in unchanged],
             (q.new_thread, new),
-            (q.new_described_thread, described),
         ]
         return [ExecuteMany(sql, rows) for sql, rows in claims if rows]
 
