@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import operator
 import time
+from enum import Enum
 from typing import Annotated, Any
 
 import pytest
@@ -23,6 +24,21 @@ class Noted(TypedDict):
 def noted(lib: Any) -> Any:
     builder = lib.StateGraph(Noted).add_node("n", says(2)).add_edge(lib.START, "n")
     return builder.compile().invoke({"log": [1]})["log"]
+
+
+@ROWS.differ("a parameter `config`, `writer` or `store`", langgraph=None, milepost=True)
+def parameters_of_any_type(lib: Any) -> Any:
+    def node(state: State, writer: Any = None) -> Any:
+        return {"log": [writer and callable(writer)]}
+
+    return line(lib, node=node).compile().invoke({})["log"][0]
+
+
+@ROWS.differ("a node is named by a member of", langgraph=[], milepost=["b"])
+def named_by_an_enum(lib: Any) -> Any:
+    names = Enum("names", {"B": "b"}, type=str)
+    builder = line(lib, a=lambda _: lib.Command(goto=names.B)).add_node("b", says("b"))
+    return builder.compile().invoke({"log": []})["log"]
 
 
 @ROWS.differ(

@@ -1,6 +1,7 @@
 """Building a graph: what may be added, and what is refused with a message that helps."""
 
 import functools
+from enum import Enum
 from typing import Any, Literal
 
 import pytest
@@ -262,6 +263,26 @@ def test_a_literal_return_type_is_a_path_map(run):
 
     builder = built("a", "b").add_edge(START, "a").add_conditional_edges("a", route)
     assert log_of(run, builder) == ["a", "b"]
+
+
+Name = Enum("Name", {"B": "b"}, type=str)
+"""Names of nodes; a `StrEnum` would be its text in an f-string too."""
+
+
+@pytest.mark.parametrize("name", ["b", Name.B])
+def test_a_node_is_found_by_its_name_and_by_a_member_of_an_enum_that_is_equal(run, name):
+    def route(state: Log) -> Literal[Name.B]:
+        return Name.B
+
+    def builder() -> StateGraph:
+        return StateGraph(Log).add_node(name, appends("b"))
+
+    assert log_of(run, builder().add_edge(START, Name.B)) == ["b"]
+    assert log_of(run, builder().add_edge(START, "b")) == ["b"]
+    assert log_of(run, builder().add_conditional_edges(START, route)) == ["b"]
+    assert log_of(run, builder().add_conditional_edges(START, lambda state: Name.B)) == ["b"]
+    goes = builder().add_node("a", lambda state: Command(goto=Name.B)).add_edge(START, "a")
+    assert log_of(run, goes) == ["b"]
 
 
 def test_a_literal_return_type_is_checked_when_compiling():

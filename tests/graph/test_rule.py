@@ -11,7 +11,7 @@ import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import pytest
 from pydantic import BaseModel
@@ -357,8 +357,28 @@ SILENT: dict[str, Callable[[Any], Any]] = {
         one(lib, said).ainvoke({}, {"max_concurrency": 0})
     ),
     "state of one value that gets keys": lambda lib: with_more_keys(lib),
+    "or a text": lambda lib: routed(lib, or_text),
+    "or nothing": lambda lib: routed(lib, or_nothing),
+    "a list or one": lambda lib: routed(lib, list_or_one),
+    "a list of a name that is no node": lambda lib: routed(lib, lists_more),
     "recursion_limit as a float": lambda lib: one(lib, said).invoke({}, {"recursion_limit": 5.0}),
 }
+
+
+def or_text(_: State) -> Literal["n"] | str:
+    return "m"
+
+
+def or_nothing(_: State) -> Literal["m"] | None:
+    return "__end__"  # type: ignore[return-value]
+
+
+def list_or_one(_: State) -> list[str] | Literal["n"]:
+    return ["m"]
+
+
+def lists_more(_: State) -> list[Literal["m", "gone"]]:
+    return ["m"]
 
 
 class Inner(TypedDict):

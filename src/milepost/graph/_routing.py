@@ -24,6 +24,7 @@ from milepost.types import Command, Send
 
 if TYPE_CHECKING:
     from milepost._engine.superstep.program import Write
+    from milepost.graph._spec import NodeSpec
 
 
 _OF_BOTH = ("Command", "Send")
@@ -45,7 +46,7 @@ class Router:
     """Turns targets into writes, for one graph."""
 
     graph: str
-    nodes: Collection[str]
+    nodes: Mapping[str, NodeSpec]
     strictness: Strictness
     delta: Collection[str] = ()
     """Keys of delta channels."""
@@ -61,7 +62,8 @@ class Router:
             if target == END:
                 return None
             if target in self.nodes:
-                return (edge_channel(target), None)
+                # Under the name that the node has: a member of an enum may be equal to it.
+                return (edge_channel(self.nodes[target].name), None)
         if hint := advice(target):
             raise InvalidUpdateError(f"{subject} goes to {target!r}.{hint}")
         self._unknown(target, f"{subject} goes to", culprit)

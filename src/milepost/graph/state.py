@@ -25,7 +25,7 @@ from milepost.graph._spec import (
     check_timeout,
     command_ends,
     first_parameter_schema,
-    literal_ends,
+    literal_answers,
 )
 from milepost.graph._typing import ContextT, InputT, OutputT, StateT
 from milepost.managed.base import ManagedValueSpec
@@ -391,14 +391,15 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 "second function another name."
             )
         ends: Mapping[Hashable, str] | None = None
-        given = path_map if path_map is not None else literal_ends(path)
+        answers, is_all = literal_answers(path)
+        given = path_map if path_map is not None or not is_all else answers
         if given is not None:
             ends = dict(given) if isinstance(given, Mapping) else {name: name for name in given}
         schema = first_parameter_schema(path)
         if schema is not None:
             self.add_schema(schema)
         self.branches.setdefault(source, {})[name] = BranchSpec(
-            name=name, path=path, ends=ends, input_schema=schema
+            name=name, path=path, ends=ends, likely=answers, input_schema=schema
         )
         return self
 
