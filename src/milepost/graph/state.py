@@ -392,8 +392,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             )
         ends: Mapping[Hashable, str] | None = None
         answers, is_all = literal_answers(path)
-        given = path_map if path_map is not None or not is_all else answers
-        if given is not None:
+        if given := path_map or (answers if is_all else None):
             ends = dict(given) if isinstance(given, Mapping) else {name: name for name in given}
         schema = first_parameter_schema(path)
         if schema is not None:
