@@ -474,9 +474,7 @@ class Interrupt:
             ns: The checkpoint namespace of the task.
             response_schema: JSON Schema of the answer.
         """
-        from milepost._internal.ids import interrupt_id_of_ns
-
-        return cls(value, interrupt_id_of_ns(ns), response_schema=response_schema)
+        return cls(value, ns=[ns], response_schema=response_schema)
 
     @property
     def interrupt_id(self) -> str:
