@@ -370,7 +370,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             source: The node before, or START.
             path: Returns a node's name, a list of names, a Send, or END.
             path_map: Translates what `path` returns, and also lists the possible answers, as a
-                `Literal` return type does.
+                return type does that is nothing but a `Literal`.
 
         Raises:
             GraphBuildError: The source has a branch of this name, or is END.
