@@ -271,10 +271,7 @@ class SubgraphTransformer(_TasksLifecycleBase):
     def _on_started(
         self, ns: Namespace, graph_name: str | None, trigger_call_id: str | None
     ) -> None:
-        try:
-            mux = self._mux._make_child(ns)
-        except RuntimeError:
-            return  # the transformers cannot be made again for an inner graph
+        mux = self._mux._make_child(ns)
         make = AsyncSubgraphRunStream if mux.is_async else SubgraphRunStream
         handle = make(mux, path=ns, graph_name=graph_name, trigger_call_id=trigger_call_id)
         self._handles[ns] = handle
