@@ -227,17 +227,18 @@ class EncryptedSerializer:
             newest = self.cipher.encrypt(b"")[0]
         return data.startswith(_begin(newest))
 
-    def reseal(self, data: bytes, place: str) -> bytes:
-        """`data` sealed with the newest key.
+    def reseal(self, data: bytes, place: str, new_place: str | None = None) -> bytes:
+        """`data` sealed with the newest key, at `new_place` if it moves.
 
         Args:
             data: What is stored.
             place: Where it is stored.
+            new_place: Where it will be; the same place by default.
         """
-        return self.seal(self.unseal(data, place), place)
+        return self.seal(self.unseal(data, place), place if new_place is None else new_place)
 
     def reseal_typed(self, data: tuple[str, bytes], place: str) -> tuple[str, bytes]:
-        """The same for what `dumps_typed_at` wrote.
+        """What `dumps_typed_at` wrote, sealed with the newest key.
 
         Args:
             data: The kind and the bytes.
