@@ -1,4 +1,14 @@
-"""The records that programs and the runtime hand to each other."""
+"""The records that programs and the runtime hand to each other.
+
+The examples of this module go on from here:
+
+Examples:
+    >>> from milepost.checkpoint.memory import InMemorySaver
+    >>> from milepost.graph import START, StateGraph
+    >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+    >>> graph = builder.add_edge(START, "work").compile(checkpointer=InMemorySaver())
+    >>> config = {"configurable": {"thread_id": "1"}}
+"""
 
 from __future__ import annotations
 
@@ -266,7 +276,6 @@ class RetryPolicy(NamedTuple):
     """How often, and after which pauses, a failed node is tried again.
 
     Examples:
-        >>> from milepost.graph import StateGraph
         >>> from milepost.types import RetryPolicy
         >>> policy = RetryPolicy(max_attempts=5, retry_on=ConnectionError)
         >>> builder = StateGraph(dict).add_node("call", lambda state: state, retry_policy=policy)
@@ -293,7 +302,6 @@ class TimeoutPolicy:
     """How long one attempt of an async node may take, in seconds or as a timedelta.
 
     Examples:
-        >>> from milepost.graph import StateGraph
         >>> from milepost.types import TimeoutPolicy
         >>> async def call(state): ...
         >>> limits = TimeoutPolicy(run_timeout=60, idle_timeout=10)
@@ -343,7 +351,6 @@ class TracePolicy:
     space in traces. It is no way to keep secrets: models that the node calls record their own.
 
     Examples:
-        >>> from milepost.graph import StateGraph
         >>> from milepost.types import TracePolicy, omit_payload
         >>> policy = TracePolicy(process_inputs=omit_payload)
         >>> builder = StateGraph(dict).add_node("read", lambda state: state, trace_policy=policy)
@@ -403,7 +410,6 @@ class CachePolicy:
 
     Examples:
         >>> from milepost.cache.memory import InMemoryCache
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.types import CachePolicy
         >>> builder = StateGraph(dict).add_edge(START, "work")
         >>> builder = builder.add_node("work", print, cache_policy=CachePolicy(ttl=60))
@@ -424,8 +430,6 @@ class Interrupt:
     """A question that a paused run is waiting to have answered.
 
     Examples:
-        >>> from milepost.checkpoint.memory import InMemorySaver
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.types import interrupt
         >>> builder = StateGraph(dict).add_node("ask", lambda state: interrupt("Go on?"))
         >>> graph = builder.add_edge(START, "ask").compile(checkpointer=InMemorySaver())
@@ -538,11 +542,8 @@ class PregelTask(NamedTuple):
     """A task of a step, as `StateSnapshot.tasks` shows it.
 
     Examples:
-        >>> from milepost.checkpoint.memory import InMemorySaver
-        >>> from milepost.graph import START, StateGraph
         >>> builder = StateGraph(dict).add_node("work", lambda state: state).add_edge(START, "work")
         >>> graph = builder.compile(checkpointer=InMemorySaver(), interrupt_before=["work"])
-        >>> config = {"configurable": {"thread_id": "1"}}
         >>> _ = graph.invoke({}, config)
         >>> [task] = graph.get_state(config).tasks
         >>> task.name
@@ -612,11 +613,6 @@ class StateSnapshot(NamedTuple):
     """The state of a thread at one of its checkpoints.
 
     Examples:
-        >>> from milepost.checkpoint.memory import InMemorySaver
-        >>> from milepost.graph import START, StateGraph
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile(checkpointer=InMemorySaver())
-        >>> config = {"configurable": {"thread_id": "1"}}
         >>> _ = graph.invoke({"n": 0}, config)
         >>> [(snapshot.values, snapshot.next) for snapshot in graph.get_state_history(config)]
         [({'n': 1}, ()), ({'n': 0}, ('work',)), (None, ('__start__',))]
@@ -653,7 +649,6 @@ class Send:
         >>> import operator
         >>> from typing import Annotated
         >>> from typing_extensions import TypedDict
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.types import Send
         >>> class State(TypedDict):
         ...     sizes: Annotated[list[int], operator.add]
@@ -717,7 +712,6 @@ class Command(Generic[N], _ToolOutput):
     A node may return it, and a run may be started with it.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.types import Command
         >>> builder = StateGraph(dict).add_edge(START, "look")
         >>> builder = builder.add_node("look", lambda state: Command(update={"n": 1}, goto="end"))
@@ -757,7 +751,6 @@ class Overwrite:
         >>> import operator
         >>> from typing import Annotated
         >>> from typing_extensions import TypedDict
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.types import Overwrite
         >>> class State(TypedDict):
         ...     log: Annotated[list[str], operator.add]
@@ -810,12 +803,9 @@ def interrupt(value: Any, *, response_schema: type[Any] | dict[str, Any] | None 
             from others); the interrupt waits for another one.
 
     Examples:
-        >>> from milepost.checkpoint.memory import InMemorySaver
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.types import Command, interrupt
         >>> builder = StateGraph(dict).add_node("ask", lambda state: {"name": interrupt("Name?")})
         >>> graph = builder.add_edge(START, "ask").compile(checkpointer=InMemorySaver())
-        >>> config = {"configurable": {"thread_id": "1"}}
         >>> graph.invoke({}, config)["__interrupt__"][0].value
         'Name?'
         >>> graph.invoke(Command(resume="Ada"), config)
@@ -838,7 +828,6 @@ def ensure_valid_checkpointer(checkpointer: Any) -> Checkpointer:
         TypeError: It is no saver: a class, or a context manager that has not been entered.
 
     Examples:
-        >>> from milepost.checkpoint.memory import InMemorySaver
         >>> from milepost.types import ensure_valid_checkpointer
         >>> saver = InMemorySaver()
         >>> ensure_valid_checkpointer(saver) is saver
