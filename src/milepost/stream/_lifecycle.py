@@ -32,11 +32,7 @@ class LifecyclePayload(TypedDict, total=False):
     """A graph inside the run has begun or ended.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> inner = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> inner = inner.add_edge(START, "work")
-        >>> outer = StateGraph(dict).add_node("inner", inner.compile()).add_edge(START, "inner")
-        >>> run = outer.compile().stream_events({}, version="v3")
+        >>> run = outer.stream_events({}, version="v3")
         >>> [payload["event"] for payload in run.lifecycle]
         ['started', 'completed']
     """
@@ -188,11 +184,7 @@ class LifecycleTransformer(_TasksLifecycleBase):
         scope: The graph whose inner graphs it sees: () for the outermost.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> inner = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> inner = inner.add_edge(START, "work")
-        >>> outer = StateGraph(dict).add_node("inner", inner.compile()).add_edge(START, "inner")
-        >>> run = outer.compile().stream_events({}, version="v3")
+        >>> run = outer.stream_events({}, version="v3")
         >>> [payload["event"] for payload in run.lifecycle]
         ['started', 'completed']
     """
@@ -240,12 +232,8 @@ class SubgraphTransformer(_TasksLifecycleBase):
         scope: The graph whose inner graphs it sees: () for the outermost.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> inner = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> inner = inner.add_edge(START, "work")
-        >>> outer = StateGraph(dict).add_node("inner", inner.compile()).add_edge(START, "inner")
-        >>> run = outer.compile().stream_events({}, version="v3")
-        >>> [(graph.graph_name, list(graph.values)) for graph in run.subgraphs]
+        >>> run = outer.stream_events({}, version="v3")
+        >>> [(one.graph_name, list(one.values)) for one in run.subgraphs]
         [('inner', [{'n': 1}])]
     """
 

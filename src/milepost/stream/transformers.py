@@ -84,9 +84,6 @@ class ValuesTransformer(_Projection, mode="values"):
         scope: The graph whose state it sees: () for the outermost.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile()
         >>> list(graph.stream_events({"n": 0}, version="v3").values)
         [{'n': 0}, {'n': 1}]
     """
@@ -101,10 +98,8 @@ class UpdatesTransformer(_Projection, mode="updates"):
     """`run.updates`: what each node wrote, by its name.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.stream import UpdatesTransformer
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile(transformers=[UpdatesTransformer])
+        >>> graph = builder.compile(transformers=[UpdatesTransformer])
         >>> list(graph.stream_events({}, version="v3").updates)
         [{'work': {'n': 1}}]
     """
@@ -114,7 +109,6 @@ class CustomTransformer(_Projection, mode="custom"):
     """`run.custom`: what nodes gave their stream writers.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.runtime import Runtime
         >>> from milepost.stream import CustomTransformer
         >>> def work(state: dict, runtime: Runtime):
@@ -131,10 +125,7 @@ class CheckpointsTransformer(_Projection, mode="checkpoints"):
 
     Examples:
         >>> from milepost.checkpoint.memory import InMemorySaver
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.stream import CheckpointsTransformer
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> builder = builder.add_edge(START, "work")
         >>> graph = builder.compile(InMemorySaver(), transformers=[CheckpointsTransformer])
         >>> config = {"configurable": {"thread_id": "1"}}
         >>> [one["next"] for one in graph.stream_events({}, config, version="v3").checkpoints]
@@ -146,10 +137,8 @@ class TasksTransformer(_Projection, mode="tasks"):
     """`run.tasks`: tasks as they begin and end.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.stream import TasksTransformer
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile(transformers=[TasksTransformer])
+        >>> graph = builder.compile(transformers=[TasksTransformer])
         >>> ["result" in task for task in graph.stream_events({}, version="v3").tasks]
         [False, True]
     """
@@ -159,10 +148,8 @@ class DebugTransformer(_Projection, mode="debug"):
     """`run.debug`: checkpoints and tasks, with step and time.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.stream import DebugTransformer
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile(transformers=[DebugTransformer])
+        >>> graph = builder.compile(transformers=[DebugTransformer])
         >>> {"task", "task_result"} <= {
         ...     event["type"] for event in graph.stream_events({}, version="v3").debug
         ... }
@@ -182,7 +169,7 @@ class MessagesTransformer(_Projection, mode="messages"):
 
     Examples:
         >>> from langchain_core.language_models.fake_chat_models import FakeListChatModel
-        >>> from milepost.graph import START, MessagesState, StateGraph
+        >>> from milepost.graph import MessagesState
         >>> model = FakeListChatModel(responses=["Hi"])
         >>> answer = lambda state: {"messages": model.invoke(state["messages"])}
         >>> builder = StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "answer")
