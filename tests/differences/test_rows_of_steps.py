@@ -7,13 +7,20 @@ import importlib
 import operator
 import time
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeVar
 
 import pytest
 from differing import Row, Rows, State, T, fails, fan, line, outcome, saved, says
 from typing_extensions import TypedDict
 
 ROWS = Rows()
+
+
+A = TypeVar("A")
+
+
+class Part(TypedDict, Generic[A]):
+    a: A
 
 
 class Noted(TypedDict):
@@ -32,6 +39,22 @@ def parameters_of_any_type(lib: Any) -> Any:
         return {"log": [writer and callable(writer)]}
 
     return line(lib, node=node).compile().invoke({})["log"][0]
+
+
+@ROWS.differ("`add_node(…, input_schema=dict)`", langgraph=[], milepost=["a", "log"])
+def schema_without_keys(lib: Any) -> Any:
+    builder = lib.StateGraph(State)
+    builder.add_node("n", lambda state: {"log": sorted(state)}, input_schema=dict)
+    return builder.add_edge(lib.START, "n").compile().invoke({"a": 1, "log": []})["log"]
+
+
+@ROWS.differ("a parameter of a node is a generic TypedDict", langgraph=["a", "log"], milepost=["a"])
+def generic_part(lib: Any) -> Any:
+    def node(state):
+        return {"log": sorted(state)}
+
+    node.__annotations__["state"] = Part[int]
+    return line(lib, n=node).compile().invoke({"a": 1, "log": []})["log"]
 
 
 @ROWS.differ("a node is named by a member of", langgraph=[], milepost=["b"])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from milepost._engine.context.node_callable import INJECTED, can_be_stopped, hints_of
 from milepost._internal.dataclass_tools import record
-from milepost._schema import has_fields
+from milepost._schema import has_fields, schema_of
 from milepost.errors import GraphBuildError
 from milepost.types import CachePolicy, Command, RetryPolicy, TimeoutPolicy, TracePolicy
 
@@ -55,19 +55,22 @@ def check_timeout(node: str, timeout: TimeoutPolicy | None, *actions: Any) -> No
 
 
 def first_parameter_schema(function: Any) -> Any:
-    """The schema that a function's first parameter is annotated with, if it is one."""
+    """The schema with keys that a function's first parameter is annotated with, if it is one."""
     hints = hints_of(function)
     try:
         first = next(iter(inspect.signature(function).parameters), "") if hints else ""
     except ValueError:  # of a partial with more arguments than its function takes
         return None
-    hint = None if first in INJECTED else hints.get(first)
-    return hint if has_fields(hint) else None
+    hint = None if first in INJECTED else _bare(hints.get(first))
+    if not has_fields(hint):
+        return None
+    read = schema_of(hint)
+    return hint if read.channels or read.managed else None
 
 
 def literal_answers(function: Any) -> tuple[tuple[Any, ...], bool]:
     """The literals in a return type, and whether the function returns nothing else."""
-    hint = hints_of(function).get("return")
+    hint = _bare(hints_of(function).get("return"))
     return _literals(hint), get_origin(hint) is Literal
 
 
@@ -81,7 +84,14 @@ def command_ends(function: Any) -> tuple[Any, ...]:
 
 
 def _alternatives(hint: Any) -> Sequence[Any]:
-    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    hint = _bare(hint)
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return tuple(map(_bare, parts))
+
+
+def _bare(hint: Any) -> Any:
+    """A type without what `Annotated` says of it."""
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
 def _literals(hint: Any) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from milepost._engine.context.node_callable import (
 from milepost._internal.lazy_imports import on_demand
 from milepost._internal.older_names import older_names
 from milepost._internal.warn import Strictness
-from milepost._schema import schema_of
+from milepost._schema import has_fields, is_one_value, schema_of
 from milepost.channels import BaseChannel, LastValue
 from milepost.constants import END, NS_END, NS_SEP, RESERVED, ROOT, START
 from milepost.errors import GraphBuildError
@@ -238,7 +238,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         callee_of(action, name)  # raises if it cannot be called
         self._check_kind(name, action)
         limit = TimeoutPolicy.coerce(timeout)
-        schema = input_schema or first_parameter_schema(action) or self.state_schema
+        self._check_input_schema(name, input_schema, action)
+        named = input_schema if has_fields(input_schema) else first_parameter_schema(action)
+        schema = named or self.state_schema
         self.add_schema(schema)
         self.nodes[name] = NodeSpec(
             name=name,
@@ -309,6 +311,18 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                     "and send what should arrive earlier through the stream writer."
                 ),
                 "What it yields is added up, or the last of it is taken.",
+                function_of(action),
+            )
+
+    def _check_input_schema(self, name: str, schema: Any, action: Any) -> None:
+        if schema and not has_fields(schema) and not is_one_value(self.channels):
+            self.strictness.check(
+                ("input_schema", name),
+                lambda: GraphBuildError(
+                    f"The input_schema of node '{name}' is {schema!r}, which has no keys: give a "
+                    "TypedDict, a dataclass or a pydantic model, or leave it out."
+                ),
+                "The node reads what its function is annotated with, or the whole state.",
                 function_of(action),
             )
 
