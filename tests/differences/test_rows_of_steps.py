@@ -41,6 +41,16 @@ def parameters_of_any_type(lib: Any) -> Any:
     return line(lib, node=node).compile().invoke({})["log"][0]
 
 
+@ROWS.differ(
+    "`stream_mode` is a tuple",
+    langgraph=[{"n": {"log": [1]}}, {"log": [1]}],
+    milepost=[("updates", {"n": {"log": [1]}}), ("values", {"log": [1]})],
+)
+def modes_in_a_tuple(lib: Any) -> Any:
+    graph = line(lib, n=says(1)).compile()
+    return list(graph.stream({"log": []}, stream_mode=("values", "updates")))[1:]
+
+
 @ROWS.differ("`add_node(…, input_schema=dict)`", langgraph=[], milepost=["a", "log"])
 def schema_without_keys(lib: Any) -> Any:
     builder = lib.StateGraph(State)
