@@ -13,7 +13,7 @@ Examples:
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import (
     TYPE_CHECKING,
@@ -738,9 +738,9 @@ class Command(Generic[N], _ToolOutput):
 
     def targets(self) -> Sequence[Send | N]:
         """`goto` as a sequence."""
-        if isinstance(self.goto, (Send, str)) or not isinstance(self.goto, Sequence):
+        if isinstance(self.goto, (Send, str)) or not isinstance(self.goto, Collection):
             return [self.goto]
-        return self.goto
+        return self.goto if isinstance(self.goto, Sequence) else list(self.goto)
 
 
 @dataclass(frozen=True, slots=True)

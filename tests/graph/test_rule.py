@@ -365,6 +365,7 @@ SILENT: dict[str, Callable[[Any], Any]] = {
     "or a text": lambda lib: routed(lib, or_text),
     "or nothing": lambda lib: routed(lib, or_nothing),
     "a list or one": lambda lib: routed(lib, list_or_one),
+    "goto a set": lambda lib: two(lib, lambda _: lib.Command(goto={"m"})).invoke({"a": 1}),
     "empty path map": lambda lib: routed(lib, or_text, {}),
     "key of an Iterable": lambda lib: of_iterable(lib),
     "a list of a name that is no node": lambda lib: routed(lib, lists_more),
