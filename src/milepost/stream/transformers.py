@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-class _Projection(StreamTransformer):
+class Projection(StreamTransformer):
     """The events of one mode as a stream of the mode's name."""
 
     _native = True
@@ -77,7 +77,7 @@ class _Projection(StreamTransformer):
         self._log.push(data)
 
 
-class ValuesTransformer(_Projection, mode="values"):
+class ValuesTransformer(Projection, mode="values"):
     """`run.values`: the state after each step.
 
     Args:
@@ -94,7 +94,7 @@ class ValuesTransformer(_Projection, mode="values"):
         return self._log._error
 
 
-class UpdatesTransformer(_Projection, mode="updates"):
+class UpdatesTransformer(Projection, mode="updates"):
     """`run.updates`: what each node wrote, by its name.
 
     Examples:
@@ -105,7 +105,7 @@ class UpdatesTransformer(_Projection, mode="updates"):
     """
 
 
-class CustomTransformer(_Projection, mode="custom"):
+class CustomTransformer(Projection, mode="custom"):
     """`run.custom`: what nodes gave their stream writers.
 
     Examples:
@@ -120,7 +120,7 @@ class CustomTransformer(_Projection, mode="custom"):
     """
 
 
-class CheckpointsTransformer(_Projection, mode="checkpoints"):
+class CheckpointsTransformer(Projection, mode="checkpoints"):
     """`run.checkpoints`: checkpoints as they are made.
 
     Examples:
@@ -133,7 +133,7 @@ class CheckpointsTransformer(_Projection, mode="checkpoints"):
     """
 
 
-class TasksTransformer(_Projection, mode="tasks"):
+class TasksTransformer(Projection, mode="tasks"):
     """`run.tasks`: tasks as they begin and end.
 
     Examples:
@@ -144,7 +144,7 @@ class TasksTransformer(_Projection, mode="tasks"):
     """
 
 
-class DebugTransformer(_Projection, mode="debug"):
+class DebugTransformer(Projection, mode="debug"):
     """`run.debug`: checkpoints and tasks, with step and time.
 
     Examples:
@@ -157,7 +157,7 @@ class DebugTransformer(_Projection, mode="debug"):
     """
 
 
-class MessagesTransformer(_Projection, mode="messages"):
+class MessagesTransformer(Projection, mode="messages"):
     """Collects the answers of chat models, block by block, into LangChain's ChatModelStream.
 
     A whole message that a node returns becomes a stream that has already ended. Where LangChain is
