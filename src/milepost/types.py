@@ -33,6 +33,7 @@ from typing_extensions import TypedDict, TypeVar
 
 from milepost._internal.lazy_imports import on_demand
 from milepost._internal.other_root import advice
+from milepost._internal.texts import plain
 from milepost.errors import NodeTimeoutError, _repr_of
 
 if TYPE_CHECKING:
@@ -671,7 +672,7 @@ class Send:
     def __init__(
         self, /, node: str, arg: Any, *, timeout: float | timedelta | TimeoutPolicy | None = None
     ) -> None:
-        self.node = node
+        self.node = plain(node)
         self.arg = arg
         self.timeout = TimeoutPolicy.coerce(timeout)
 

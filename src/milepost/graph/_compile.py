@@ -60,7 +60,7 @@ def compile_program(
         triggers[spec.name].append(edge_channel(spec.name))
     for start, end in sorted(builder.edges):
         if end != END:
-            edges[start].append((edge_channel(builder.nodes[end].name), None))
+            edges[start].append((edge_channel(end), None))
     joins: dict[tuple[frozenset[str], str], str] = {}
     for starts, end in sorted(builder.waiting_edges):
         if end == END or (frozenset(starts), end) in joins:

@@ -16,6 +16,7 @@ from milepost._engine.context.task_context import find_context
 from milepost._engine.superstep.task import ReturnedRunnable
 from milepost._internal.dataclass_tools import record
 from milepost._internal.other_root import advice
+from milepost._internal.texts import plain
 from milepost._internal.warn import Strictness
 from milepost._schema import annotated_keys, is_one_value, is_pydantic
 from milepost.constants import BRANCH_TO, END, INPUT, JOIN, ROOT, START, TASKS
@@ -24,7 +25,6 @@ from milepost.types import Command, Send
 
 if TYPE_CHECKING:
     from milepost._engine.superstep.program import Write
-    from milepost.graph._spec import NodeSpec
 
 
 _OF_BOTH = ("Command", "Send")
@@ -46,7 +46,7 @@ class Router:
     """Turns targets into writes, for one graph."""
 
     graph: str
-    nodes: Mapping[str, NodeSpec]
+    nodes: Collection[str]
     strictness: Strictness
     delta: Collection[str] = ()
     """Keys of delta channels."""
@@ -62,8 +62,7 @@ class Router:
             if target == END:
                 return None
             if target in self.nodes:
-                # Under the name that the node has: a member of an enum may be equal to it.
-                return (edge_channel(self.nodes[target].name), None)
+                return (edge_channel(plain(target)), None)
         if hint := advice(target):
             raise InvalidUpdateError(f"{subject} goes to {target!r}.{hint}")
         self._unknown(target, f"{subject} goes to", culprit)
@@ -198,7 +197,7 @@ class _ResultReader:
             return []
         if type(output) is dict:
             if self.names is not None and output.keys() <= self.names:
-                return list(output.items())
+                return [(plain(key), value) for key, value in output.items()]
             return self.from_mapping(output)
         if isinstance(output, Command):
             return self.from_command(output)
@@ -250,7 +249,7 @@ class _ResultReader:
         """The writes of a mapping from keys to values."""
         if self.names is None:
             return [(ROOT, output)]
-        writes = [(key, value) for key, value in output.items() if key in self.keys]
+        writes = [(plain(key), value) for key, value in output.items() if key in self.keys]
         if len(writes) < len(output):
             self._report(output)
         return writes

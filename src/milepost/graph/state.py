@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, Unpack
 
 from milepost._engine.context.config import check_interrupt_nodes, retry_policies
@@ -14,6 +14,7 @@ from milepost._engine.context.node_callable import (
 )
 from milepost._internal.lazy_imports import on_demand
 from milepost._internal.older_names import older_names
+from milepost._internal.texts import plain
 from milepost._internal.warn import Strictness
 from milepost._schema import has_fields, is_one_value, schema_of
 from milepost.channels import BaseChannel, LastValue
@@ -234,6 +235,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         else:
             action = node
             name = self._name_of(action)
+        name = plain(name)
         self._check_name(name)
         callee_of(action, name)  # raises if it cannot be called
         self._check_kind(name, action)
@@ -253,7 +255,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             timeout=limit,
             trace=trace_policy,
             error_handler=error_handler,
-            ends=destinations if destinations is not None else command_ends(action),
+            ends=_plain_ends(destinations if destinations is not None else command_ends(action)),
         )
         return self
 
@@ -359,10 +361,11 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         if end_key == START:
             raise GraphBuildError("START cannot be the end of an edge: nothing runs before it.")
         starts = (start_key,) if isinstance(start_key, str) else tuple(start_key)
+        starts, end_key = tuple(map(plain, starts)), plain(end_key)
         if END in starts:
             raise GraphBuildError("END cannot be the start of an edge: nothing runs after it.")
         if isinstance(start_key, str):
-            self.edges.add((start_key, end_key))
+            self.edges.add((starts[0], end_key))
             return self
         for start in starts:
             if start not in self.nodes:
@@ -397,7 +400,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             >>> len(loop.compile().invoke({"words": []})["words"])
             4
         """
-        name = name_of(path) or "condition"
+        source, name = plain(source), name_of(path) or "condition"
         self._check_kind(name, path)
         if name in self.branches.get(source, {}):
             raise GraphBuildError(
@@ -407,12 +410,17 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         ends: Mapping[Hashable, str] | None = None
         answers, is_all = literal_answers(path)
         if given := path_map or (answers if is_all else None):
-            ends = dict(given) if isinstance(given, Mapping) else {name: name for name in given}
+            pairs = given if isinstance(given, Mapping) else {name: name for name in given}
+            ends = {answer: plain(end) for answer, end in pairs.items()}
         schema = first_parameter_schema(path)
         if schema is not None:
             self.add_schema(schema)
         self.branches.setdefault(source, {})[name] = BranchSpec(
-            name=name, path=path, ends=ends, likely=answers, input_schema=schema
+            name=name,
+            path=path,
+            ends=ends,
+            likely=tuple(map(plain, answers)),
+            input_schema=schema,
         )
         return self
 
@@ -596,6 +604,12 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             name=name or "LangGraph",
             stream_transformers=transformers,
         )
+
+
+def _plain_ends(ends: Mapping[str, str] | Iterable[str]) -> Mapping[str, str] | tuple[str, ...]:
+    if isinstance(ends, Mapping):
+        return {plain(end): label for end, label in ends.items()}
+    return tuple(map(plain, ends))
 
 
 __all__ = ["CompiledStateGraph", "RunnableConfig", "StateGraph"]
