@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _OF_BOTH = ("Command", "Send")
 """Classes that tell the graph what to do: LangGraph's would be taken for data."""
+_TEXT = frozenset({str})
 
 
 def edge_channel(node: str) -> str:
@@ -196,8 +197,9 @@ class _ResultReader:
         if output is None:
             return []
         if type(output) is dict:
-            if self.names is not None and output.keys() <= self.names:
-                return [(plain(key), value) for key, value in output.items()]
+            is_usual = self.names is not None and output.keys() <= self.names
+            if is_usual and _TEXT.issuperset(map(type, output)):
+                return list(output.items())
             return self.from_mapping(output)
         if isinstance(output, Command):
             return self.from_command(output)
