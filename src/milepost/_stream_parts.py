@@ -23,10 +23,7 @@ class TaskPayload(TypedDict):
     """A task has begun.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile()
-        >>> begun, ended = graph.stream({}, stream_mode="tasks")
+        >>> begun, ended = graph.stream({}, config, stream_mode="tasks")
         >>> begun["name"], begun["input"], begun["triggers"]
         ('work', {}, ('branch:to:work',))
     """
@@ -47,10 +44,7 @@ class TaskResultPayload(TypedDict):
     """A task has ended.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile()
-        >>> begun, ended = graph.stream({}, stream_mode="tasks")
+        >>> begun, ended = graph.stream({}, config, stream_mode="tasks")
         >>> ended["name"], ended["error"], ended["interrupts"]
         ('work', None, [])
     """
@@ -71,11 +65,6 @@ class CheckpointTask(TypedDict):
     """A task in a `CheckpointPayload`.
 
     Examples:
-        >>> from milepost.checkpoint.memory import InMemorySaver
-        >>> from milepost.graph import START, StateGraph
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile(checkpointer=InMemorySaver())
-        >>> config = {"configurable": {"thread_id": "1"}}
         >>> payloads = list(graph.stream({}, config, stream_mode="checkpoints"))
         >>> [[task["name"] for task in payload["tasks"]] for payload in payloads]
         [['__start__'], ['work'], []]
@@ -99,11 +88,6 @@ class CheckpointPayload(TypedDict, Generic[StateT]):
     """A checkpoint was made.
 
     Examples:
-        >>> from milepost.checkpoint.memory import InMemorySaver
-        >>> from milepost.graph import START, StateGraph
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile(checkpointer=InMemorySaver())
-        >>> config = {"configurable": {"thread_id": "1"}}
         >>> [payload["next"] for payload in graph.stream({}, config, stream_mode="checkpoints")]
         [['__start__'], ['work'], []]
     """
@@ -159,10 +143,8 @@ class ValuesStreamPart(_StreamPart, Generic[OutputT]):
     """Of the `values` mode: the whole state after a step, as its schema where that has fields.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile()
-        >>> [part["data"] for part in graph.stream({"n": 0}, stream_mode="values", version="v2")]
+        >>> parts = graph.stream({"n": 0}, config, stream_mode="values", version="v2")
+        >>> [part["data"] for part in parts]
         [{'n': 0}, {'n': 1}]
     """
 
@@ -178,10 +160,7 @@ class UpdatesStreamPart(_StreamPart):
     """Of the `updates` mode: what a node wrote, by its name.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile()
-        >>> [part["data"] for part in graph.stream({}, stream_mode="updates", version="v2")]
+        >>> [part["data"] for part in graph.stream({}, config, stream_mode="updates", version="v2")]
         [{'work': {'n': 1}}]
     """
 
@@ -195,7 +174,7 @@ class MessagesStreamPart(_StreamPart):
     """Of the `messages` mode: a message or a piece of one, with metadata.
 
     Examples:
-        >>> from milepost.graph import START, MessagesState, StateGraph
+        >>> from milepost.graph import MessagesState
         >>> from milepost.messages import convert_to_messages
         >>> answer = lambda state: {"messages": convert_to_messages([("ai", "Hello")])}
         >>> builder = StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "answer")
@@ -216,7 +195,6 @@ class CustomStreamPart(_StreamPart):
     """Of the `custom` mode: what a node gave its stream writer.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.runtime import Runtime
         >>> def work(state: dict, runtime: Runtime):
         ...     runtime.stream_writer("half done")
@@ -235,11 +213,6 @@ class CheckpointStreamPart(_StreamPart, Generic[StateT]):
     """Of the `checkpoints` mode.
 
     Examples:
-        >>> from milepost.checkpoint.memory import InMemorySaver
-        >>> from milepost.graph import START, StateGraph
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile(checkpointer=InMemorySaver())
-        >>> config = {"configurable": {"thread_id": "1"}}
         >>> parts = graph.stream({}, config, stream_mode="checkpoints", version="v2")
         >>> [part["data"]["next"] for part in parts]
         [['__start__'], ['work'], []]
@@ -255,10 +228,7 @@ class TasksStreamPart(_StreamPart):
     """Of the `tasks` mode: a task has begun, or has ended.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile()
-        >>> parts = graph.stream({}, stream_mode="tasks", version="v2")
+        >>> parts = graph.stream({}, config, stream_mode="tasks", version="v2")
         >>> ["end" if "result" in part["data"] else "begin" for part in parts]
         ['begin', 'end']
     """
@@ -273,10 +243,7 @@ class DebugStreamPart(_StreamPart, Generic[StateT]):
     """Of the `debug` mode.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile()
-        >>> parts = graph.stream({}, stream_mode="debug", version="v2")
+        >>> parts = graph.stream({}, config, stream_mode="debug", version="v2")
         >>> {part["data"]["type"] for part in parts} >= {"task", "task_result"}
         True
     """
@@ -306,10 +273,7 @@ class GraphOutput(Generic[OutputT]):
     """What `invoke(..., version="v2")` returns.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile()
-        >>> graph.invoke({}, version="v2")
+        >>> graph.invoke({}, config, version="v2")
         GraphOutput(value={'n': 1}, interrupts=())
     """
 

@@ -1,9 +1,19 @@
-"""The records that programs and the runtime hand to each other."""
+"""The records that programs and the runtime hand to each other.
+
+The examples of this module go on from here:
+
+Examples:
+    >>> from milepost.checkpoint.memory import InMemorySaver
+    >>> from milepost.graph import START, StateGraph
+    >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+    >>> graph = builder.add_edge(START, "work").compile(checkpointer=InMemorySaver())
+    >>> config = {"configurable": {"thread_id": "1"}}
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import (
     TYPE_CHECKING,
@@ -23,6 +33,7 @@ from typing_extensions import TypedDict, TypeVar
 
 from milepost._internal.lazy_imports import on_demand
 from milepost._internal.other_root import advice
+from milepost._internal.texts import plain
 from milepost.errors import NodeTimeoutError, _repr_of
 
 if TYPE_CHECKING:
@@ -266,7 +277,6 @@ class RetryPolicy(NamedTuple):
     """How often, and after which pauses, a failed node is tried again.
 
     Examples:
-        >>> from milepost.graph import StateGraph
         >>> from milepost.types import RetryPolicy
         >>> policy = RetryPolicy(max_attempts=5, retry_on=ConnectionError)
         >>> builder = StateGraph(dict).add_node("call", lambda state: state, retry_policy=policy)
@@ -293,7 +303,6 @@ class TimeoutPolicy:
     """How long one attempt of an async node may take, in seconds or as a timedelta.
 
     Examples:
-        >>> from milepost.graph import StateGraph
         >>> from milepost.types import TimeoutPolicy
         >>> async def call(state): ...
         >>> limits = TimeoutPolicy(run_timeout=60, idle_timeout=10)
@@ -343,7 +352,6 @@ class TracePolicy:
     space in traces. It is no way to keep secrets: models that the node calls record their own.
 
     Examples:
-        >>> from milepost.graph import StateGraph
         >>> from milepost.types import TracePolicy, omit_payload
         >>> policy = TracePolicy(process_inputs=omit_payload)
         >>> builder = StateGraph(dict).add_node("read", lambda state: state, trace_policy=policy)
@@ -403,7 +411,6 @@ class CachePolicy:
 
     Examples:
         >>> from milepost.cache.memory import InMemoryCache
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.types import CachePolicy
         >>> builder = StateGraph(dict).add_edge(START, "work")
         >>> builder = builder.add_node("work", print, cache_policy=CachePolicy(ttl=60))
@@ -424,8 +431,6 @@ class Interrupt:
     """A question that a paused run is waiting to have answered.
 
     Examples:
-        >>> from milepost.checkpoint.memory import InMemorySaver
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.types import interrupt
         >>> builder = StateGraph(dict).add_node("ask", lambda state: interrupt("Go on?"))
         >>> graph = builder.add_edge(START, "ask").compile(checkpointer=InMemorySaver())
@@ -474,9 +479,7 @@ class Interrupt:
             ns: The checkpoint namespace of the task.
             response_schema: JSON Schema of the answer.
         """
-        from milepost._internal.ids import interrupt_id_of_ns
-
-        return cls(value, interrupt_id_of_ns(ns), response_schema=response_schema)
+        return cls(value, ns=[ns], response_schema=response_schema)
 
     @property
     def interrupt_id(self) -> str:
@@ -540,11 +543,8 @@ class PregelTask(NamedTuple):
     """A task of a step, as `StateSnapshot.tasks` shows it.
 
     Examples:
-        >>> from milepost.checkpoint.memory import InMemorySaver
-        >>> from milepost.graph import START, StateGraph
         >>> builder = StateGraph(dict).add_node("work", lambda state: state).add_edge(START, "work")
         >>> graph = builder.compile(checkpointer=InMemorySaver(), interrupt_before=["work"])
-        >>> config = {"configurable": {"thread_id": "1"}}
         >>> _ = graph.invoke({}, config)
         >>> [task] = graph.get_state(config).tasks
         >>> task.name
@@ -614,11 +614,6 @@ class StateSnapshot(NamedTuple):
     """The state of a thread at one of its checkpoints.
 
     Examples:
-        >>> from milepost.checkpoint.memory import InMemorySaver
-        >>> from milepost.graph import START, StateGraph
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile(checkpointer=InMemorySaver())
-        >>> config = {"configurable": {"thread_id": "1"}}
         >>> _ = graph.invoke({"n": 0}, config)
         >>> [(snapshot.values, snapshot.next) for snapshot in graph.get_state_history(config)]
         [({'n': 1}, ()), ({'n': 0}, ('work',)), (None, ('__start__',))]
@@ -655,7 +650,6 @@ class Send:
         >>> import operator
         >>> from typing import Annotated
         >>> from typing_extensions import TypedDict
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.types import Send
         >>> class State(TypedDict):
         ...     sizes: Annotated[list[int], operator.add]
@@ -678,7 +672,7 @@ class Send:
     def __init__(
         self, /, node: str, arg: Any, *, timeout: float | timedelta | TimeoutPolicy | None = None
     ) -> None:
-        self.node = node
+        self.node = plain(node)
         self.arg = arg
         self.timeout = TimeoutPolicy.coerce(timeout)
 
@@ -719,7 +713,6 @@ class Command(Generic[N], _ToolOutput):
     A node may return it, and a run may be started with it.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.types import Command
         >>> builder = StateGraph(dict).add_edge(START, "look")
         >>> builder = builder.add_node("look", lambda state: Command(update={"n": 1}, goto="end"))
@@ -746,9 +739,9 @@ class Command(Generic[N], _ToolOutput):
 
     def targets(self) -> Sequence[Send | N]:
         """`goto` as a sequence."""
-        if isinstance(self.goto, (Send, str)) or not isinstance(self.goto, Sequence):
+        if isinstance(self.goto, (Send, str)) or not isinstance(self.goto, Collection):
             return [self.goto]
-        return self.goto
+        return self.goto if isinstance(self.goto, Sequence) else list(self.goto)
 
 
 @dataclass(frozen=True, slots=True)
@@ -759,7 +752,6 @@ class Overwrite:
         >>> import operator
         >>> from typing import Annotated
         >>> from typing_extensions import TypedDict
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.types import Overwrite
         >>> class State(TypedDict):
         ...     log: Annotated[list[str], operator.add]
@@ -812,12 +804,9 @@ def interrupt(value: Any, *, response_schema: type[Any] | dict[str, Any] | None 
             from others); the interrupt waits for another one.
 
     Examples:
-        >>> from milepost.checkpoint.memory import InMemorySaver
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.types import Command, interrupt
         >>> builder = StateGraph(dict).add_node("ask", lambda state: {"name": interrupt("Name?")})
         >>> graph = builder.add_edge(START, "ask").compile(checkpointer=InMemorySaver())
-        >>> config = {"configurable": {"thread_id": "1"}}
         >>> graph.invoke({}, config)["__interrupt__"][0].value
         'Name?'
         >>> graph.invoke(Command(resume="Ada"), config)
@@ -840,7 +829,6 @@ def ensure_valid_checkpointer(checkpointer: Any) -> Checkpointer:
         TypeError: It is no saver: a class, or a context manager that has not been entered.
 
     Examples:
-        >>> from milepost.checkpoint.memory import InMemorySaver
         >>> from milepost.types import ensure_valid_checkpointer
         >>> saver = InMemorySaver()
         >>> ensure_valid_checkpointer(saver) is saver

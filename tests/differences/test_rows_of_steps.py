@@ -6,13 +6,21 @@ import asyncio
 import importlib
 import operator
 import time
-from typing import Annotated, Any
+from enum import Enum
+from typing import Annotated, Any, Generic, TypeVar
 
 import pytest
 from differing import Row, Rows, State, T, fails, fan, line, outcome, saved, says
 from typing_extensions import TypedDict
 
 ROWS = Rows()
+
+
+A = TypeVar("A")
+
+
+class Part(TypedDict, Generic[A]):
+    a: A
 
 
 class Noted(TypedDict):
@@ -23,6 +31,47 @@ class Noted(TypedDict):
 def noted(lib: Any) -> Any:
     builder = lib.StateGraph(Noted).add_node("n", says(2)).add_edge(lib.START, "n")
     return builder.compile().invoke({"log": [1]})["log"]
+
+
+@ROWS.differ("a parameter `config`, `writer` or `store`", langgraph=None, milepost=True)
+def parameters_of_any_type(lib: Any) -> Any:
+    def node(state: State, writer: Any = None) -> Any:
+        return {"log": [writer and callable(writer)]}
+
+    return line(lib, node=node).compile().invoke({})["log"][0]
+
+
+@ROWS.differ(
+    "`stream_mode` is a tuple",
+    langgraph=[{"n": {"log": [1]}}, {"log": [1]}],
+    milepost=[("updates", {"n": {"log": [1]}}), ("values", {"log": [1]})],
+)
+def modes_in_a_tuple(lib: Any) -> Any:
+    graph = line(lib, n=says(1)).compile()
+    return list(graph.stream({"log": []}, stream_mode=("values", "updates")))[1:]
+
+
+@ROWS.differ("`add_node(…, input_schema=dict)`", langgraph=[], milepost=["a", "log"])
+def schema_without_keys(lib: Any) -> Any:
+    builder = lib.StateGraph(State)
+    builder.add_node("n", lambda state: {"log": sorted(state)}, input_schema=dict)
+    return builder.add_edge(lib.START, "n").compile().invoke({"a": 1, "log": []})["log"]
+
+
+@ROWS.differ("a parameter of a node is a generic TypedDict", langgraph=["a", "log"], milepost=["a"])
+def generic_part(lib: Any) -> Any:
+    def node(state):
+        return {"log": sorted(state)}
+
+    node.__annotations__["state"] = Part[int]
+    return line(lib, n=node).compile().invoke({"a": 1, "log": []})["log"]
+
+
+@ROWS.differ("a node is named by a member of", langgraph=[], milepost=["b"])
+def named_by_an_enum(lib: Any) -> Any:
+    names = Enum("names", {"B": "b"}, type=str)
+    builder = line(lib, a=lambda _: lib.Command(goto=names.B)).add_node("b", says("b"))
+    return builder.compile().invoke({"log": []})["log"]
 
 
 @ROWS.differ(

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import operator
 import uuid
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any
 from unittest.mock import AsyncMock, Mock
@@ -17,6 +18,7 @@ from langchain_core.tools import tool
 from typing_extensions import TypedDict
 
 from both import names_of
+from milepost.func import entrypoint, task
 from milepost.graph import START, MessagesState, StateGraph
 from milepost.prebuilt import ToolNode
 
@@ -170,3 +172,93 @@ def test_a_router_without_a_schema_sees_what_its_node_returned_besides_the_state
     assert builder.compile().invoke({"a": 1}) == {"a": 2, "out": []}
     assert seen["plain"] == {"a": 2, "out": [], "why": "because"}
     assert seen["typed"] == {"a": 2, "out": []}
+
+
+# -- what functions ask for by the names of their parameters
+
+
+@dataclass(frozen=True)
+class Settings:
+    words: int = 3
+
+
+SETTINGS = Settings()
+
+
+def asks_for_all(x, config, runtime, *, store, writer, previous):
+    writer("written")
+    found = store.get(("a",), "b").value, runtime.context, config["configurable"]["thread_id"]
+    return x, *found, previous
+
+
+async def asks_in_async_code(*, config, runtime):
+    return config["configurable"]["thread_id"], runtime.context
+
+
+def asks_first(config, x=3):
+    return x, config["configurable"]["thread_id"]
+
+
+def has_its_own(
+    x: Any, config: Settings = SETTINGS, store: str = "shop", writer: Any = None
+) -> Any:
+    return x, config, store
+
+
+@pytest.mark.parametrize("lib", BOTH, ids=lambda lib: lib.name)
+def test_a_task_is_given_what_its_parameters_ask_for(lib: Any) -> None:
+    task = lib.task(asks_for_all)
+    store = lib.InMemoryStore()
+    store.put(("a",), "b", {"c": 1})
+    program = lib.entrypoint(checkpointer=lib.InMemorySaver(), store=store)(
+        lambda x: task(x).result()
+    )
+    config = {"configurable": {"thread_id": "t"}}
+    modes = ["custom", "values"]
+    told = list(program.stream(1, config, stream_mode=modes, context="C"))
+    assert told == [("custom", "written"), ("values", (1, {"c": 1}, "C", "t", None))]
+
+
+@pytest.mark.parametrize("lib", BOTH, ids=lambda lib: lib.name)
+def test_a_task_without_arguments_is_given_what_it_asks_for(lib: Any) -> None:
+    async_task, task = lib.task(asks_in_async_code), lib.task(asks_first)
+
+    async def work(_: Any) -> Any:
+        return await async_task(), await task(), await task(x=5)
+
+    program = lib.entrypoint(checkpointer=lib.InMemorySaver())(work)
+    config = {"configurable": {"thread_id": "t"}}
+    done = asyncio.run(program.ainvoke(1, config, context="C"))
+    assert [*map(tuple, done)] == [("t", "C"), (3, "t"), (5, "t")]
+
+
+def test_what_the_caller_of_a_task_passes_counts() -> None:
+    own = task(asks_first)
+    program = entrypoint()(lambda x: [own({"configurable": {"thread_id": x}}).result()])
+    assert program.invoke("mine") == [(3, "mine")]
+
+
+@pytest.mark.filterwarnings("ignore:The 'config' parameter should be typed")
+@pytest.mark.parametrize("lib", BOTH, ids=lambda lib: lib.name)
+def test_a_parameter_of_another_type_keeps_its_default(lib: Any) -> None:
+    seen: list[Any] = []
+
+    def node(state: State, config: Settings = SETTINGS, store: str = "shop") -> None:
+        seen.append((config, store))
+
+    def route(state: State, config: Settings | None = None, store: str = "shop") -> str:
+        seen.append((config, store))
+        return "__end__"
+
+    builder = lib.StateGraph(State).add_node(node).add_edge(lib.START, "node")
+    graph = builder.add_conditional_edges("node", route).compile(store=lib.InMemoryStore())
+    graph.invoke({"a": 1})
+    assert seen == [(SETTINGS, "shop"), (None, "shop")]
+    task = lib.task(has_its_own)
+    program = lib.entrypoint(store=lib.InMemoryStore())(lambda x: task(x).result())
+    assert program.invoke(1) == (1, SETTINGS, "shop")
+    assert lib.entrypoint(store=lib.InMemoryStore())(has_its_own).invoke(1) == (
+        1,
+        Settings(),
+        "shop",
+    )

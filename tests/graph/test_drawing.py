@@ -66,6 +66,13 @@ class TestWhatIsDrawn:
         found = [edge for edge in builder.compile().get_graph().edges if edge.source == "a"]
         assert [(edge.target, edge.data) for edge in found] == [("__end__", None), ("b", None)]
 
+    def test_a_conditional_edge_that_may_return_more_goes_where_its_return_type_says(self):
+        def route(state: State) -> list[Literal["b", "gone"]] | Literal["__end__"] | None:
+            return ["c"]  # type: ignore[list-item]
+
+        graph = built("a", "b", "c").add_conditional_edges("a", route).compile()
+        assert {target for source, target in edges(graph) if source == "a"} == {"b", "__end__"}
+
     def test_a_conditional_edge_that_does_not_say_may_go_anywhere(self):
         builder = built("a", "b", "c")
         builder.add_conditional_edges("a", lambda state: "b")

@@ -1,13 +1,16 @@
 """Building a graph: what may be added, and what is refused with a message that helps."""
 
 import functools
+from enum import Enum, StrEnum
 from typing import Any, Literal
 
 import pytest
 
 from graphs import Log, appends, line
+from milepost.channels import EphemeralValue, LastValue
 from milepost.errors import GraphBuildError
 from milepost.graph import END, START, StateGraph
+from milepost.pregel import NodeBuilder, Pregel
 from milepost.types import (
     CachePolicy,
     Command,
@@ -262,6 +265,68 @@ def test_a_literal_return_type_is_a_path_map(run):
 
     builder = built("a", "b").add_edge(START, "a").add_conditional_edges("a", route)
     assert log_of(run, builder) == ["a", "b"]
+
+
+Name = Enum("Name", {"B": "b"}, type=str)
+"""Names of nodes; a `StrEnum` would be its text in an f-string too."""
+
+
+@pytest.mark.parametrize("name", ["b", Name.B])
+def test_a_node_is_found_by_its_name_and_by_a_member_of_an_enum_that_is_equal(run, name):
+    def route(state: Log) -> Literal[Name.B]:
+        return Name.B
+
+    def builder() -> StateGraph:
+        return StateGraph(Log).add_node(name, appends("b"))
+
+    assert log_of(run, builder().add_edge(START, Name.B)) == ["b"]
+    assert log_of(run, builder().add_edge(START, "b")) == ["b"]
+    assert log_of(run, builder().add_conditional_edges(START, route)) == ["b"]
+    assert log_of(run, builder().add_conditional_edges(START, lambda state: Name.B)) == ["b"]
+    goes = builder().add_node("a", lambda state: Command(goto=Name.B)).add_edge(START, "a")
+    assert log_of(run, goes) == ["b"]
+
+
+class Key(StrEnum):
+    LOG = "log"
+
+
+class Text(str):
+    """Neither is it a plain text."""
+
+
+NAMES = {"A": "a", "B": "b", "C": "c"}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [StrEnum("Names", NAMES), Enum("Names", NAMES, type=str), lambda text: Text(text)],
+    ids=["StrEnum", "str and Enum", "subclass"],
+)
+def test_names_and_keys_of_a_class_of_their_own_are_stored_as_texts(run, saver, config, names):
+    a, b, c = (names(name) for name in "abc")
+    builder = StateGraph(Log).add_node(a, lambda state: {Key.LOG: ["a"]})
+    builder.add_node(b, lambda state: Command(update={Key.LOG: ["b"]}))
+    builder.add_node(c, appends("c")).add_edge(START, a).add_edge(START, b).add_edge([a, b], c)
+    graph = builder.compile(checkpointer=saver, interrupt_before=[c])
+    assert run.invoke(graph, {"log": []}, config)["log"] == ["a", "b"]
+    assert [type(name) for name in run.get_state(graph, config).next] == [str]
+    run.update_state(graph, config, {Key.LOG: ["u"]}, as_node=b)
+    assert run.invoke(graph, None, config)["log"] == ["a", "b", "u", "c"]
+
+
+def test_a_graph_of_channels_may_name_them_by_an_enum(run, saver, config):
+    names = StrEnum("Names", NAMES)
+    node = NodeBuilder().subscribe_only(names.A).do(lambda x: x + 1).write_to(names.B)
+    graph = Pregel(
+        nodes={names.C: node},
+        channels={names.A: EphemeralValue(int), names.B: LastValue(int)},
+        input_channels=names.A,
+        output_channels=names.B,
+        checkpointer=saver,
+    )
+    assert run.invoke(graph, 3, config) == 4
+    assert run.get_state(graph, config).values == {"b": 4}
 
 
 def test_a_literal_return_type_is_checked_when_compiling():

@@ -9,9 +9,9 @@ import functools
 import json
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import pytest
 from pydantic import BaseModel
@@ -75,10 +75,15 @@ def two(lib: Any, node: Any, **options: Any) -> Any:
     return builder.add_edge(lib.START, "n").compile(**options)
 
 
-def routed(lib: Any, route: Any) -> Any:
+def routed(lib: Any, route: Any, path_map: Any = None) -> Any:
     builder = lib.StateGraph(State).add_node("n", lambda _: {"a": 1})
     builder.add_node("m", lambda state: {"log": ["m", state.get("a")]})
-    return builder.add_edge(lib.START, "n").add_conditional_edges("n", route).compile().invoke({})
+    return (
+        builder.add_edge(lib.START, "n")
+        .add_conditional_edges("n", route, path_map)
+        .compile()
+        .invoke({})
+    )
 
 
 def saved(lib: Any, node: Any, then: Any) -> Any:
@@ -357,13 +362,49 @@ SILENT: dict[str, Callable[[Any], Any]] = {
         one(lib, said).ainvoke({}, {"max_concurrency": 0})
     ),
     "state of one value that gets keys": lambda lib: with_more_keys(lib),
+    "or a text": lambda lib: routed(lib, or_text),
+    "or nothing": lambda lib: routed(lib, or_nothing),
+    "a list or one": lambda lib: routed(lib, list_or_one),
+    "goto a set": lambda lib: two(lib, lambda _: lib.Command(goto={"m"})).invoke({"a": 1}),
+    "empty path map": lambda lib: routed(lib, or_text, {}),
+    "key of an Iterable": lambda lib: of_iterable(lib),
+    "a list of a name that is no node": lambda lib: routed(lib, lists_more),
     "recursion_limit as a float": lambda lib: one(lib, said).invoke({}, {"recursion_limit": 5.0}),
 }
+
+
+def or_text(_: State) -> Literal["n"] | str:
+    return "m"
+
+
+def or_nothing(_: State) -> Literal["m"] | None:
+    return "__end__"  # type: ignore[return-value]
+
+
+def list_or_one(_: State) -> list[str] | Literal["n"]:
+    return ["m"]
+
+
+def lists_more(_: State) -> list[Literal["m", "gone"]]:
+    return ["m"]
 
 
 class Inner(TypedDict):
     a: int
     extra: int
+
+
+class Several(TypedDict):
+    several: Annotated[Iterable[int], lambda before, new: [*before, *new]]
+    every: Annotated[Collection[int], lambda before, new: [*before, *new]]
+    log: list[Any]
+
+
+def of_iterable(lib: Any) -> Any:
+    """What a node sees of keys that are not in the input, and what becomes of what it writes."""
+    builder = lib.StateGraph(Several)
+    builder.add_node("n", lambda state: {"log": sorted(state), "several": range(2)})
+    return builder.add_edge(lib.START, "n").compile().invoke({"log": []})
 
 
 class Grown(TypedDict):

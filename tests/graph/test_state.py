@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from typing_extensions import TypedDict
 
 from graphs import Log, appends, single
-from milepost.errors import InvalidUpdateError
+from milepost.errors import GraphBuildError, InvalidUpdateError
 from milepost.graph import END, START, StateGraph
 from milepost.managed import IsLastStep, RemainingSteps
 from milepost.runtime import Runtime
@@ -308,6 +308,53 @@ def test_an_annotation_of_another_parameter_is_no_input_schema(run, function):
     builder = StateGraph(Numbers).add_node("node", function).add_edge(START, "node")
     assert run.invoke(builder.compile(), {"total": 1})["total"] == 3
     assert "more" not in builder.channels
+
+
+class Nothing(TypedDict):
+    pass
+
+
+class Age(BaseModel):
+    age: int
+
+
+@pytest.mark.parametrize(
+    ("annotation", "kind"),
+    [
+        (BaseModel, Form),
+        (Nothing, Form),
+        (Annotated[Age, "a note"], Age),
+        (Annotated[BaseModel, "a note"], Form),
+    ],
+)
+def test_a_node_and_an_edge_read_the_schema_of_their_parameter_if_it_has_keys(
+    run, annotation, kind
+):
+    given: list[type] = []
+
+    def node(state):
+        given.append(type(state))
+
+    def route(state):
+        given.append(type(state))
+        return END
+
+    for function in (node, route):
+        function.__annotations__["state"] = annotation
+    builder = StateGraph(Form).add_node(node).add_edge(START, "node")
+    graph = builder.add_conditional_edges("node", route, [END]).compile()
+    run.invoke(graph, {"age": 3})
+    assert given == [kind, kind]
+
+
+def test_an_input_schema_without_keys_is_none_with_a_warning(run):
+    spy = Spy()
+    with pytest.warns(MilepostWarning, match="'node' is <class 'dict'>, which has no keys"):
+        builder = StateGraph(Numbers).add_node("node", spy, input_schema=dict)
+    run.invoke(builder.add_edge(START, "node").compile(), {"total": 1})
+    assert spy.given == {"total": 1, "parts": []}
+    with pytest.raises(GraphBuildError, match="has no keys: give a TypedDict"):
+        StateGraph(Numbers, strict=True).add_node("node", spy, input_schema=dict)
 
 
 def test_a_partial_with_too_many_arguments_fails_when_it_is_called():

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 _CONCRETE: dict[Any, type] = {
     collections.abc.Sequence: list,
     collections.abc.MutableSequence: list,
-    collections.abc.Iterable: list,
-    collections.abc.Collection: list,
     collections.abc.Set: set,
     collections.abc.MutableSet: set,
     collections.abc.Mapping: dict,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import (
@@ -18,7 +19,7 @@ from typing import (
 )
 
 from milepost._engine.context.config import retry_policies
-from milepost._engine.context.node_callable import Callee, is_async, name_of
+from milepost._engine.context.node_callable import Callee, injections, is_async, name_of
 from milepost._engine.context.task_context import current_context
 from milepost._engine.drivers.effects import ClearCache
 from milepost._engine.superstep.node_cache import namespace_of
@@ -84,15 +85,22 @@ class TaskFunction(TaskStarter, Generic[P, T]):
 
 
 def _callee(name: str, function: Callable[..., Any]) -> Callee:
-    """Calls the function with the arguments of the task's call."""
+    """Calls the function with the arguments of the task's call, and with what it asks for."""
+    inject = injections(function, inputs=0)
+    parameters = inspect.signature(function).parameters.values() if inject else ()
+    by_place = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
 
-    def run(argument: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
+    def run(argument: tuple[tuple[Any, ...], dict[str, Any]], **asked_for: Any) -> Any:
         args, kwargs = argument
-        return function(*args, **kwargs)
+        if not asked_for:
+            return function(*args, **kwargs)
+        for given in by_place[: len(args)]:
+            asked_for.pop(given, None)
+        return function(*args, **{**asked_for, **kwargs})
 
     if is_async(function):
-        return Callee(name, None, run, (), function)
-    return Callee(name, run, None, (), function)
+        return Callee(name, None, run, inject, function)
+    return Callee(name, run, None, inject, function)
 
 
 class OlderTaskNames(TypedDict, total=False):
@@ -139,7 +147,8 @@ def task(
 
     It can be called inside an entrypoint or a node, and returns a future at once: wait with
     `.result()` or `await`. Calls run in parallel. A finished call is not repeated when the run is
-    resumed, provided the program makes its calls in the same order again.
+    resumed, provided the program makes its calls in the same order again. Parameters called
+    `config`, `runtime`, `store` and `writer` are filled in, as those of nodes.
 
     Args:
         name: What the task is called in streams and traces; the function's name by default.

@@ -17,6 +17,7 @@ from milepost._engine.drivers.effects import ClearCache, DeleteThread
 from milepost._engine.drivers.sync import SyncDriver
 from milepost._engine.superstep.node_cache import namespace_of
 from milepost._internal.older_names import older_names
+from milepost._internal.texts import plain
 from milepost.constants import NS_SEP, START
 from milepost.graph import _batch, _thread_state
 from milepost.graph._methods import reading, sync_and_async
@@ -657,7 +658,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             >>> graph.get_state(config).values
             {'n': 10}
         """
-        steps = [[StateUpdate(values, as_node, task_id)]]
+        steps = [[StateUpdate(values, plain(as_node), task_id)]]
         return _thread_state.update(self, config, steps, on_conflict)
 
     update_state, aupdate_state = sync_and_async(_update_state)
@@ -687,7 +688,8 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             >>> graph.get_state(config).values
             {'n': 2}
         """
-        return _thread_state.update(self, config, supersteps, on_conflict)
+        steps = [[u._replace(as_node=plain(u.as_node)) for u in step] for step in supersteps]
+        return _thread_state.update(self, config, steps, on_conflict)
 
     bulk_update_state, abulk_update_state = sync_and_async(_bulk_update_state)
 

@@ -10,6 +10,7 @@ from milepost._engine.context.config import retry_policies
 from milepost._engine.context.node_callable import Callee, callee_of, same
 from milepost._engine.superstep.program import ExecutableGraph, Node, StateReader, Write
 from milepost._internal.asyncio_tools import in_thread
+from milepost._internal.texts import plain
 from milepost.channels import BaseChannel, DeltaChannel, Topic
 from milepost.constants import BRANCH_TO, RESERVED, TASKS
 from milepost.errors import InvalidUpdateError
@@ -49,8 +50,8 @@ class ChannelGraph(TypedDict, total=False):
 
 def channel_program(name: str, given: ChannelGraph) -> ExecutableGraph:
     """What the runtime needs to know of a graph that is made from channels and nodes."""
-    built = {key: _built(key, node) for key, node in given["nodes"].items()}
-    specs = given.get("channels") or {}
+    built = {plain(key): _built(key, node) for key, node in given["nodes"].items()}
+    specs = {plain(key): spec for key, spec in (given.get("channels") or {}).items()}
     channels = {k: c for k, c in specs.items() if isinstance(c, BaseChannel) and k != TASKS}
     managed = {key: spec for key, spec in specs.items() if not isinstance(spec, BaseChannel)}
     inputs, outputs = _named(given["input_channels"]), _named(given["output_channels"])
@@ -90,7 +91,7 @@ def _built(name: str, node: object) -> PregelNode:
 
 
 def _named(channels: str | Sequence[str]) -> str | tuple[str, ...]:
-    return channels if isinstance(channels, str) else tuple(channels)
+    return plain(channels) if isinstance(channels, str) else tuple(map(plain, channels))
 
 
 # -- nodes
@@ -189,9 +190,9 @@ def _goto(target: Any) -> Write:
 
 def _writes_of_update(graph: str, update: Any) -> list[Write]:
     if isinstance(update, Mapping):
-        return list(update.items())
+        return [(plain(channel), value) for channel, value in update.items()]
     if isinstance(update, (list, tuple)):
-        return [(channel, value) for channel, value in update]
+        return [(plain(channel), value) for channel, value in update]
     raise InvalidUpdateError(
         f"The command for graph '{graph}' has the update {update!r}: expected dict of channels, "
         "or pairs of channels and values."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from milepost._engine.context.config import retry_policies
 from milepost._internal.dataclass_tools import record
+from milepost._internal.texts import plain
 from milepost.constants import TASKS
 from milepost.errors import InvalidUpdateError
 from milepost.types import CachePolicy, RetryPolicy, Send, TimeoutPolicy
@@ -135,6 +136,7 @@ class NodeBuilder:
                 f"subscribe_only({channel!r}) after other channels: a node reads the bare value "
                 "of one channel, or a dict of several. Use subscribe_to for all of them."
             )
+        channel = plain(channel)
         return self._change(channels=channel, triggers=(*self._node.triggers, channel))
 
     def subscribe_to(self, *channels: str, read: bool = True) -> Self:
@@ -150,9 +152,10 @@ class NodeBuilder:
                 f"subscribe_to{channels} after subscribe_only({known!r}), whose bare "
                 "value the node is called with. Use subscribe_to for all channels."
             )
+        names = tuple(map(plain, channels))
         return self._change(
-            channels=(*known, *channels) if read else known,
-            triggers=(*self._node.triggers, *channels),
+            channels=(*known, *names) if read else known,
+            triggers=(*self._node.triggers, *names),
         )
 
     def read_from(self, *channels: str) -> Self:
@@ -167,7 +170,7 @@ class NodeBuilder:
                 f"read_from{channels} after subscribe_only({known!r}), whose bare value "
                 "the node is called with. Use subscribe_to instead of subscribe_only."
             )
-        return self._change(channels=(*known, *channels))
+        return self._change(channels=(*known, *map(plain, channels)))
 
     def do(self, node: Any) -> Self:
         """Call this function or runnable; a second one with what the first returned, and so on.
@@ -244,4 +247,4 @@ def _checked_entry(entry: Any) -> ChannelWriteEntry | Send:
         raise InvalidUpdateError(
             f"Channel '{TASKS}' holds the tasks that Sends ask for: write_to(Send(...))."
         )
-    return entry
+    return entry._replace(channel=plain(entry.channel))

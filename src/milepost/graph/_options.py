@@ -87,22 +87,6 @@ def run_settings(
     parent: TaskContext | None,
 ) -> RunSettings:
     """The settings of a run: the options of the caller, completed by those of the graph."""
-    strictness = graph.program.strictness
-    before = options.get("interrupt_before")
-    after = options.get("interrupt_after")
-    if before or after:
-        before, after = breakpoints(before), breakpoints(after)
-        nodes = [name for name in graph.program.nodes if name != START]
-        for names in (before, after):
-            for error in unknown_interrupt_nodes(names, nodes):
-                _refuse(strictness, str(error), error, "It is passed over.")
-    keys = options.get("output_keys")
-    for key in [keys] if isinstance(keys, str) else keys or ():
-        if key not in graph.program.channels:
-            raise ValueError(
-                f"output_keys names '{key}', which is not in the state. "
-                f"It has: {', '.join(graph.program.keys)}."
-            )
     inherited = _inherited(parent)
     configs = [inherited, graph.config, config]
     if is_node := parent is not None and parent.task.node.graph is graph:
@@ -115,9 +99,11 @@ def run_settings(
         durability=options.get("durability"),
         on_conflict=checked_policy(options.get("on_conflict") or graph.on_conflict),
         context=_context(graph.context_schema, options.get("context")),
-        interrupt_before=before or graph.interrupt_before_nodes,
-        interrupt_after=after or graph.interrupt_after_nodes,
-        output_keys=keys,
+        interrupt_before=_breakpoints_of(graph, options.get("interrupt_before"))
+        or graph.interrupt_before_nodes,
+        interrupt_after=_breakpoints_of(graph, options.get("interrupt_after"))
+        or graph.interrupt_after_nodes,
+        output_keys=_checked_keys(graph, options.get("output_keys")),
         control=options.get("control"),
         step_timeout=graph.step_timeout or None,
         store=graph.store,
@@ -126,6 +112,27 @@ def run_settings(
         run_id=(config or {}).get("run_id") or graph.config.get("run_id"),
         own_thread=parent is not None and not is_node and _names_thread(graph, config, parent),
     )
+
+
+def _breakpoints_of(graph: AnyGraph, given: All | Sequence[str] | None) -> All | Sequence[str]:
+    """Nodes of a graph to pause at."""
+    names = breakpoints(given)
+    if names:
+        nodes = [name for name in graph.program.nodes if name != START]
+        for error in unknown_interrupt_nodes(names, nodes):
+            _refuse(graph.program.strictness, str(error), error, "It is passed over.")
+    return names
+
+
+def _checked_keys(graph: AnyGraph, keys: str | Sequence[str] | None) -> str | Sequence[str] | None:
+    """What a run shows, if the state has it."""
+    for key in [keys] if isinstance(keys, str) else keys or ():
+        if key not in graph.program.channels:
+            raise ValueError(
+                f"output_keys names '{key}', which is not in the state. "
+                f"It has: {', '.join(graph.program.keys)}."
+            )
+    return keys
 
 
 def breakpoints(given: All | Sequence[str] | None) -> All | Sequence[str]:

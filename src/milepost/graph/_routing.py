@@ -16,6 +16,7 @@ from milepost._engine.context.task_context import find_context
 from milepost._engine.superstep.task import ReturnedRunnable
 from milepost._internal.dataclass_tools import record
 from milepost._internal.other_root import advice
+from milepost._internal.texts import plain
 from milepost._internal.warn import Strictness
 from milepost._schema import annotated_keys, is_one_value, is_pydantic
 from milepost.constants import BRANCH_TO, END, INPUT, JOIN, ROOT, START, TASKS
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _OF_BOTH = ("Command", "Send")
 """Classes that tell the graph what to do: LangGraph's would be taken for data."""
+_TEXT = frozenset({str})
 
 
 def edge_channel(node: str) -> str:
@@ -61,7 +63,7 @@ class Router:
             if target == END:
                 return None
             if target in self.nodes:
-                return (edge_channel(target), None)
+                return (edge_channel(plain(target)), None)
         if hint := advice(target):
             raise InvalidUpdateError(f"{subject} goes to {target!r}.{hint}")
         self._unknown(target, f"{subject} goes to", culprit)
@@ -195,7 +197,8 @@ class _ResultReader:
         if output is None:
             return []
         if type(output) is dict:
-            if self.names is not None and output.keys() <= self.names:
+            is_usual = self.names is not None and output.keys() <= self.names
+            if is_usual and _TEXT.issuperset(map(type, output)):
                 return list(output.items())
             return self.from_mapping(output)
         if isinstance(output, Command):
@@ -248,7 +251,7 @@ class _ResultReader:
         """The writes of a mapping from keys to values."""
         if self.names is None:
             return [(ROOT, output)]
-        writes = [(key, value) for key, value in output.items() if key in self.keys]
+        writes = [(plain(key), value) for key, value in output.items() if key in self.keys]
         if len(writes) < len(output):
             self._report(output)
         return writes

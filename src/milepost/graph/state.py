@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, Unpack
 
 from milepost._engine.context.config import check_interrupt_nodes, retry_policies
@@ -14,8 +14,9 @@ from milepost._engine.context.node_callable import (
 )
 from milepost._internal.lazy_imports import on_demand
 from milepost._internal.older_names import older_names
+from milepost._internal.texts import plain
 from milepost._internal.warn import Strictness
-from milepost._schema import schema_of
+from milepost._schema import has_fields, is_one_value, schema_of
 from milepost.channels import BaseChannel, LastValue
 from milepost.constants import END, NS_END, NS_SEP, RESERVED, ROOT, START
 from milepost.errors import GraphBuildError
@@ -25,7 +26,7 @@ from milepost.graph._spec import (
     check_timeout,
     command_ends,
     first_parameter_schema,
-    literal_ends,
+    literal_answers,
 )
 from milepost.graph._typing import ContextT, InputT, OutputT, StateT
 from milepost.managed.base import ManagedValueSpec
@@ -234,11 +235,14 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         else:
             action = node
             name = self._name_of(action)
+        name = plain(name)
         self._check_name(name)
         callee_of(action, name)  # raises if it cannot be called
         self._check_kind(name, action)
         limit = TimeoutPolicy.coerce(timeout)
-        schema = input_schema or first_parameter_schema(action) or self.state_schema
+        self._check_input_schema(name, input_schema, action)
+        named = input_schema if has_fields(input_schema) else first_parameter_schema(action)
+        schema = named or self.state_schema
         self.add_schema(schema)
         self.nodes[name] = NodeSpec(
             name=name,
@@ -251,7 +255,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             timeout=limit,
             trace=trace_policy,
             error_handler=error_handler,
-            ends=destinations if destinations is not None else command_ends(action),
+            ends=_plain_ends(destinations if destinations is not None else command_ends(action)),
         )
         return self
 
@@ -312,6 +316,18 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 function_of(action),
             )
 
+    def _check_input_schema(self, name: str, schema: Any, action: Any) -> None:
+        if schema and not has_fields(schema) and not is_one_value(self.channels):
+            self.strictness.check(
+                ("input_schema", name),
+                lambda: GraphBuildError(
+                    f"The input_schema of node '{name}' is {schema!r}, which has no keys: give a "
+                    "TypedDict, a dataclass or a pydantic model, or leave it out."
+                ),
+                "The node reads what its function is annotated with, or the whole state.",
+                function_of(action),
+            )
+
     def _check_name(self, name: str) -> None:
         if name in self.nodes:
             raise GraphBuildError(f"Node '{name}' already exists: give the second another name.")
@@ -345,10 +361,11 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         if end_key == START:
             raise GraphBuildError("START cannot be the end of an edge: nothing runs before it.")
         starts = (start_key,) if isinstance(start_key, str) else tuple(start_key)
+        starts, end_key = tuple(map(plain, starts)), plain(end_key)
         if END in starts:
             raise GraphBuildError("END cannot be the start of an edge: nothing runs after it.")
         if isinstance(start_key, str):
-            self.edges.add((start_key, end_key))
+            self.edges.add((starts[0], end_key))
             return self
         for start in starts:
             if start not in self.nodes:
@@ -370,7 +387,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             source: The node before, or START.
             path: Returns a node's name, a list of names, a Send, or END.
             path_map: Translates what `path` returns, and also lists the possible answers, as a
-                `Literal` return type does.
+                return type does that is nothing but a `Literal`.
 
         Raises:
             GraphBuildError: The source has a branch of this name, or is END.
@@ -383,7 +400,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             >>> len(loop.compile().invoke({"words": []})["words"])
             4
         """
-        name = name_of(path) or "condition"
+        source, name = plain(source), name_of(path) or "condition"
         self._check_kind(name, path)
         if name in self.branches.get(source, {}):
             raise GraphBuildError(
@@ -391,14 +408,19 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 "second function another name."
             )
         ends: Mapping[Hashable, str] | None = None
-        given = path_map if path_map is not None else literal_ends(path)
-        if given is not None:
-            ends = dict(given) if isinstance(given, Mapping) else {name: name for name in given}
+        answers, is_all = literal_answers(path)
+        if given := path_map or (answers if is_all else None):
+            pairs = given if isinstance(given, Mapping) else {name: name for name in given}
+            ends = {answer: plain(end) for answer, end in pairs.items()}
         schema = first_parameter_schema(path)
         if schema is not None:
             self.add_schema(schema)
         self.branches.setdefault(source, {})[name] = BranchSpec(
-            name=name, path=path, ends=ends, input_schema=schema
+            name=name,
+            path=path,
+            ends=ends,
+            likely=tuple(map(plain, answers)),
+            input_schema=schema,
         )
         return self
 
@@ -582,6 +604,12 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             name=name or "LangGraph",
             stream_transformers=transformers,
         )
+
+
+def _plain_ends(ends: Mapping[str, str] | Iterable[str]) -> Mapping[str, str] | tuple[str, ...]:
+    if isinstance(ends, Mapping):
+        return {plain(end): label for end, label in ends.items()}
+    return tuple(map(plain, ends))
 
 
 __all__ = ["CompiledStateGraph", "RunnableConfig", "StateGraph"]

@@ -97,12 +97,7 @@ def is_removal(message: Any) -> bool:
 def __getattr__(name: str) -> Any:
     if name.startswith("_"):  # what the import system and inspection tools ask for
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "convert_to_messages":
-        from milepost.messages._light import convert_to_messages
-
-        globals()[name] = convert_to_messages
-        return convert_to_messages
-    installed = langchain_messages()
+    installed = None if name == "convert_to_messages" else langchain_messages()
     source = import_module(_LIGHT) if installed is None else installed
     try:
         found = getattr(source, name)

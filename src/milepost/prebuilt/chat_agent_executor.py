@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 from milepost._internal.noted_types import note_types
+from milepost._internal.older_names import older_names
+from milepost._internal.warn import Strictness
 from milepost.constants import END
 from milepost.graph.state import StateGraph
 from milepost.prebuilt._agent.loop import (
@@ -39,7 +40,6 @@ from milepost.prebuilt._agent.states import (
 )
 from milepost.prebuilt._effects import EffectRunnable
 from milepost.prebuilt._tools.node import ToolNode
-from milepost.warnings import LangGraphDeprecatedSinceV10
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -61,6 +61,8 @@ __all__ = [
     "create_react_agent",
     "create_tool_calling_executor",
 ]
+
+_OLDER_NAMES = frozenset({"config_schema"})
 
 
 def create_react_agent(
@@ -119,7 +121,10 @@ def create_react_agent(
         >>> [message.content for message in result["messages"]]
         ['Hi', 'Hello']
     """
-    context_schema = _old_keyword(deprecated_kwargs, context_schema)
+    if unknown := deprecated_kwargs.keys() - _OLDER_NAMES:
+        raise TypeError(f"create_react_agent() got unexpected keyword arguments: {unknown}")
+    older = older_names("create_react_agent", deprecated_kwargs, _OLDER_NAMES, Strictness())
+    context_schema = context_schema or older.get("context_schema")
     if version not in ("v1", "v2"):
         raise ValueError(f"Invalid version {version}. Supported versions are 'v1' and 'v2'.")
     schema = _state_schema(state_schema, with_response=response_format is not None)
@@ -174,21 +179,6 @@ def create_react_agent(
 
 create_tool_calling_executor = create_react_agent
 """The former name of create_react_agent."""
-
-
-def _old_keyword(given: dict[str, Any], context_schema: type[Any] | None) -> type[Any] | None:
-    """The context schema, under its present or former name; no other keyword is known."""
-    former = given.pop("config_schema", None)
-    if given:
-        raise TypeError(f"create_react_agent() got unexpected keyword arguments: {given}")
-    if former is None:
-        return context_schema
-    warnings.warn(
-        "`config_schema` is deprecated and will be removed. Please use `context_schema` instead.",
-        category=LangGraphDeprecatedSinceV10,
-        stacklevel=3,
-    )
-    return context_schema or former
 
 
 def _state_schema(given: type[Any] | None, *, with_response: bool) -> type[Any]:

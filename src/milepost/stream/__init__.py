@@ -7,6 +7,14 @@
 
 The caller who iterates drives the run; nothing runs in the background. A `StreamTransformer`, given
 to `compile(transformers=[...])` or to the call, makes further streams out of the same events.
+
+The examples of this module go on from here:
+
+Examples:
+    >>> from milepost.graph import START, StateGraph
+    >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1}).add_edge(START, "work")
+    >>> graph = builder.compile()
+    >>> outer = StateGraph(dict).add_node("inner", graph).add_edge(START, "inner").compile()
 """
 
 from milepost.stream._types import ProtocolEvent, StreamTransformer

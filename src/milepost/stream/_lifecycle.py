@@ -32,11 +32,7 @@ class LifecyclePayload(TypedDict, total=False):
     """A graph inside the run has begun or ended.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> inner = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> inner = inner.add_edge(START, "work")
-        >>> outer = StateGraph(dict).add_node("inner", inner.compile()).add_edge(START, "inner")
-        >>> run = outer.compile().stream_events({}, version="v3")
+        >>> run = outer.stream_events({}, version="v3")
         >>> [payload["event"] for payload in run.lifecycle]
         ['started', 'completed']
     """
@@ -188,11 +184,7 @@ class LifecycleTransformer(_TasksLifecycleBase):
         scope: The graph whose inner graphs it sees: () for the outermost.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> inner = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> inner = inner.add_edge(START, "work")
-        >>> outer = StateGraph(dict).add_node("inner", inner.compile()).add_edge(START, "inner")
-        >>> run = outer.compile().stream_events({}, version="v3")
+        >>> run = outer.stream_events({}, version="v3")
         >>> [payload["event"] for payload in run.lifecycle]
         ['started', 'completed']
     """
@@ -240,12 +232,8 @@ class SubgraphTransformer(_TasksLifecycleBase):
         scope: The graph whose inner graphs it sees: () for the outermost.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> inner = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> inner = inner.add_edge(START, "work")
-        >>> outer = StateGraph(dict).add_node("inner", inner.compile()).add_edge(START, "inner")
-        >>> run = outer.compile().stream_events({}, version="v3")
-        >>> [(graph.graph_name, list(graph.values)) for graph in run.subgraphs]
+        >>> run = outer.stream_events({}, version="v3")
+        >>> [(one.graph_name, list(one.values)) for one in run.subgraphs]
         [('inner', [{'n': 1}])]
     """
 
@@ -271,10 +259,7 @@ class SubgraphTransformer(_TasksLifecycleBase):
     def _on_started(
         self, ns: Namespace, graph_name: str | None, trigger_call_id: str | None
     ) -> None:
-        try:
-            mux = self._mux._make_child(ns)
-        except RuntimeError:
-            return  # the transformers cannot be made again for an inner graph
+        mux = self._mux._make_child(ns)
         make = AsyncSubgraphRunStream if mux.is_async else SubgraphRunStream
         handle = make(mux, path=ns, graph_name=graph_name, trigger_call_id=trigger_call_id)
         self._handles[ns] = handle

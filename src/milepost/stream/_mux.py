@@ -33,17 +33,15 @@ class StreamMux:
 
     def __init__(
         self,
-        transformers: Sequence[StreamTransformer] | None = None,
         *,
+        factories: Sequence[TransformerFactory],
         is_async: bool = False,
-        factories: Sequence[TransformerFactory] | None = None,
         scope: tuple[str, ...] = (),
         numbers_events: bool = True,
     ) -> None:
         """`factories` make the transformers, for this graph and for those inside it.
 
-        `transformers` are for this graph alone. Events of an inner graph are those of the
-        outermost, which alone numbers them.
+        Events of an inner graph are those of the outermost, which alone numbers them.
         """
         self.is_async = is_async
         self.scope = scope
@@ -51,7 +49,7 @@ class StreamMux:
         """All streams by name."""
         self.native_keys: set[str] = set()
         """Those that are attributes of the run stream."""
-        self._factories = None if factories is None else tuple(factories)
+        self._factories = factories
         self._numbers_events = numbers_events
         self._seq = 0
         self._push_seq = 0
@@ -61,13 +59,9 @@ class StreamMux:
         self._events: StreamChannel[ProtocolEvent] = StreamChannel()
         self._join(self._events)
         self._pump_fn: Pump | None = None
-        for group in ([make(scope) for make in factories or ()], transformers or ()):
-            for transformer in sorted(group, key=lambda t: not t.before_builtins):
-                self._register(transformer)
-
-    def transformer_by_key(self, key: str) -> StreamTransformer | None:
-        """The transformer that a stream comes from."""
-        return self._by_key.get(key)
+        made = [make(scope) for make in factories]
+        for transformer in sorted(made, key=lambda t: not t.before_builtins):
+            self._register(transformer)
 
     def _register(self, transformer: StreamTransformer) -> None:
         kind = type(transformer).__name__
@@ -127,11 +121,6 @@ class StreamMux:
 
     def _make_child(self, scope: tuple[str, ...]) -> StreamMux:
         """One for a graph inside: it has transformers of its own, and drives the same run."""
-        if self._factories is None:
-            raise RuntimeError(
-                "A StreamMux that was given transformers, and no factories, cannot make those of "
-                "an inner graph."
-            )
         child = StreamMux(
             factories=self._factories, is_async=self.is_async, scope=scope, numbers_events=False
         )

@@ -32,9 +32,6 @@ class ProtocolEvent(TypedDict):
     """One event of a run, whatever its mode.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile()
         >>> events = [event for event in graph.stream_events({}, version="v3")]
         >>> [event["params"]["data"] for event in events if event["method"] == "values"]
         [{}, {'n': 1}]
@@ -103,7 +100,6 @@ class StreamTransformer(ABC):
         scope: The graph whose events it sees: () for the outermost.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.stream import StreamChannel, StreamTransformer
         >>> class Names(StreamTransformer):
         ...     required_stream_modes = ("updates",)
@@ -114,8 +110,7 @@ class StreamTransformer(ABC):
         ...         if event["method"] == "updates":
         ...             self.names.push(next(iter(event["params"]["data"])))
         ...         return True
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile(transformers=[Names])
+        >>> graph = builder.compile(transformers=[Names])
         >>> list(graph.stream_events({}, version="v3").extensions["names"])
         ['work']
     """

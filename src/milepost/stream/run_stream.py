@@ -90,9 +90,6 @@ class GraphRunStream(_RunStream):
         wire_pump: Whether consumers of its streams drive the run.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile()
         >>> with graph.stream_events({"n": 0}, version="v3") as run:
         ...     print(list(run.values), run.output)
         [{'n': 0}, {'n': 1}] {'n': 1}
@@ -230,9 +227,6 @@ class AsyncGraphRunStream(_RunStream):
 
     Examples:
         >>> import asyncio
-        >>> from milepost.graph import START, StateGraph
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile()
         >>> async def main():
         ...     async with await graph.astream_events({"n": 0}, version="v3") as run:
         ...         return [values async for values in run.values]
@@ -396,12 +390,8 @@ class SubgraphRunStream(_InnerRunStream, GraphRunStream):
         trigger_call_id: The id of the task that it runs in.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> inner = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> inner = inner.add_edge(START, "work")
-        >>> outer = StateGraph(dict).add_node("inner", inner.compile()).add_edge(START, "inner")
-        >>> run = outer.compile().stream_events({}, version="v3")
-        >>> [(graph.graph_name, list(graph.values)) for graph in run.subgraphs]
+        >>> run = outer.stream_events({}, version="v3")
+        >>> [(one.graph_name, list(one.values)) for one in run.subgraphs]
         [('inner', [{'n': 1}])]
     """
 
@@ -421,13 +411,9 @@ class AsyncSubgraphRunStream(_InnerRunStream, AsyncGraphRunStream):
 
     Examples:
         >>> import asyncio
-        >>> from milepost.graph import START, StateGraph
-        >>> inner = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> inner = inner.add_edge(START, "work")
-        >>> outer = StateGraph(dict).add_node("inner", inner.compile()).add_edge(START, "inner")
         >>> async def main():
-        ...     run = await outer.compile().astream_events({}, version="v3")
-        ...     return [graph.graph_name async for graph in run.subgraphs]
+        ...     run = await outer.astream_events({}, version="v3")
+        ...     return [one.graph_name async for one in run.subgraphs]
         >>> asyncio.run(main())
         ['inner']
     """

@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-class _Projection(StreamTransformer):
+class Projection(StreamTransformer):
     """The events of one mode as a stream of the mode's name."""
 
     _native = True
@@ -77,16 +77,13 @@ class _Projection(StreamTransformer):
         self._log.push(data)
 
 
-class ValuesTransformer(_Projection, mode="values"):
+class ValuesTransformer(Projection, mode="values"):
     """`run.values`: the state after each step.
 
     Args:
         scope: The graph whose state it sees: () for the outermost.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile()
         >>> list(graph.stream_events({"n": 0}, version="v3").values)
         [{'n': 0}, {'n': 1}]
     """
@@ -97,24 +94,21 @@ class ValuesTransformer(_Projection, mode="values"):
         return self._log._error
 
 
-class UpdatesTransformer(_Projection, mode="updates"):
+class UpdatesTransformer(Projection, mode="updates"):
     """`run.updates`: what each node wrote, by its name.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.stream import UpdatesTransformer
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile(transformers=[UpdatesTransformer])
+        >>> graph = builder.compile(transformers=[UpdatesTransformer])
         >>> list(graph.stream_events({}, version="v3").updates)
         [{'work': {'n': 1}}]
     """
 
 
-class CustomTransformer(_Projection, mode="custom"):
+class CustomTransformer(Projection, mode="custom"):
     """`run.custom`: what nodes gave their stream writers.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.runtime import Runtime
         >>> from milepost.stream import CustomTransformer
         >>> def work(state: dict, runtime: Runtime):
@@ -126,15 +120,12 @@ class CustomTransformer(_Projection, mode="custom"):
     """
 
 
-class CheckpointsTransformer(_Projection, mode="checkpoints"):
+class CheckpointsTransformer(Projection, mode="checkpoints"):
     """`run.checkpoints`: checkpoints as they are made.
 
     Examples:
         >>> from milepost.checkpoint.memory import InMemorySaver
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.stream import CheckpointsTransformer
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> builder = builder.add_edge(START, "work")
         >>> graph = builder.compile(InMemorySaver(), transformers=[CheckpointsTransformer])
         >>> config = {"configurable": {"thread_id": "1"}}
         >>> [one["next"] for one in graph.stream_events({}, config, version="v3").checkpoints]
@@ -142,27 +133,23 @@ class CheckpointsTransformer(_Projection, mode="checkpoints"):
     """
 
 
-class TasksTransformer(_Projection, mode="tasks"):
+class TasksTransformer(Projection, mode="tasks"):
     """`run.tasks`: tasks as they begin and end.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.stream import TasksTransformer
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile(transformers=[TasksTransformer])
+        >>> graph = builder.compile(transformers=[TasksTransformer])
         >>> ["result" in task for task in graph.stream_events({}, version="v3").tasks]
         [False, True]
     """
 
 
-class DebugTransformer(_Projection, mode="debug"):
+class DebugTransformer(Projection, mode="debug"):
     """`run.debug`: checkpoints and tasks, with step and time.
 
     Examples:
-        >>> from milepost.graph import START, StateGraph
         >>> from milepost.stream import DebugTransformer
-        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
-        >>> graph = builder.add_edge(START, "work").compile(transformers=[DebugTransformer])
+        >>> graph = builder.compile(transformers=[DebugTransformer])
         >>> {"task", "task_result"} <= {
         ...     event["type"] for event in graph.stream_events({}, version="v3").debug
         ... }
@@ -170,7 +157,7 @@ class DebugTransformer(_Projection, mode="debug"):
     """
 
 
-class MessagesTransformer(_Projection, mode="messages"):
+class MessagesTransformer(Projection, mode="messages"):
     """Collects the answers of chat models, block by block, into LangChain's ChatModelStream.
 
     A whole message that a node returns becomes a stream that has already ended. Where LangChain is
@@ -182,7 +169,7 @@ class MessagesTransformer(_Projection, mode="messages"):
 
     Examples:
         >>> from langchain_core.language_models.fake_chat_models import FakeListChatModel
-        >>> from milepost.graph import START, MessagesState, StateGraph
+        >>> from milepost.graph import MessagesState
         >>> model = FakeListChatModel(responses=["Hi"])
         >>> answer = lambda state: {"messages": model.invoke(state["messages"])}
         >>> builder = StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "answer")

@@ -9,11 +9,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, get_type_hints
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from milepost._engine.context.langchain_bridge import is_langchain_runnable, parallel, steps_of
 from milepost._internal.dataclass_tools import record
 from milepost.errors import GraphBuildError, NodeError
+from milepost.types import StreamWriter
 
 if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext
@@ -22,13 +24,16 @@ if TYPE_CHECKING:
 Injection = tuple[str, "Callable[[TaskContext], Any]"]
 """A parameter, and how its argument is found."""
 
-_INJECTED: dict[str, Callable[[TaskContext], Any]] = {
+INJECTED: dict[str, Callable[[TaskContext], Any]] = {
     "config": lambda context: context.config,
     "store": lambda context: context.runtime.store,
     "writer": lambda context: context.stream_writer,
     "previous": lambda context: context.runtime.previous,
     "runtime": lambda context: context.runtime,
 }
+"""Parameters that are filled in by their names."""
+_TYPES = {"config": "RunnableConfig", "store": "BaseStore", "writer": "StreamWriter"}
+"""What some of them are. A parameter of another type that has a default keeps its default."""
 
 
 @record
@@ -77,7 +82,7 @@ def callee_of(target: Any, name: str | None = None) -> Callee:
             f"{target!r} cannot be a node: give a function, a callable object, or an object "
             "with an invoke() or ainvoke() method."
         )
-    inject = _injections(target)
+    inject = injections(target)
     if is_generator(target):
         return _gathering(label, target, inject)
     if is_async(target):
@@ -186,21 +191,37 @@ def _is_runnable(target: Any) -> bool:
     return not callable(target) or is_langchain_runnable(target)
 
 
-def _injections(target: Any) -> tuple[Injection, ...]:
+def injections(target: Any, inputs: int = 1) -> tuple[Injection, ...]:
+    """What a function asks for by its parameters, besides so many inputs."""
     try:
         parameters = list(inspect.signature(target).parameters.values())
     except (TypeError, ValueError):
         return ()  # a builtin without a signature takes its input alone
     hints = hints_of(target)
     found: list[Injection] = []
-    for parameter in parameters[1:]:
+    for parameter in parameters[inputs:]:
         hint = hints.get(parameter.name, parameter.annotation)
         is_failure = hint is NodeError or hint == "NodeError"
-        find = _failure_of if is_failure else _INJECTED.get(parameter.name)
+        find = _failure_of if is_failure else INJECTED.get(parameter.name)
         by_name = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-        if find is not None and by_name:
+        is_meant = parameter.default is parameter.empty or _may_be(parameter.name, hint)
+        if find is not None and by_name and is_meant:
             found.append((parameter.name, find))
     return tuple(found)
+
+
+def _may_be(name: str, hint: Any) -> bool:
+    """Whether an annotation allows what is filled in under this name."""
+    if get_origin(hint) in (Union, UnionType, Annotated):
+        return any(_may_be(name, part) for part in get_args(hint))
+    wanted = _TYPES.get(name)
+    if wanted is None or hint in (inspect.Parameter.empty, Any):
+        return True
+    if isinstance(hint, str):
+        return wanted in hint
+    # Also of LangChain or LangGraph, by their names.
+    kinds = [kind.__name__ for kind in getattr(hint, "__mro__", ())]
+    return wanted in kinds or (name == "writer" and hint == StreamWriter)
 
 
 def _failure_of(context: TaskContext) -> NodeError | None:
@@ -212,4 +233,4 @@ def _runnable_injections(method: Any) -> tuple[Injection, ...]:
         parameters = inspect.signature(method).parameters
     except (TypeError, ValueError):
         return ()
-    return (("config", _INJECTED["config"]),) if "config" in parameters else ()
+    return (("config", INJECTED["config"]),) if "config" in parameters else ()

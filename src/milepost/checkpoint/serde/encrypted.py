@@ -148,13 +148,7 @@ class EncryptedSerializer:
         Raises:
             DecryptionError: It does not open here.
         """
-        kind, sealed = data
-        inner, plus, _ = kind.rpartition("+")
-        if not plus:
-            if not self.allow_plaintext:
-                raise _plaintext()
-            return self.serde.loads_typed((kind, sealed))
-        return self.decode(inner, self._open(sealed, f"{place}\0{inner}"))
+        return self.decode(*self._open_typed(data, place))
 
     def encode(self, obj: Any) -> tuple[str, bytes]:
         """The first of two steps: encoded, not yet sealed.
@@ -243,25 +237,24 @@ class EncryptedSerializer:
         """
         return self.seal(self.unseal(data, place), place if new_place is None else new_place)
 
-    def reseal_typed(
-        self, data: tuple[str, bytes], place: str, new_place: str | None = None
-    ) -> tuple[str, bytes]:
-        """The same for what `dumps_typed_at` wrote.
+    def reseal_typed(self, data: tuple[str, bytes], place: str) -> tuple[str, bytes]:
+        """What `dumps_typed_at` wrote, sealed with the newest key.
 
         Args:
             data: The kind and the bytes.
             place: Where it is stored.
-            new_place: Where it will be; the same place by default.
         """
+        return self._seal_typed(*self._open_typed(data, place), place)
+
+    def _open_typed(self, data: tuple[str, bytes], place: str) -> tuple[str, bytes]:
+        """The kind and the bytes as they were before they were sealed, if they were."""
         kind, sealed = data
         inner, plus, _ = kind.rpartition("+")
         if plus:
-            plain = self._open(sealed, f"{place}\0{inner}")
-        elif self.allow_plaintext:
-            inner, plain = kind, sealed
-        else:
+            return inner, self._open(sealed, f"{place}\0{inner}")
+        if not self.allow_plaintext:
             raise _plaintext()
-        return self._seal_typed(inner, plain, place if new_place is None else new_place)
+        return kind, sealed
 
     def _seal_typed(self, kind: str, data: bytes, place: str) -> tuple[str, bytes]:
         # The kind is outside; bound like the place, it cannot be exchanged either.

@@ -118,10 +118,11 @@ def _edges_from(builder: AnyBuilder, source: str) -> Iterator[Edge]:
 def _conditional_edges(builder: AnyBuilder, source: str) -> Iterator[Edge]:
     for branch in builder.branches.get(source, {}).values():
         if branch.ends is None:
-            # The targets are unknown without a path map or a Literal return type.
-            for name in (*builder.nodes, END):
-                if name != source:
-                    yield Edge(source, name, conditional=True)
+            # Without a path map or a Literal return type, all but the node itself may be meant.
+            every = (*builder.nodes, END)
+            likely = [name for name in branch.likely if name in every]
+            for name in likely or [name for name in every if name != source]:
+                yield Edge(source, name, conditional=True)
         else:
             for answer, end in branch.ends.items():
                 yield Edge(source, end, _label(answer, end), conditional=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
-from milepost.stream._types import ProtocolEvent, StreamTransformer
 from milepost.stream.stream_channel import StreamChannel
+from milepost.stream.transformers import Projection
 
 
 class ToolCallStream:
@@ -26,18 +26,14 @@ class ToolCallStream:
         """What went wrong, if the call has failed."""
         self.completed = False
         """Whether the call has ended."""
-        self._output_deltas: StreamChannel[Any] = StreamChannel()
-
-    @property
-    def output_deltas(self) -> StreamChannel[Any]:
+        self.output_deltas: StreamChannel[Any] = StreamChannel()
         """The parts of the output."""
-        return self._output_deltas
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._output_deltas)
+        return iter(self.output_deltas)
 
     def __aiter__(self) -> AsyncIterator[Any]:
-        return aiter(self._output_deltas)
+        return aiter(self.output_deltas)
 
     def __repr__(self) -> str:
         status = "running" if not self.completed else "failed" if self.error else "completed"
@@ -48,10 +44,10 @@ class ToolCallStream:
 
     def _end(self, output: Any = None, error: str | None = None) -> None:
         self.output, self.error, self.completed = output, error, True
-        self._output_deltas.close()
+        self.output_deltas.close()
 
 
-class ToolCallTransformer(StreamTransformer):
+class ToolCallTransformer(Projection, mode="tools"):
     """Adds `tool_calls` to the stream of a run: a ToolCallStream for each call that begins.
 
     Args:
@@ -73,26 +69,15 @@ class ToolCallTransformer(StreamTransformer):
         ['weather']
     """
 
-    _native = True
-    required_stream_modes = ("tools",)
-
     def __init__(self, scope: tuple[str, ...] = ()) -> None:
         super().__init__(scope)
-        self._log: StreamChannel[ToolCallStream] = StreamChannel()
         self._active: dict[str, ToolCallStream] = {}
 
     def init(self) -> dict[str, Any]:
         """The stream of calls."""
         return {"tool_calls": self._log}
 
-    def process(self, event: ProtocolEvent) -> bool:
-        """See an event; all events stay in the run's own stream."""
-        params = event["params"]
-        if event["method"] == "tools" and tuple(params["namespace"]) == self.scope:
-            self._see(params["data"])
-        return True
-
-    def _see(self, data: dict[str, Any]) -> None:
+    def _take(self, data: dict[str, Any]) -> None:
         id, kind = data.get("tool_call_id"), data.get("event")
         if id is None:
             return
@@ -100,7 +85,7 @@ class ToolCallTransformer(StreamTransformer):
             self._active[id] = stream = self._new(id, data)
             self._log.push(stream)
         elif kind == "tool-output-delta" and id in self._active:
-            self._active[id]._output_deltas.push(data.get("delta"))
+            self._active[id].output_deltas.push(data.get("delta"))
         elif kind == "tool-finished" and id in self._active:
             self._active.pop(id)._end(_content(data.get("output")))
         elif kind == "tool-error" and id in self._active:
@@ -108,7 +93,7 @@ class ToolCallTransformer(StreamTransformer):
 
     def _new(self, id: str, data: dict[str, Any]) -> ToolCallStream:
         stream = ToolCallStream(id, data.get("tool_name", ""), data.get("input"))
-        parts = stream._output_deltas
+        parts = stream.output_deltas
         parts._bind(is_async=bool(self._log._is_async))
         parts._request_more = self._log._request_more
         return stream

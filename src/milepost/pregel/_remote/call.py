@@ -81,34 +81,34 @@ class RemoteEvents:
 
     def shown(self, part: Any) -> Iterator[Any]:
         """The parts that the caller gets for a part of the client's stream: one event, or none."""
-        data = part.data
         mode, _, inside = part.event.partition(NS_SEP)
+        data: Any = tuple(part.data) if mode == "messages" else part.data
+        inner = tuple(inside.split(NS_SEP)) if inside else ()
         if mode == "error":
             raise RemoteException(data)
         if mode == "command" and data.get("graph") == Command.PARENT:
             raise ParentCommand(command_of(data))
-        if mode == "messages":
-            data = tuple(data)
-        inner = tuple(inside.split(NS_SEP)) if inside else ()
         ns = self._ns + inner
         if self._stream is not None and mode in self._passed_on:
             self._stream.push(Event(ns, mode, data), from_child=True)
-        updates = data if mode == "updates" and isinstance(data, dict) and not inner else {}
-        if self._resumable and INTERRUPT in updates:
-            raise GraphInterrupt(list(interrupts_of(updates[INTERRUPT])))
+        is_update = mode == "updates" and not inner and isinstance(data, dict)
+        if self._resumable and is_update and INTERRUPT in data:
+            raise GraphInterrupt(list(interrupts_of(data[INTERRUPT])))
         # A server sends a message once, in whichever graph it came up first.
-        if mode not in self._wanted or (inner and not self._subgraphs and mode != "messages"):
-            return
+        if mode in self._wanted and (not inner or self._subgraphs or mode == "messages"):
+            yield self._event(ns, mode, data)
+
+    def _event(self, ns: tuple[str, ...], mode: str, data: Any) -> Any:
+        """An event in the form that the caller has asked for."""
         if self._version == "v2":
             asked: tuple[Interrupt, ...] = ()
             if mode == "values" and isinstance(data, dict):
                 asked = interrupts_of(data.get(INTERRUPT))
                 data = {key: value for key, value in data.items() if key != INTERRUPT}
-            yield {"type": mode, "ns": ns, "data": data, "interrupts": asked}
-        elif self._subgraphs:
-            yield (ns, data) if self._is_single else (ns, mode, data)
-        else:
-            yield data if self._is_single else RemotePart(mode, data)
+            return {"type": mode, "ns": ns, "data": data, "interrupts": asked}
+        if self._subgraphs:
+            return (ns, data) if self._is_single else (ns, mode, data)
+        return data if self._is_single else RemotePart(mode, data)
 
 
 def open_run(

@@ -7,7 +7,7 @@ or `async with`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from operator import attrgetter, call
@@ -17,14 +17,14 @@ from milepost._engine.context.config import merge_configs
 from milepost._internal.generators import adrive, drive
 from milepost.graph._runnable import RunnableMethods, from_langchain, runnable_class
 from milepost.pregel._remote import wire
-from milepost.pregel._remote.requests import Headers, RemoteClients
+from milepost.pregel._remote.requests import RemoteClients
 from milepost.types import Command
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from milepost.pregel._remote.requests import RemoteEventOptions
-    from milepost.types import All, RunnableConfig
+    from milepost.types import RunnableConfig
 
 Call: TypeAlias = Callable[..., Any]
 
@@ -252,12 +252,7 @@ class RemoteRunnable(RemoteClients, RunnableMethods):
         config: RunnableConfig | None = None,
         *,
         version: Literal["v1", "v2", "v3"] = "v2",
-        interrupt_before: All | Sequence[str] | None = None,
-        interrupt_after: All | Sequence[str] | None = None,
-        control: Any = None,
-        transformers: Sequence[Any] | None = None,
-        headers: Headers = None,
-        **kwargs: Unpack[RemoteEventOptions],
+        **options: Unpack[RemoteEventOptions],
     ) -> Any:
         """With `version="v3"` the run on the server as streams; enter it with `with`.
 
@@ -265,20 +260,13 @@ class RemoteRunnable(RemoteClients, RunnableMethods):
             input: The input, None to go on with the thread, or a Command.
             config: Names the thread, and what else a caller says about a run.
             version: "v3"; others are LangChain's, and async.
-            interrupt_before: Nodes to pause before, or "*".
-            interrupt_after: Nodes to pause after, or "*".
-            control: Not offered by servers.
-            transformers: Make more streams.
-            headers: Added to the request.
-            **kwargs: `metadata`, kept with the run on the server.
+            **options: See `RemoteEventOptions`.
         """
         if version != "v3":
             return runnable_class("stream_events").stream_events(
-                self, input, config, version=version, **kwargs
+                self, input, config, version=version, **options
             )
-        breaks = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
-        _refuse({"control": control, "transformers": transformers, **breaks}, kwargs)
-        return RemoteGraphRunStream(*self._open(self._sync(), input, config, headers, kwargs))
+        return RemoteGraphRunStream(*self._open(self._sync(), input, config, options))
 
     async def astream_events(
         self,
@@ -286,12 +274,7 @@ class RemoteRunnable(RemoteClients, RunnableMethods):
         config: RunnableConfig | None = None,
         *,
         version: Literal["v1", "v2", "v3"] = "v2",
-        interrupt_before: All | Sequence[str] | None = None,
-        interrupt_after: All | Sequence[str] | None = None,
-        control: Any = None,
-        transformers: Sequence[Any] | None = None,
-        headers: Headers = None,
-        **kwargs: Unpack[RemoteEventOptions],
+        **options: Unpack[RemoteEventOptions],
     ) -> Any:
         """`stream_events`, for use on an event loop; enter it with `async with`."""
         if version != "v3":
@@ -299,25 +282,30 @@ class RemoteRunnable(RemoteClients, RunnableMethods):
                 f"astream_events(version={version!r}) of a RemoteGraph is not implemented: use "
                 "astream(), or version='v3'."
             )
-        breaks = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
-        _refuse({"control": control, "transformers": transformers, **breaks}, kwargs)
-        return AsyncRemoteGraphRunStream(*self._open(self._async(), input, config, headers, kwargs))
+        return AsyncRemoteGraphRunStream(*self._open(self._async(), input, config, options))
 
     def _open(
         self,
         client: Any,
         input: Any,
         config: RunnableConfig | None,
-        headers: Headers,
-        more: Mapping[str, object],
+        options: RemoteEventOptions,
     ) -> tuple[Any, Any, dict[str, Any]]:
         """The client, its thread, and the arguments that its run is started with."""
+        own = ("headers", "metadata")
+        refused = [name for name, value in options.items() if value is not None and name not in own]
+        if refused:
+            raise NotImplementedError(
+                f"stream_events(version='v3') of a RemoteGraph does not support "
+                f"{', '.join(refused)}: use stream(), or leave it out."
+            )
         sent = wire.sent_config(merge_configs(self.config, config))
         thread_id = sent.get("configurable", {}).pop("thread_id", None)
+        headers = self._headers(options.get("headers"))
         thread = client.threads.stream(
-            thread_id=thread_id, assistant_id=self.assistant_id, headers=self._headers(headers)
+            thread_id=thread_id, assistant_id=self.assistant_id, headers=headers
         )
-        started = {"input": _sent_input(input), "config": sent, "metadata": more.get("metadata")}
+        started = {"input": _sent_input(input), "config": sent, "metadata": options.get("metadata")}
         return client, thread, started
 
 
@@ -334,14 +322,3 @@ def _sent_input(input: Any) -> Any:
             "goto nor update: use stream() for those."
         )
     return input.resume
-
-
-def _refuse(options: Mapping[str, object], more: Mapping[str, object]) -> None:
-    """Refuse options that the protocol of the server lacks."""
-    given = [name for name, value in options.items() if value is not None]
-    unknown = [*given, *sorted(more.keys() - {"metadata"})]
-    if unknown:
-        raise NotImplementedError(
-            f"stream_events(version='v3') of a RemoteGraph does not support {', '.join(unknown)}: "
-            "use stream(), or leave it out."
-        )

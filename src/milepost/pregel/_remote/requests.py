@@ -17,14 +17,27 @@ T = TypeVar("T")
 Headers: TypeAlias = dict[str, str] | None
 
 
-class RemoteEventOptions(TypedDict, total=False):
-    """The options of `stream_events(version="v3")` that are sent to the server."""
-
+class _AnyOptions(TypedDict, total=False):
+    headers: Headers
+    """Added to the request."""
     metadata: Mapping[str, Any] | None
     """Kept with the run on the server."""
+    interrupt_before: All | Sequence[str] | None
+    """Nodes to pause before, or "*"."""
+    interrupt_after: All | Sequence[str] | None
+    """Nodes to pause after, or "*"."""
 
 
-class RemoteRunOptions(RemoteEventOptions, total=False):
+class RemoteEventOptions(_AnyOptions, total=False):
+    """What `stream_events` takes; with `version="v3"` servers take `headers` and `metadata`."""
+
+    control: Any
+    """Not offered by servers."""
+    transformers: Sequence[Any] | None
+    """Make more streams. Not offered by servers."""
+
+
+class RemoteRunOptions(_AnyOptions, total=False):
     """What `invoke`, `stream` and their async forms pass on to the client's `runs.stream`.
 
     A client of an older version may lack some: it then raises a TypeError.
@@ -32,12 +45,6 @@ class RemoteRunOptions(RemoteEventOptions, total=False):
 
     context: Any
     """What nodes find in `runtime.context`."""
-    interrupt_before: All | Sequence[str] | None
-    """Nodes to pause before, or "*"."""
-    interrupt_after: All | Sequence[str] | None
-    """Nodes to pause after, or "*"."""
-    headers: Headers
-    """Added to the request."""
     params: Any
     """Added to the address."""
     durability: Durability | None

@@ -28,25 +28,6 @@ def is_model(cls: type) -> bool:
     return base is not None and cls is not base and issubclass(cls, base)
 
 
-class Brief(NamedTuple):
-    """A shorter form for usual instances, those with fields and nothing beside them.
-
-    What is stored is the dict of fields; which of them were given comes after the tag. Most
-    instances are made in a few ways, so there are a few tags, and reading looks up just one.
-    """
-
-    parts: Callable[[Any], tuple[str, dict[str, Any]] | None]
-    """The names of the fields that were given, for the tag, and the fields; None for an unusual
-    instance."""
-    decode: Callable[[str], Callable[[Any], Any]]
-    """What decodes the fields that are stored with such a tag."""
-    form: Form
-    """What the accelerator is told; its list is filled as instances are written."""
-    spared: Callable[[Any, Level], Any]
-    """The values that an unusual instance is stored as, without those that cannot be stored and
-    have a default."""
-
-
 class FieldsDecoder(NamedTuple):
     """Decodes the brief form. The accelerator reads the members and does the same by itself, where
     the fields are those of the class."""
@@ -76,36 +57,88 @@ them, and the names of the fields: a usual instance has these in its dict, in or
 _Given = tuple[set[str], str | None]
 
 
-def of_model(cls: Any) -> tuple[Codec, Brief]:
-    """How instances become values and back, and the shorter form."""
-    specs = cls.model_fields
-    names = specs.keys()
-    in_order = list(names)
-    extra_allowed = cls.model_config.get("extra") == "allow"
-    make = object.__new__
-    # BaseModel.__setattr__ is for users: it validates, and refuses on frozen models.
-    base = vars(sys.modules["pydantic"].BaseModel)
-    slots = tuple(base[name] for name in SLOTS)
-    set_given, set_extra, set_private, set_dict = (slot.__set__ for slot in slots)
-    derived = cached_properties(cls) - names
-    defaults = _private_defaults(cls)
+class ModelCodec:
+    """How the instances of a model become values and back.
 
-    def default(name: str, others: Mapping[str, Any]) -> Any:
-        spec = specs[name]
-        if spec.is_required():
-            raise KeyError(name)
-        if getattr(spec, "default_factory_takes_validated_data", False):
-            return spec.default_factory(dict(others))
-        return spec.get_default(call_default_factory=True)
+    Usual instances, those with fields and nothing beside them, have a shorter form. What is stored
+    is the dict of fields; which of them were given comes after the tag. Most instances are made in
+    a few ways, so there are a few tags, and reading looks up just one.
+    """
 
-    def encode(model: Any) -> Any:
+    def __init__(self, cls: Any) -> None:
+        self._cls = cls
+        self._specs = cls.model_fields
+        self._names = self._specs.keys()
+        self._in_order = list(self._names)
+        self._extra_allowed = cls.model_config.get("extra") == "allow"
+        # BaseModel.__setattr__ is for users: it validates, and refuses on frozen models.
+        base = vars(sys.modules["pydantic"].BaseModel)
+        self._slots = tuple(base[name] for name in SLOTS)
+        self._setters = tuple(slot.__set__ for slot in self._slots)
+        self._derived = cached_properties(cls) - self._names
+        self._private = _private_defaults(cls)
+        self._before: list[_Given] = []
+        self._last = self._listed(set(self._names))
+        way = None
+        # No copies of instances whose class does something when they are looked at or freed.
+        if cls.__getattribute__ is object.__getattribute__ and not hasattr(cls, "__del__"):
+            way = (self._slots, tuple(self._in_order))
+        self.form: Form = (SLOTS, self._extra_allowed, [], way, tuple(self._in_order))
+        """What the accelerator is told; its list is filled as instances are written."""
+
+    # -- the shorter form
+
+    def parts(self, model: Any) -> tuple[str, dict[str, Any]] | None:
+        """The names of the fields that were given, for the tag, and the fields; None for an unusual
+        instance."""
+        extra, private = model.__pydantic_extra__, model.__pydantic_private__
+        if extra or (extra is None) is self._extra_allowed or private is not None:
+            return None
+        fields = model.__dict__
+        if fields.keys() != self._names:
+            fields = self._without_derived(fields)
+            if fields.keys() != self._names:
+                return None
+        given, listed = self._last  # taken at once: another thread may put another one there
+        if model.__pydantic_fields_set__ != given:
+            self._last = _, listed = self._listed(model.__pydantic_fields_set__)
+        return None if listed is None else (listed, fields)
+
+    def _listed(self, given: set[str]) -> _Given:
+        """The names in one string; None if a name is so odd that they could not be told apart."""
+        for entry in self._before:
+            if entry[0] == given:
+                return entry
+        names = sorted(given)
+        entry = (set(given), ",".join(names) if all(map(str.isidentifier, names)) else None)
+        if len(self._before) < _REMEMBERED:
+            self._before.append(entry)
+        return entry
+
+    def decoder(self, listed: str) -> Callable[[Any], Any]:
+        """What decodes the fields that are stored with such a tag."""
+        given = set(listed.split(",")) if listed else set()
+        if not all(map(str.isidentifier, given)):
+            raise ValueError("the names of the fields that were given are odd")
+        fields = dict.fromkeys(self._in_order)
+        # mypy does not see that a named tuple can be called.
+        decoder: Any = FieldsDecoder(
+            self._cls, fields, given, self._extra_allowed, self._slots, self._rebuilt
+        )
+        # The accelerator knows no private attributes, which the class has only since.
+        return decoder.__call__ if self._private else decoder  # type: ignore[no-any-return]
+
+    # -- the whole form
+
+    def encode(self, model: Any) -> Any:
+        """Fields, the names of those that were given, other fields and private attributes."""
         stored, private = model.__dict__, model.__pydantic_private__
         beside: Sequence[Any] = ()
-        if stored.keys() != names:
-            content = {name: value for name, value in stored.items() if name not in derived}
-            others = {name: value for name, value in content.items() if name not in names}
-            unset = [name for name in in_order if name not in stored]
-            stored = {name: value for name, value in content.items() if name in names}
+        if stored.keys() != self._names:
+            content = self._without_derived(stored)
+            unset = [name for name in self._in_order if name not in stored]
+            stored = {name: value for name, value in content.items() if name in self._names}
+            others = {name: value for name, value in content.items() if name not in self._names}
             beside = (others, unset) if others or unset else ()
         return [
             stored,
@@ -115,101 +148,68 @@ def of_model(cls: Any) -> tuple[Codec, Brief]:
             *beside,
         ]
 
-    def rebuilt(
-        stored: Any, given: set[str], extra: Any, private: Any, unset: Sequence[str] = ()
-    ) -> Any:
-        if type(stored) is not dict or [*stored] != in_order:
-            check([stored], FIELDS)
-            # Earlier versions stored what a cached_property had computed.
-            stored = {name: value for name, value in stored.items() if name not in derived}
-            if stored.keys() != names:
-                here = [name for name in in_order if name in stored or name not in unset]
-                stored = complete(cls, stored, here, default)
-            given &= names | (extra or {}).keys()  # a migration may have taken a field away
-        model = make(cls)
-        set_dict(model, stored)
-        set_given(model, given)
-        set_extra(model, extra)
-        set_private(model, completed(private) if defaults else private)
-        return model
-
-    def completed(private: Any) -> dict[str, Any]:
-        stored = private or {}
-        if defaults.keys() <= stored.keys():
-            return stored
-        return {**stored, **{name: make() for name, make in defaults.items() if name not in stored}}
-
-    def spared(stored: Any, level: Level) -> Any:
+    def spared(self, stored: Any, level: Level) -> Any:
+        """What `encode` returned, without values that cannot be stored and have a default."""
         private = stored[3]
         if not private or WRITTEN.issuperset(map(type, private.values())) or level.strict:
             return stored
-        for name in defaults.keys() & private.keys():
+        for name in self._private.keys() & private.keys():
             why = level.why_refused(type(private[name]))
             if why is not None:
                 warn_of(
-                    f"The private attribute {name!r} of a {cls.__qualname__} cannot be stored"
+                    f"The private attribute {name!r} of a {self._cls.__qualname__} cannot be stored"
                     f" ({why}). It is left out, and has its default when it is read."
                 )
                 del private[name]
         return stored
 
-    def decode(payload: Any) -> Any:
+    def decode(self, payload: Any) -> Any:
+        """The instance that `encode` was given."""
         stored, given, extra, private, *beside = check(
             payload, FIELDS, LIST, _OTHERS, _OTHERS, *_BESIDE, least=4
         )
         if not beside:
-            return rebuilt(stored, set(given), extra, private)
+            return self._rebuilt(stored, set(given), extra, private)
         others, unset = beside
-        model = rebuilt(stored, set(given), extra, private, unset)
+        model = self._rebuilt(stored, set(given), extra, private, unset)
         model.__dict__.update(others)
         return model
 
-    before: list[_Given] = []
-    last = _listed(set(names), before)
+    # -- for both
 
-    def parts(model: Any) -> tuple[str, dict[str, Any]] | None:
-        nonlocal last
-        extra = model.__pydantic_extra__
-        if extra or (extra is None) is extra_allowed or model.__pydantic_private__ is not None:
-            return None
-        fields = model.__dict__
-        if fields.keys() != names:
-            fields = {name: value for name, value in fields.items() if name not in derived}
-            if fields.keys() != names:
-                return None
-        given, listed = last  # taken at once: another thread may put another one there
-        if model.__pydantic_fields_set__ != given:
-            last = _, listed = _listed(model.__pydantic_fields_set__, before)
-        return None if listed is None else (listed, fields)
+    def _without_derived(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Without what a cached_property has computed."""
+        return {name: value for name, value in stored.items() if name not in self._derived}
 
-    def decode_given(listed: str) -> Callable[[Any], Any]:
-        given = set(listed.split(",")) if listed else set()
-        if not all(map(str.isidentifier, given)):
-            raise ValueError("the names of the fields that were given are odd")
-        fields = dict.fromkeys(in_order)
-        # mypy does not see that a named tuple can be called.
-        decoder: Any = FieldsDecoder(cls, fields, given, extra_allowed, slots, rebuilt)
-        # The accelerator knows no private attributes, which the class has only since.
-        return decoder.__call__ if defaults else decoder  # type: ignore[no-any-return]
+    def _rebuilt(
+        self, stored: Any, given: set[str], extra: Any, private: Any, unset: Sequence[str] = ()
+    ) -> Any:
+        if type(stored) is not dict or [*stored] != self._in_order:
+            check([stored], FIELDS)
+            stored = self._without_derived(stored)  # which earlier versions have stored
+            if stored.keys() != self._names:
+                here = [name for name in self._in_order if name in stored or name not in unset]
+                stored = complete(self._cls, stored, here, self._default)
+            # A migration may have taken a field away.
+            given &= self._names | (extra or {}).keys()
+        if not self._private.keys() <= (private or {}).keys():
+            made = {n: make() for n, make in self._private.items() if n not in (private or {})}
+            private = {**(private or {}), **made}
+        model = object.__new__(self._cls)
+        set_given, set_extra, set_private, set_dict = self._setters
+        set_dict(model, stored)
+        set_given(model, given)
+        set_extra(model, extra)
+        set_private(model, private)
+        return model
 
-    # No copies of instances whose class does something when they are looked at or freed.
-    way = None
-    if cls.__getattribute__ is object.__getattribute__ and not hasattr(cls, "__del__"):
-        way = (slots, tuple(in_order))
-    form: Form = (SLOTS, extra_allowed, [], way, tuple(in_order))
-    return (encode, decode), Brief(parts, decode_given, form, spared)
-
-
-def _listed(given: set[str], before: list[_Given]) -> _Given:
-    """The names in one string; None if a name is so odd that they could not be told apart."""
-    for entry in before:
-        if entry[0] == given:
-            return entry
-    names = sorted(given)
-    entry = (set(given), ",".join(names) if all(map(str.isidentifier, names)) else None)
-    if len(before) < _REMEMBERED:
-        before.append(entry)
-    return entry
+    def _default(self, name: str, others: Mapping[str, Any]) -> Any:
+        spec = self._specs[name]
+        if spec.is_required():
+            raise KeyError(name)
+        if getattr(spec, "default_factory_takes_validated_data", False):
+            return spec.default_factory(dict(others))
+        return spec.get_default(call_default_factory=True)
 
 
 def _private_defaults(cls: Any) -> dict[str, Callable[[], Any]]:

@@ -43,7 +43,7 @@ class RecordType:
         decode: Decode,
         *,
         fielded: bool,
-        brief: models.Brief | None = None,
+        brief: models.ModelCodec | None = None,
     ) -> None:
         self.cls = cls
         self.name = name
@@ -55,6 +55,7 @@ class RecordType:
         self.migrations: dict[int, Migration] = {}
         """From a version to the next."""
         self.brief = brief
+        """Writes and reads usual instances in a shorter form."""
         self.write = _writer(self, encode)
 
     def decoder(self, version: int, given: str | None = None) -> Decode:
@@ -80,7 +81,7 @@ class RecordType:
         if given is not None:
             if self.brief is None:
                 raise DeserializationError(f"{self.name} is stored in a form that it does not have")
-            decode = self.brief.decode(given)
+            decode = self.brief.decoder(given)
         return self._migrating(chain, decode) if chain else decode
 
     def _migrating(self, chain: list[Migration], current: Decode) -> Decode:
@@ -225,8 +226,8 @@ def make(
     if encode is not None and decode is not None:
         return RecordType(cls, name, version, encode, _checked(cls, decode), fielded=False)
     if models.is_model(cls):
-        made, brief = models.of_model(cls)
-        return RecordType(cls, name, version, *made, fielded=True, brief=brief)
+        codec = models.ModelCodec(cls)
+        return RecordType(cls, name, version, codec.encode, codec.decode, fielded=True, brief=codec)
     fielded = not issubclass(cls, (enum.Enum, BaseException))
     return RecordType(cls, name, version, *_codec_of(cls), fielded=fielded)
 

@@ -31,7 +31,7 @@ class _Comparing(TypeRegistry):
 
 def _model_writer(cls: type) -> Writer:
     name = name_of(cls)
-    (encode, _), _ = models.of_model(cls)
+    encode = models.ModelCodec(cls).encode
 
     def write(model: Any, level: Level) -> Ext:
         fields, _given, extra, private, *_ = encode(model)
