@@ -1,5 +1,8 @@
 """Threads, states, tags and histories, on each kind of saver."""
 
+import operator
+from typing import Annotated, TypedDict
+
 import pytest
 from inspect_shop import State, at, builder, fill
 
@@ -45,6 +48,23 @@ def db(saver):
 
 def ids(page):
     return [row.thread_id for row in page.items]
+
+
+def test_the_keys_of_a_state_are_in_one_order_at_every_checkpoint(saver):
+    class Trip(TypedDict):
+        wish: str
+        price: int
+        notes: Annotated[list[str], operator.add]
+
+    built = StateGraph(Trip).add_node("search", lambda _: {"notes": ["a room"], "price": 120})
+    graph = built.add_edge(START, "search").compile(checkpointer=saver)
+    graph.invoke({"wish": "two nights"}, at("trip"))
+    db = Database.of(saver)
+    assert list(show(db, Ref("trip")).values) == ["notes", "price", "wish"]
+    fork(db, Ref("trip"), {"price": 90, "notes": []})
+    assert list(show(db, Ref("trip")).values) == ["notes", "price", "wish"]
+    changed = diff(db, Ref.parse("trip@~1"), Ref("trip"))
+    assert [change.path[0] for change in changed] == ["notes", "price"]
 
 
 class TestThreads:
