@@ -43,8 +43,10 @@ def dump(threads: tuple[str, ...], file: str | None) -> None:
 @click.option("--rename", multiple=True, metavar="OLD=NEW", help="Store a thread under another id.")
 @options.database_option
 def load(file: str, rename: tuple[str, ...]) -> None:
-    """Store the threads of a dump, from a file or - for standard input; a file that is not there
-    is made."""
+    """Store the threads of a dump: a file, or - for standard input.
+
+    A database that is not there is made.
+    """
     names = options.parsed_names(rename)
     try:
         stream = click.open_file(file, encoding="utf-8")
