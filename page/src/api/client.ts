@@ -49,6 +49,9 @@ export const state = (at: At, path?: Path, limit?: number, signal?: AbortSignal)
     signal,
   );
 
+/** A value that was left out of a state for its size. */
+export const part = async (at: At, path: Path) => (await state(at, path, 20_000_000)).values;
+
 export const changes = (at: At, signal?: AbortSignal) =>
   get<{ changes: Change[] }>(route`/milepost/threads/${at.thread}/changes`, place(at), signal);
 

@@ -94,7 +94,14 @@ export function Detail({ session, entry, select }: Props) {
           )}
           {tab === "messages" && (
             <WithState state={state}>
-              {(view) => <ChatView chats={chats(view.values)} changes={changes.value ?? []} />}
+              {(view) => (
+                <ChatView
+                  id={view.checkpoint_id}
+                  values={view.values}
+                  changes={changes.value ?? []}
+                  load={(path) => api.part(thread.at(view.checkpoint_id), path)}
+                />
+              )}
             </WithState>
           )}
           {tab === "changes" && (
