@@ -7,12 +7,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.cli.demo import order
 from milepost.cli.demo.worker import SAVED, STALLED
-from milepost.cli.lines import Text, plain_table
+from milepost.cli.lines import Text, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,13 +22,11 @@ if TYPE_CHECKING:
 
     Graph = CompiledStateGraph[Any, Any, Any, Any]
 
-_CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
-
 
 def _styled(style: str, text: str) -> str:
     """`text` in a style, or as it is where standard output is no terminal."""
     has_styles = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if has_styles else text
+    return Text(text, style).styled if has_styles else text
 
 
 def _line(text: str = "") -> None:
@@ -45,7 +43,7 @@ def _heading(text: str) -> None:
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Columns as wide as their widest cell."""
     cells = [[Text(cell) for cell in row] for row in rows]
-    head, *lines = plain_table(header, cells, [False] * len(header))
+    head, *lines = (line.plain for line in table(header, cells, [False] * len(header)))
     for line in (_styled("dim", head), *lines):
         _line(f"  {line}")
 
