@@ -1,6 +1,7 @@
 """LangGraph's databases, moved to milepost and back."""
 
 import importlib
+import sys
 from typing import Annotated, Any
 
 import pytest
@@ -284,6 +285,17 @@ def test_a_file_that_is_not_there_is_not_made(tmp_path, capsys):
         assert move_in(address, f"sqlite:///{tmp_path}/ours.db") == 4
         assert "There is no file" in capsys.readouterr().err
     assert not tmp_path.joinpath("none.db").exists()
+
+
+def test_threads_are_read_without_langgraphs_saver(files, monkeypatch):
+    theirs, ours = files
+    with their_saver(theirs) as saver:
+        line(LANGGRAPH, says("a")).compile(checkpointer=saver).invoke({"log": []}, thread())
+    monkeypatch.setitem(sys.modules, "langgraph.checkpoint.sqlite", None)
+    monkeypatch.setitem(sys.modules, "langgraph.store.sqlite", None)
+    assert move_in(theirs, ours) == 0
+    with our_saver(ours) as saver:
+        assert saver.get_tuple(thread()).checkpoint["channel_values"]["log"] == ["a"]
 
 
 def test_a_type_that_cannot_be_imported_is_named(files, capsys):

@@ -312,7 +312,7 @@ def test_a_thread_interrupted_before_paths_were_stored_is_resumed(addresses):
 def test_a_database_older_than_namespaces_is_named(files, capsys):
     theirs, ours = files
     run_sql(theirs, "CREATE TABLE checkpoints (thread_id TEXT, thread_ts TEXT, checkpoint BLOB)")
-    assert move_in(theirs, ours) == 1
+    assert move_in(theirs, ours) == 4
     assert "older than LangGraph 0.2" in capsys.readouterr().err
 
 
@@ -320,9 +320,9 @@ def test_a_database_of_milepost_is_not_taken_for_langgraphs(files, capsys):
     _, ours = files
     with our_saver(ours) as saver:
         line(MILEPOST, says("a")).compile(checkpointer=saver).invoke({"log": []}, thread())
-    assert move_in(ours, f"{ours}.new") == 1
+    assert move_in(ours, f"{ours}.new") == 4
     assert "holds threads of milepost" in capsys.readouterr().err
-    assert move_in(ours, ours) == 1
+    assert move_in(ours, ours) == 4
 
 
 def test_a_database_of_langgraph_is_not_written_to(files, capsys):

@@ -19,12 +19,10 @@ from milepost.store._core.records import PutOp, to_datetime
 
 if TYPE_CHECKING:
     from milepost._internal.progress import Progress
+    from milepost.integrations.langgraph._formats.tables import Execute
     from milepost.integrations.langgraph._moving.redis_items import OurRedisItems, RedisItems
     from milepost.integrations.langgraph._moving.threads import Report
     from milepost.store.base import BaseStore
-
-Execute = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
-"""Runs one statement with `?` for parameters, and gives its rows."""
 
 ItemPlace = tuple[tuple[str, ...], str]
 """The namespace and the key of an item."""

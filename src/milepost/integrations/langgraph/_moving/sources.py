@@ -12,7 +12,8 @@ from milepost.checkpoint._contract.records import CheckpointTuple, Place
 from milepost.errors import CheckpointError, MilepostError
 
 if TYPE_CHECKING:
-    from milepost.integrations.langgraph._moving.items import Execute
+    from milepost.checkpoint.base import BaseCheckpointSaver
+    from milepost.integrations.langgraph._formats.tables import Execute, LangGraphReader
 
 
 class BadAddressError(MilepostError, ValueError):
@@ -61,14 +62,12 @@ def naming(place: Place) -> Iterator[None]:
         ) from error
 
 
-class SqlSource(Source):
+class Tables(Source):
     """Threads in tables that both libraries have, with the saver that reads them."""
 
-    def __init__(self, saver: Any, execute: Execute, writes: str) -> None:
+    def __init__(self, saver: BaseCheckpointSaver[Any], execute: Execute) -> None:
         self._saver = saver
         self._execute = execute
-        self._writes = writes
-        """The table with the writes of tasks."""
 
     def threads(self) -> Iterable[str]:
         rows = self._execute("SELECT DISTINCT thread_id FROM checkpoints ORDER BY thread_id", ())
@@ -86,22 +85,24 @@ class SqlSource(Source):
         )
         return [(row[0], row[1]) for row in rows]
 
-    def paths(self, place: Place) -> Mapping[str, str]:
-        rows = self._execute(
-            f"SELECT DISTINCT task_id, task_path FROM {self._writes}"
-            " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
-            tuple(place),
-        )
-        return {row[0]: row[1] for row in rows if row[1]}
-
     def read(self, place: Place) -> CheckpointTuple | None:
         with naming(place):
-            found = self._saver.get_tuple(place.config())
-        return None if found is None else CheckpointTuple(*found)
+            return self._saver.get_tuple(place.config())
 
 
-class OurDatabase(SqlSource):
-    """A saver of ours on SQLite or PostgreSQL."""
+class TheirTables(Tables):
+    """LangGraph's threads on SQLite or PostgreSQL."""
+
+    def __init__(self, reader: LangGraphReader) -> None:
+        super().__init__(reader, reader.execute)
+        self._reader = reader
+
+    def paths(self, place: Place) -> Mapping[str, str]:
+        return self._reader.paths(place)
+
+
+class OurTables(Tables):
+    """The threads of a saver of ours on SQLite or PostgreSQL."""
 
     def __init__(self, saver: Any) -> None:
         def execute(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -111,4 +112,12 @@ class OurDatabase(SqlSource):
             )
             return rows
 
-        super().__init__(saver, execute, "checkpoint_writes")
+        super().__init__(saver, execute)
+
+    def paths(self, place: Place) -> Mapping[str, str]:
+        rows = self._execute(
+            "SELECT DISTINCT task_id, task_path FROM checkpoint_writes"
+            " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
+            tuple(place),
+        )
+        return {row[0]: row[1] for row in rows if row[1]}
