@@ -84,6 +84,13 @@ def in_a_process(arguments, file, folder):
     return done.returncode, done.stdout, done.stderr
 
 
+def test_a_warning_of_a_run_is_a_line(file, tmp_path):
+    given = '{"messages": [], "no such key": 1}'
+    _, _, err = in_a_process(["run", GRAPH, "-t", "warned", "-i", given], file, tmp_path)
+    assert "milepost: The input has the key 'no such key'" in err.splitlines()[0]
+    assert "MilepostWarning" not in err
+
+
 class TestReading:
     def test_threads_as_json(self, milepost):
         found = json.loads(succeeded(milepost("threads", "--json", "--sort", "thread_id")))
@@ -181,6 +188,17 @@ class TestChanging:
         status, _, err = milepost("run", GRAPH, "-t", "bad", "-i", given)
         assert status == 1
         assert "RuntimeError: the plan failed" in err
+
+    def test_the_error_of_a_program_reaches_the_terminal_as_text(self, milepost, tmp_path):
+        program = tmp_path / "failing_program.py"
+        program.write_text(
+            "from milepost.graph import StateGraph, START\n"
+            "def fail(state):\n    raise ValueError('a title: \\x1b]0;x\\x07')\n"
+            "graph = StateGraph(dict).add_node(fail).add_edge(START, 'fail')\n"
+        )
+        _, _, err = milepost("run", f"{program}:graph", "-t", "bad", "-i", "{}")
+        assert "ValueError: a title: \\x1b]0;x\\x07\n" in err
+        assert "\x1b" not in err
 
     def test_a_merge_with_a_conflict_and_without(self, milepost):
         def fork(value):
