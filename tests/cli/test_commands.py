@@ -1,5 +1,6 @@
 """The commands of the extra `cli` and their options; test_each_command.py has each of them."""
 
+import functools
 import io
 import json
 import os
@@ -148,6 +149,18 @@ class TestReading:
         succeeded(milepost("fork", "open", "--set", 'text="one\\n2\\nthree"'))
         shown = succeeded(milepost("diff", "open"))
         assert "    -two\n    +2\n" in shown
+
+    def test_a_long_line_of_a_text_is_cut_off(self, milepost):
+        succeeded(milepost("fork", "open", "--set", f'text="{"x" * 1000}"'))
+        shown = succeeded(milepost("diff", "open"))
+        assert f"    +{'x' * 399}…\n" in shown
+
+    def test_what_is_nested_deeply_is_shown_by_its_path(self, milepost):
+        nested = json.dumps(functools.reduce(lambda inner, _: [inner], range(90), "bottom"))
+        succeeded(milepost("fork", "open", "--set", f"order={nested}"))
+        assert "… (--path shows what is deeper)" in succeeded(milepost("show", "open", "--full"))
+        path = ".".join(["order", *["0"] * 85])
+        assert "bottom" in succeeded(milepost("show", "open", "--full", "--path", path))
 
     def test_blame_and_bisect_as_json(self, milepost):
         parts = json.loads(succeeded(milepost("blame", "done", "messages", "--json")))["parts"]
