@@ -37,7 +37,7 @@ from milepost.inspect import (
     threads,
     untag,
 )
-from milepost.types import Send
+from milepost.types import Send, interrupt
 
 
 @pytest.fixture
@@ -302,6 +302,17 @@ class TestHistory:
         fork(db, Ref("done"), {"count": 8})
         assert next(following).checkpoint_id == newest
         assert next(following).parent_id == newest
+
+    def test_a_tail_that_follows_tells_of_a_question(self, saver):
+        graph = StateGraph(State).add_node("ask", lambda _: {"text": interrupt("which?")})
+        graph = graph.add_edge(START, "ask").compile(checkpointer=saver)
+        graph.invoke({"messages": []}, at("t"), interrupt_before=["ask"])
+        following = tail(Database.of(saver), "t", last=1, poll=0.01)
+        before = next(following)
+        graph.invoke(None, at("t"))
+        asking = next(following)
+        assert asking.checkpoint_id == before.checkpoint_id
+        assert [one.value for one in asking.tasks[0].interrupts] == ["which?"]
 
     def test_tasks_that_a_send_started_are_told_by_their_nodes(self, saver):
         graph = StateGraph(State)

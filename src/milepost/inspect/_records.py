@@ -139,7 +139,7 @@ class ThreadView:
     Examples:
         >>> view = inspect.show(db, Ref.parse("trip"))
         >>> view.status, view.values
-        ('idle', {'n': 2, 'city': 'Paris'})
+        ('idle', {'city': 'Paris', 'n': 2})
     """
 
     thread_id: str
