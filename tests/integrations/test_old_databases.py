@@ -316,6 +316,13 @@ def test_a_database_older_than_namespaces_is_named(files, capsys):
     assert "older than LangGraph 0.2" in capsys.readouterr().err
 
 
+def test_a_database_that_holds_neither_threads_nor_items_is_named(files, capsys):
+    theirs, ours = files
+    run_sql(theirs, "CREATE TABLE notes (text TEXT)")
+    assert move_in(theirs, ours) == 4
+    assert "Is it the right database?" in capsys.readouterr().err
+
+
 def test_a_database_of_milepost_is_not_taken_for_langgraphs(files, capsys):
     _, ours = files
     with our_saver(ours) as saver:
@@ -336,7 +343,7 @@ def test_a_database_of_langgraph_is_not_written_to(files, capsys):
 def test_a_file_that_is_no_database_is_named(files, tmp_path, capsys):
     theirs, ours = files
     tmp_path.joinpath("theirs.db").write_text("this is a letter to my aunt, not a database" * 50)
-    assert move_in(theirs, ours) == 1
+    assert move_in(theirs, ours) == 4
     assert "not a database" in capsys.readouterr().err
 
 

@@ -54,7 +54,7 @@ def plain_errors() -> Iterator[None]:
         yield
     except Exception as error:
         if isinstance(error, sqlite3.Error) or type(error).__module__.startswith(_DRIVERS):
-            raise MilepostError(f"The database says: {error}") from error
+            raise BadAddressError(f"The database says: {error}") from error
         raise
 
 
@@ -132,6 +132,11 @@ def their_sealing() -> Any:
 def _check_tables(connection: Any) -> None:
     """Refuse a database that LangGraph's savers of today cannot read either."""
     there = _columns(connection, "checkpoints")
+    if not there and not _columns(connection, "store"):
+        raise BadAddressError(
+            "The source holds no threads and no store of LangGraph's: it has neither a table "
+            "'checkpoints' nor a table 'store'. Is it the right database?"
+        )
     if not there:
         # A store alone. Only this connection has what is made here: the source is not changed.
         columns = "thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class BadAddressError(MilepostError, ValueError):
-    """An address that names no database that we can open."""
+    """An address that names no database that can be moved, or none that answers."""
 
 
 class Source(ABC):
