@@ -271,6 +271,9 @@ class TestChanging:
         monkeypatch.setenv("OLD", "a" * 16)
         monkeypatch.setenv("MILEPOST_AES_KEY", "b" * 16)
         assert milepost("show", "done")[0] == 6
+        monkeypatch.setenv("SHORT", "b")
+        _, _, err = milepost("reencrypt", "--yes", "--old-key-env", "SHORT")
+        assert "variable SHORT: An AES key has 16, 24 or 32 bytes" in err
         succeeded(milepost("reencrypt", "--yes", "--old-key-env", "OLD"))
         assert "hello" in succeeded(milepost("show", "done"))
 
