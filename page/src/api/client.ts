@@ -108,8 +108,17 @@ export interface Edit {
 export const edit = (thread: string, body: Edit) =>
   post<{ checkpoint: { checkpoint_id: string } }>(route`/threads/${thread}/state`, body);
 
-export const storeNamespaces = () =>
-  post<{ namespaces: string[][] }>("/store/namespaces", { limit: 1000 });
+/** All namespaces, as far as a reader would look through them. */
+export async function storeNamespaces(): Promise<string[][]> {
+  const found: string[][] = [];
+  while (found.length < 10_000) {
+    const query = { limit: 1000, offset: found.length };
+    const { namespaces } = await post<{ namespaces: string[][] }>("/store/namespaces", query);
+    found.push(...namespaces);
+    if (namespaces.length < 1000) break;
+  }
+  return found;
+}
 
 export const storeItems = (
   prefix: string[],
