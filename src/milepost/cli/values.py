@@ -107,7 +107,7 @@ LONG: Final = 400
 
 
 def _is_leaf(data: dict[str, Any]) -> bool:
-    return bool({"$bytes", "$error", "$more", "$deep"} & data.keys())
+    return bool({"$bytes", "$error", "$deep"} & data.keys())
 
 
 def _branch(label: Text, value: Any, depth: int, full: bool) -> Iterator[Text]:
@@ -148,8 +148,6 @@ def _leaf(data: Any, full: bool, *, quoted: bool = True) -> list[Text]:
         if len(cut) < len(data):
             found[-1] = found[-1] + Text(f" … {len(data)} characters (--full)", style="dim")
         return found
-    if isinstance(data, dict) and "$more" in data:
-        return [Text(f"… {data['$more']} characters", style="dim")]
     if isinstance(data, dict) and "$deep" in data:
         return [Text("… (--path shows what is deeper)", style="dim")]
     return [Text(brief(data, 200), style="" if data not in (None, {}, []) else "dim")]
