@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain, takewhile
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
 from milepost.inspect._errors import StateNotFoundError, told_plainly
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 
     from milepost.inspect._database import Database
     from milepost.inspect._records import ThreadRow
-
-
-_MOST: Final = 1000
-"""Checkpoints that one look may find."""
 
 
 def log(
@@ -194,6 +190,7 @@ class Follower:
         namespace: The graph: "" for the outermost.
         after: The id of a checkpoint that is known; without it, all that is there is known.
         newest: The newest entry that is known.
+        most: How many entries one look may find: of more, the last ones.
 
     Examples:
         >>> from milepost.inspect.parts import Follower
@@ -211,16 +208,18 @@ class Follower:
         namespace: str = "",
         after: str | None = None,
         newest: LogEntry | None = None,
+        most: int | None = None,
     ) -> None:
         self._db = db
         self._thread_id = thread_id
         self._namespace = namespace
+        self._most = most
         self._after = after if newest is None else newest.checkpoint_id
         self._newest = newest
 
     def look(self) -> list[LogEntry]:
         """The entries that were added, oldest first; before them the newest that was known, if more
-        is known of its tasks. Of very many, the last ones.
+        is known of its tasks.
 
         Raises:
             ThreadNotFoundError: The thread was removed.
@@ -230,7 +229,7 @@ class Follower:
             self._db,
             self._thread_id,
             namespace=self._namespace,
-            limit=1 if is_first else _MOST,
+            limit=1 if is_first else self._most,
         )
         try:
             # Entries are read as they are asked for, and most looks find nothing new.

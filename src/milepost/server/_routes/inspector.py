@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from milepost.server._server import Server
 
 routes = Routes("milepost")
+
+
+_MOST: Final = 1000
+"""Checkpoints that one look may find; a client that has missed more reads the log."""
 
 
 class ThreadsQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -274,7 +278,7 @@ async def follow(
     at the end if the thread is removed.
     """
     row: ThreadRow | None = None
-    follower = Follower(server.database, thread_id, namespace=namespace, after=after)
+    follower = Follower(server.database, thread_id, namespace=namespace, after=after, most=_MOST)
     while True:
         try:
             found = await run_in_threadpool(server.thread, thread_id)
