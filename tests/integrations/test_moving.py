@@ -11,7 +11,8 @@ from moves import move_in, move_out
 from stories import Log, line, says, squares, thread
 from typing_extensions import TypedDict
 
-from milepost.integrations.langgraph._moving.addresses import our_saver, their_saver
+from milepost.integrations.langgraph._moving.addresses import our_saver, their_items, their_saver
+from milepost.integrations.langgraph._moving.items import StoredItem
 
 pytest.importorskip("langgraph.checkpoint.sqlite")
 
@@ -287,13 +288,16 @@ def test_a_file_that_is_not_there_is_not_made(tmp_path, capsys):
     assert not tmp_path.joinpath("none.db").exists()
 
 
-def test_threads_are_read_without_langgraphs_saver(files, monkeypatch):
+def test_a_database_is_read_without_langgraphs_package_for_it(files, monkeypatch, capsys):
     theirs, ours = files
     with their_saver(theirs) as saver:
         line(LANGGRAPH, says("a")).compile(checkpointer=saver).invoke({"log": []}, thread())
+    with their_items(theirs, writing=True) as items:
+        items.put(StoredItem(("notes",), "a", {"n": 1}, 1_000_000, 2_000_000, None, None))
     monkeypatch.setitem(sys.modules, "langgraph.checkpoint.sqlite", None)
     monkeypatch.setitem(sys.modules, "langgraph.store.sqlite", None)
     assert move_in(theirs, ours) == 0
+    assert "1 store items copied" in capsys.readouterr().out
     with our_saver(ours) as saver:
         assert saver.get_tuple(thread()).checkpoint["channel_values"]["log"] == ["a"]
 

@@ -152,8 +152,7 @@ def _check_tables(connection: Any) -> None:
 
 @contextmanager
 def _copied(file: str) -> Iterator[sqlite3.Connection]:
-    """A copy of a SQLite file, which stays as it is while programs go on writing to the original;
-    LangGraph's store brings its tables up to date."""
+    """A copy of a SQLite file, which stays as it is while programs write to the original."""
     check_exists(f"sqlite:///{file}")
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="milepost-import-"))
@@ -203,20 +202,20 @@ def their_items(
             yield RedisItems(documents, values, prefixes["store_prefix"]) or None
         return
     file = sqlite_file(address)
+    database = LangGraphPostgresItems if file is None else LangGraphSqliteItems
     with ExitStack() as stack:
         connection = stack.enter_context(_connection(address, to_read=not writing))
-        if not writing and not _columns(connection, "store"):
-            yield None
+        if not writing:
+            there = _columns(connection, "store")
+            yield database(None, _on(connection), there) if there else None
             return
         if file is None:
             store = stack.enter_context(_opened("langgraph", "store", address))
         else:
             store = _class("langgraph", "store", "sqlite")(connection)
-        if writing or file is not None:  # what is read of SQLite is a copy, which may be changed
-            store.setup()
+        store.setup()
         from milepost.integrations.langgraph._adapters.stores import from_langgraph_store
 
-        database = LangGraphPostgresItems if file is None else LangGraphSqliteItems
         yield database(from_langgraph_store(store), _on(connection))
 
 
