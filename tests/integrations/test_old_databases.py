@@ -316,6 +316,19 @@ def test_a_database_older_than_namespaces_is_named(files, capsys):
     assert "older than LangGraph 0.2" in capsys.readouterr().err
 
 
+def test_items_from_before_there_were_times_to_live_are_copied(addresses, capsys):
+    theirs, ours = addresses
+    run_sql(
+        theirs,
+        "CREATE TABLE store (prefix TEXT, key TEXT, value TEXT, created_at TEXT, updated_at TEXT)",
+    )
+    moment = "2024-10-01 12:00:00"
+    values = f"('notes', 'a', '{{\"n\": 1}}', '{moment}', '{moment}')"
+    run_sql(theirs, f"INSERT INTO store VALUES {values}")
+    assert move_in(theirs, ours) == 0
+    assert "1 store items copied" in capsys.readouterr().out
+
+
 def test_a_database_that_holds_neither_threads_nor_items_is_named(files, capsys):
     theirs, ours = files
     run_sql(theirs, "CREATE TABLE notes (text TEXT)")
