@@ -171,7 +171,7 @@ def run_export(options: argparse.Namespace) -> int:
         NoTranslation,
     )
     from milepost.integrations.langgraph._moving import addresses
-    from milepost.integrations.langgraph._moving.sources import OurTables
+    from milepost.integrations.langgraph._moving.sources import our_tables
     from milepost.integrations.langgraph._moving.threads import Route, move_threads
 
     _, called = _registry(options)
@@ -186,7 +186,7 @@ def run_export(options: argparse.Namespace) -> int:
         addresses.their_saver(options.target, encrypted=sealed) as reader,
     ):
         route = Route(
-            OurTables(saver),
+            our_tables(saver),
             ForeignSaver(target, NoTranslation()),
             ForeignSaver(reader, NoTranslation()),
             to_langgraph=True,

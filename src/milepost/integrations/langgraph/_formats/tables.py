@@ -139,12 +139,7 @@ class LangGraphReader(BaseCheckpointSaver[Any]):
 
     def paths(self, place: Place) -> dict[str, str]:
         """The paths of the tasks that wrote after a checkpoint, as far as they are stored."""
-        rows = self.execute(
-            f"SELECT DISTINCT task_id, {self._path} FROM {self.writes_table}"
-            " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
-            tuple(place),
-        )
-        return {row[0]: row[1] for row in rows if row[1]}
+        return task_paths(self.execute, place, self.writes_table, self._path)
 
     @cached_property
     def _path(self) -> str:
@@ -210,3 +205,16 @@ def _with_all_keys(stored: Mapping[str, Any], place: Place) -> Checkpoint:
         versions_seen=stored.get("versions_seen") or {},
         updated_channels=stored.get("updated_channels"),
     )
+
+
+def task_paths(
+    execute: Execute, place: Place, table: str, column: str = "task_path"
+) -> dict[str, str]:
+    """The paths of the tasks that wrote after a checkpoint by their ids, as far as the table has
+    them. milepost's tables have the same columns."""
+    rows = execute(
+        f"SELECT DISTINCT task_id, {column} FROM {table}"
+        " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
+        tuple(place),
+    )
+    return {row[0]: row[1] for row in rows if row[1]}

@@ -36,7 +36,7 @@ from milepost.integrations.langgraph._moving.items import (
 from milepost.integrations.langgraph._moving.redis_documents import Documents, RedisValues
 from milepost.integrations.langgraph._moving.redis_items import OurRedisItems, RedisItems
 from milepost.integrations.langgraph._moving.redis_threads import RedisThreads
-from milepost.integrations.langgraph._moving.sources import BadAddressError, Source, TheirTables
+from milepost.integrations.langgraph._moving.sources import BadAddressError, Tables
 from milepost.integrations.langgraph._requirement import needed
 
 _DRIVERS: Final = ("psycopg", "redis")
@@ -76,7 +76,7 @@ def bad_address(address: str) -> BadAddressError:
 @contextmanager
 def open_theirs(
     address: str, registry: TypeRegistry | None = None, *, encrypted: bool = False
-) -> Iterator[Source]:
+) -> Iterator[Tables | RedisThreads]:
     """LangGraph's database at an address, for reading only."""
     if encrypted:
         their_sealing()  # a key that is missing is named before anything is read
@@ -87,8 +87,9 @@ def open_theirs(
         return
     with _connection(address, to_read=True) as connection:
         _check_tables(connection)
-        reader = PostgresReader if sqlite_file(address) is None else SqliteReader
-        yield TheirTables(reader(_on(connection), serde))
+        kind = PostgresReader if sqlite_file(address) is None else SqliteReader
+        reader = kind(_on(connection), serde)
+        yield Tables(reader, reader.execute, reader.paths)
 
 
 @contextmanager
