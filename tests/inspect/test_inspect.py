@@ -37,6 +37,7 @@ from milepost.inspect import (
     threads,
     untag,
 )
+from milepost.inspect.parts import Follower
 from milepost.types import Send, interrupt
 
 
@@ -313,6 +314,24 @@ class TestHistory:
         asking = next(following)
         assert asking.checkpoint_id == before.checkpoint_id
         assert [one.value for one in asking.tasks[0].interrupts] == ["which?"]
+
+    def test_who_follows_is_told_of_what_comes_after_what_is_known(self, db):
+        whole = [entry.checkpoint_id for entry in log(db, "done")]
+        follower = Follower(db, "done", after=whole[1])
+        assert [entry.checkpoint_id for entry in follower.look()] == whole[1::-1]
+        assert follower.look() == []
+        ahead = Follower(db, "done", after="f")
+        assert (ahead.look(), ahead.look()) == ([], [])
+
+    def test_who_follows_an_inner_graph_is_told_of_its_beginning(self, saver):
+        inner = StateGraph(State).add_node("in", lambda _: {"count": 1}).add_edge(START, "in")
+        graph = StateGraph(State).add_node("out", inner.compile(checkpointer=True))
+        graph = graph.add_edge(START, "out").compile(checkpointer=saver)
+        graph.invoke({"messages": []}, at("t"), interrupt_before=["out"])
+        follower = Follower(Database.of(saver), "t", namespace="out")
+        assert follower.look() == []
+        graph.invoke(None, at("t"))
+        assert [entry.step for entry in follower.look()] == [-1, 0, 1]
 
     def test_tasks_that_a_send_started_are_told_by_their_nodes(self, saver):
         graph = StateGraph(State)

@@ -163,7 +163,8 @@ def tail(
     recent = list(log(db, thread_id, namespace=namespace, limit=max(last, 1)))
     newest = recent[0] if recent else None
     shown = reversed(recent[:last])
-    follower = Follower(db, thread_id, namespace=namespace, after="", newest=newest)
+    after = newest.checkpoint_id if newest else ""
+    follower = Follower(db, thread_id, namespace=namespace, after=after)
     return chain(shown, _added(follower, poll, newest) if follow else ())
 
 
@@ -188,8 +189,8 @@ class Follower:
         db: The database.
         thread_id: The thread.
         namespace: The graph: "" for the outermost.
-        after: The id of a checkpoint that is known; without it, all that is there is known.
-        newest: The newest entry that is known.
+        after: The id of a checkpoint that is known, of which the first look tells again; without
+            it, all that is there is known.
         most: How many entries one look may find: of more, the last ones.
 
     Examples:
@@ -207,15 +208,14 @@ class Follower:
         *,
         namespace: str = "",
         after: str | None = None,
-        newest: LogEntry | None = None,
         most: int | None = None,
     ) -> None:
         self._db = db
         self._thread_id = thread_id
         self._namespace = namespace
         self._most = most
-        self._after = after if newest is None else newest.checkpoint_id
-        self._newest = newest
+        self._after = after
+        self._newest: LogEntry | None = None
 
     def look(self) -> list[LogEntry]:
         """The entries that were added, oldest first; before them the newest that was known, if more
@@ -235,9 +235,12 @@ class Follower:
             # Entries are read as they are asked for, and most looks find nothing new.
             fresh = list(takewhile(lambda one: one.checkpoint_id >= (self._after or ""), found))
         except StateNotFoundError:
-            return []  # an inner graph that has not begun
-        known, self._newest = self._newest, fresh[0] if fresh else self._newest
-        self._after = self._newest.checkpoint_id if self._newest else ""
+            fresh = []  # an inner graph that has not begun
+        known = self._newest
+        if fresh:
+            self._newest, self._after = fresh[0], fresh[0].checkpoint_id
+        elif is_first:
+            self._after = ""
         return [] if is_first else [entry for entry in reversed(fresh) if entry != known]
 
 
