@@ -121,9 +121,12 @@ class AdaptedSaver(SaverAdapter, TheirSaver[Any]):
 
     get_tuple, aget_tuple = sync_and_async(_get_tuple)
 
-    def _page(self, config: Any, wanted: dict[str, Any]) -> Calls[Sequence[TheirTuple]]:
-        listed = yield Call("list", config, **wanted)
-        return [_theirs(one) for one in listed]
+    def _page(self, config: Any, wanted: dict[str, Any]) -> Calls[Sequence[CheckpointTuple]]:
+        listed: Sequence[CheckpointTuple] = yield Call("list", config, **wanted)
+        return listed
+
+    def _shown(self, found: CheckpointTuple) -> TheirTuple:
+        return _theirs(found)
 
     # -- writing
 

@@ -61,7 +61,12 @@ class SaverAdapter:
 
     @abstractmethod
     def _page(self, config: Any, wanted: dict[str, Any]) -> Calls[Sequence[Any]]:
-        """Checkpoints of the inner saver, as this one gives them."""
+        """Checkpoints of the inner saver."""
+
+    def _shown(self, found: Any) -> Any:
+        """One of them as this saver gives it, made when it is asked for: a damaged checkpoint does
+        not hide those before it."""
+        return found
 
     def list(
         self, config: Any, *, filter: Any = None, before: Any = None, limit: int | None = None
@@ -69,7 +74,7 @@ class SaverAdapter:
         pages = GeneratorDriver(_pages(config, filter, before, limit))
         for wanted in pages:
             pages.answer = found = drive(self._page(config, wanted), self._call)
-            yield from found
+            yield from map(self._shown, found)
 
     async def alist(
         self, config: Any, *, filter: Any = None, before: Any = None, limit: int | None = None
@@ -78,7 +83,7 @@ class SaverAdapter:
         for wanted in pages:
             pages.answer = found = await adrive(self._page(config, wanted), self._acall)
             for one in found:
-                yield one
+                yield self._shown(one)
 
     def _delete_thread(self, thread_id: str) -> Calls[None]:
         yield Call("delete_thread", thread_id)
