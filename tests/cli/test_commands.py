@@ -1,5 +1,6 @@
 """The commands of the extra `cli` and their options; test_each_command.py has each of them."""
 
+import functools
 import io
 import json
 import os
@@ -84,6 +85,13 @@ def in_a_process(arguments, file, folder):
     return done.returncode, done.stdout, done.stderr
 
 
+def test_a_warning_of_a_run_is_a_line(file, tmp_path):
+    given = '{"messages": [], "no such key": 1}'
+    _, _, err = in_a_process(["run", GRAPH, "-t", "warned", "-i", given], file, tmp_path)
+    assert "milepost: The input has the key 'no such key'" in err.splitlines()[0]
+    assert "MilepostWarning" not in err
+
+
 class TestReading:
     def test_threads_as_json(self, milepost):
         found = json.loads(succeeded(milepost("threads", "--json", "--sort", "thread_id")))
@@ -142,6 +150,18 @@ class TestReading:
         shown = succeeded(milepost("diff", "open"))
         assert "    -two\n    +2\n" in shown
 
+    def test_a_long_line_of_a_text_is_cut_off(self, milepost):
+        succeeded(milepost("fork", "open", "--set", f'text="{"x" * 1000}"'))
+        shown = succeeded(milepost("diff", "open"))
+        assert f"    +{'x' * 399}…\n" in shown
+
+    def test_what_is_nested_deeply_is_shown_by_its_path(self, milepost):
+        nested = json.dumps(functools.reduce(lambda inner, _: [inner], range(90), "bottom"))
+        succeeded(milepost("fork", "open", "--set", f"order={nested}"))
+        assert "… (--path shows what is deeper)" in succeeded(milepost("show", "open", "--full"))
+        path = ".".join(["order", *["0"] * 85])
+        assert "bottom" in succeeded(milepost("show", "open", "--full", "--path", path))
+
     def test_blame_and_bisect_as_json(self, milepost):
         parts = json.loads(succeeded(milepost("blame", "done", "messages", "--json")))["parts"]
         assert [part["nodes"] for part in parts] == [["__start__"], ["plan"]]
@@ -181,6 +201,17 @@ class TestChanging:
         status, _, err = milepost("run", GRAPH, "-t", "bad", "-i", given)
         assert status == 1
         assert "RuntimeError: the plan failed" in err
+
+    def test_the_error_of_a_program_reaches_the_terminal_as_text(self, milepost, tmp_path):
+        program = tmp_path / "failing_program.py"
+        program.write_text(
+            "from milepost.graph import StateGraph, START\n"
+            "def fail(state):\n    raise ValueError('a title: \\x1b]0;x\\x07')\n"
+            "graph = StateGraph(dict).add_node(fail).add_edge(START, 'fail')\n"
+        )
+        _, _, err = milepost("run", f"{program}:graph", "-t", "bad", "-i", "{}")
+        assert "ValueError: a title: \\x1b]0;x\\x07\n" in err
+        assert "\x1b" not in err
 
     def test_a_merge_with_a_conflict_and_without(self, milepost):
         def fork(value):
@@ -240,6 +271,9 @@ class TestChanging:
         monkeypatch.setenv("OLD", "a" * 16)
         monkeypatch.setenv("MILEPOST_AES_KEY", "b" * 16)
         assert milepost("show", "done")[0] == 6
+        monkeypatch.setenv("SHORT", "b")
+        _, _, err = milepost("reencrypt", "--yes", "--old-key-env", "SHORT")
+        assert "variable SHORT: An AES key has 16, 24 or 32 bytes" in err
         succeeded(milepost("reencrypt", "--yes", "--old-key-env", "OLD"))
         assert "hello" in succeeded(milepost("show", "done"))
 

@@ -1,5 +1,8 @@
 """Threads, states, tags and histories, on each kind of saver."""
 
+import operator
+from typing import Annotated, TypedDict
+
 import pytest
 from inspect_shop import State, at, builder, fill
 
@@ -34,7 +37,8 @@ from milepost.inspect import (
     threads,
     untag,
 )
-from milepost.types import Send
+from milepost.inspect.parts import Follower
+from milepost.types import Send, interrupt
 
 
 @pytest.fixture
@@ -45,6 +49,23 @@ def db(saver):
 
 def ids(page):
     return [row.thread_id for row in page.items]
+
+
+def test_the_keys_of_a_state_are_in_one_order_at_every_checkpoint(saver):
+    class Trip(TypedDict):
+        wish: str
+        price: int
+        notes: Annotated[list[str], operator.add]
+
+    built = StateGraph(Trip).add_node("search", lambda _: {"notes": ["a room"], "price": 120})
+    graph = built.add_edge(START, "search").compile(checkpointer=saver)
+    graph.invoke({"wish": "two nights"}, at("trip"))
+    db = Database.of(saver)
+    assert list(show(db, Ref("trip")).values) == ["notes", "price", "wish"]
+    fork(db, Ref("trip"), {"price": 90, "notes": []})
+    assert list(show(db, Ref("trip")).values) == ["notes", "price", "wish"]
+    changed = diff(db, Ref.parse("trip@~1"), Ref("trip"))
+    assert [change.path[0] for change in changed] == ["notes", "price"]
 
 
 class TestThreads:
@@ -282,6 +303,35 @@ class TestHistory:
         fork(db, Ref("done"), {"count": 8})
         assert next(following).checkpoint_id == newest
         assert next(following).parent_id == newest
+
+    def test_a_tail_that_follows_tells_of_a_question(self, saver):
+        graph = StateGraph(State).add_node("ask", lambda _: {"text": interrupt("which?")})
+        graph = graph.add_edge(START, "ask").compile(checkpointer=saver)
+        graph.invoke({"messages": []}, at("t"), interrupt_before=["ask"])
+        following = tail(Database.of(saver), "t", last=1, poll=0.01)
+        before = next(following)
+        graph.invoke(None, at("t"))
+        asking = next(following)
+        assert asking.checkpoint_id == before.checkpoint_id
+        assert [one.value for one in asking.tasks[0].interrupts] == ["which?"]
+
+    def test_who_follows_is_told_of_what_comes_after_what_is_known(self, db):
+        whole = [entry.checkpoint_id for entry in log(db, "done")]
+        follower = Follower(db, "done", after=whole[1])
+        assert [entry.checkpoint_id for entry in follower.look()] == whole[1::-1]
+        assert follower.look() == []
+        ahead = Follower(db, "done", after="f")
+        assert (ahead.look(), ahead.look()) == ([], [])
+
+    def test_who_follows_an_inner_graph_is_told_of_its_beginning(self, saver):
+        inner = StateGraph(State).add_node("in", lambda _: {"count": 1}).add_edge(START, "in")
+        graph = StateGraph(State).add_node("out", inner.compile(checkpointer=True))
+        graph = graph.add_edge(START, "out").compile(checkpointer=saver)
+        graph.invoke({"messages": []}, at("t"), interrupt_before=["out"])
+        follower = Follower(Database.of(saver), "t", namespace="out")
+        assert follower.look() == []
+        graph.invoke(None, at("t"))
+        assert [entry.step for entry in follower.look()] == [-1, 0, 1]
 
     def test_tasks_that_a_send_started_are_told_by_their_nodes(self, saver):
         graph = StateGraph(State)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import sqlite3
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
-from milepost.errors import SerializationError, UnregisteredTypeError
+from milepost.errors import MilepostError, SerializationError, UnregisteredTypeError
 from milepost.integrations.langgraph import as_langgraph
 from milepost.warnings import MilepostWarning
 
@@ -295,3 +296,20 @@ class FiveMethods(BaseCheckpointSaver[str]):
 def test_a_saver_with_five_methods_in_one_colour_is_enough(story, run):
     expected = story(LANGGRAPH, TheirInMemorySaver(), run)
     assert story(LANGGRAPH, as_langgraph(FiveMethods(), types=[stories]), run) == expected
+
+
+def test_a_damaged_checkpoint_does_not_hide_newer_ones(tmp_path):
+    file = tmp_path / "threads.db"
+    with SqliteSaver.from_conn_string(str(file)) as saver:
+        graph = line(LANGGRAPH, says("a"), says("b")).compile(checkpointer=as_langgraph(saver))
+        graph.invoke({"log": []}, thread())
+    with sqlite3.connect(file) as connection:
+        connection.execute(
+            "UPDATE checkpoints SET frame = x'00' WHERE checkpoint_id ="
+            " (SELECT MIN(checkpoint_id) FROM checkpoints)"
+        )
+    with SqliteSaver.from_conn_string(str(file)) as saver:
+        listed = as_langgraph(saver).list(thread())
+        assert [next(listed).metadata["step"] for _ in range(3)] == [2, 1, 0]
+        with pytest.raises(MilepostError):
+            next(listed)

@@ -1,6 +1,7 @@
 """LangGraph's databases, moved to milepost and back."""
 
 import importlib
+import sys
 from typing import Annotated, Any
 
 import pytest
@@ -10,7 +11,8 @@ from moves import move_in, move_out
 from stories import Log, line, says, squares, thread
 from typing_extensions import TypedDict
 
-from milepost.integrations.langgraph._moving.addresses import our_saver, their_saver
+from milepost.integrations.langgraph._moving.addresses import our_saver, their_items, their_saver
+from milepost.integrations.langgraph._moving.items import StoredItem
 
 pytest.importorskip("langgraph.checkpoint.sqlite")
 
@@ -275,14 +277,29 @@ def test_a_model_with_aliases_is_read_by_the_names_of_its_fields(files):
 
 
 def test_an_address_of_another_kind_is_refused(tmp_path, capsys):
-    assert move_in("mysql://host/db", f"sqlite:///{tmp_path}/ours.db") == 1
+    assert move_in("mysql://host/db", f"sqlite:///{tmp_path}/ours.db") == 4
     assert "write sqlite:///file.db or postgresql://" in capsys.readouterr().err
 
 
 def test_a_file_that_is_not_there_is_not_made(tmp_path, capsys):
-    assert move_in(f"sqlite:///{tmp_path}/none.db", f"sqlite:///{tmp_path}/ours.db") == 1
-    assert "There is no file" in capsys.readouterr().err
+    for address in (f"sqlite:///{tmp_path}/none.db", str(tmp_path / "none.db")):
+        assert move_in(address, f"sqlite:///{tmp_path}/ours.db") == 4
+        assert "There is no file" in capsys.readouterr().err
     assert not tmp_path.joinpath("none.db").exists()
+
+
+def test_a_database_is_read_without_langgraphs_package_for_it(files, monkeypatch, capsys):
+    theirs, ours = files
+    with their_saver(theirs) as saver:
+        line(LANGGRAPH, says("a")).compile(checkpointer=saver).invoke({"log": []}, thread())
+    with their_items(theirs, writing=True) as items:
+        items.put(StoredItem(("notes",), "a", {"n": 1}, 1_000_000, 2_000_000, None, None))
+    monkeypatch.setitem(sys.modules, "langgraph.checkpoint.sqlite", None)
+    monkeypatch.setitem(sys.modules, "langgraph.store.sqlite", None)
+    assert move_in(theirs, ours) == 0
+    assert "1 store items copied" in capsys.readouterr().out
+    with our_saver(ours) as saver:
+        assert saver.get_tuple(thread()).checkpoint["channel_values"]["log"] == ["a"]
 
 
 def test_a_type_that_cannot_be_imported_is_named(files, capsys):
@@ -465,6 +482,6 @@ def test_an_export_does_not_touch_a_database_of_milepost(tmp_path, capsys):
     with our_saver(address) as saver:
         saver.create_thread("t")
     before = (tmp_path / "ours.db").read_bytes()
-    assert move_out(address, address) == 1
+    assert move_out(address, address) == 4
     assert "Export to another database" in capsys.readouterr().err
     assert (tmp_path / "ours.db").read_bytes() == before

@@ -143,7 +143,7 @@ def test_a_thread_that_was_only_created_is_no_error_of_an_export(addresses, caps
 
 def test_a_file_to_export_from_that_is_not_there_is_not_made(tmp_path, capsys):
     address = f"sqlite:///{tmp_path}/none.db"
-    assert move_out(address, f"sqlite:///{tmp_path}/theirs.db") == 1
+    assert move_out(address, f"sqlite:///{tmp_path}/theirs.db") == 4
     assert "There is no file" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 

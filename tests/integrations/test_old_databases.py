@@ -313,17 +313,37 @@ def test_a_thread_interrupted_before_paths_were_stored_is_resumed(addresses):
 def test_a_database_older_than_namespaces_is_named(files, capsys):
     theirs, ours = files
     run_sql(theirs, "CREATE TABLE checkpoints (thread_id TEXT, thread_ts TEXT, checkpoint BLOB)")
-    assert move_in(theirs, ours) == 1
+    assert move_in(theirs, ours) == 4
     assert "older than LangGraph 0.2" in capsys.readouterr().err
+
+
+def test_items_from_before_there_were_times_to_live_are_copied(addresses, capsys):
+    theirs, ours = addresses
+    run_sql(
+        theirs,
+        "CREATE TABLE store (prefix TEXT, key TEXT, value TEXT, created_at TEXT, updated_at TEXT)",
+    )
+    moment = "2024-10-01 12:00:00"
+    values = f"('notes', 'a', '{{\"n\": 1}}', '{moment}', '{moment}')"
+    run_sql(theirs, f"INSERT INTO store VALUES {values}")
+    assert move_in(theirs, ours) == 0
+    assert "1 store items copied" in capsys.readouterr().out
+
+
+def test_a_database_that_holds_neither_threads_nor_items_is_named(files, capsys):
+    theirs, ours = files
+    run_sql(theirs, "CREATE TABLE notes (text TEXT)")
+    assert move_in(theirs, ours) == 4
+    assert "Is it the right database?" in capsys.readouterr().err
 
 
 def test_a_database_of_milepost_is_not_taken_for_langgraphs(files, capsys):
     _, ours = files
     with our_saver(ours) as saver:
         line(MILEPOST, says("a")).compile(checkpointer=saver).invoke({"log": []}, thread())
-    assert move_in(ours, f"{ours}.new") == 1
+    assert move_in(ours, f"{ours}.new") == 4
     assert "holds threads of milepost" in capsys.readouterr().err
-    assert move_in(ours, ours) == 1
+    assert move_in(ours, ours) == 4
 
 
 def test_a_database_of_langgraph_is_not_written_to(files, capsys):
@@ -337,7 +357,7 @@ def test_a_database_of_langgraph_is_not_written_to(files, capsys):
 def test_a_file_that_is_no_database_is_named(files, tmp_path, capsys):
     theirs, ours = files
     tmp_path.joinpath("theirs.db").write_text("this is a letter to my aunt, not a database" * 50)
-    assert move_in(theirs, ours) == 1
+    assert move_in(theirs, ours) == 4
     assert "not a database" in capsys.readouterr().err
 
 

@@ -59,12 +59,13 @@ def test_the_command_line_runs_a_program_with_its_arguments(tmp_path):
     assert done.stdout.split("\n")[0] == "['-x', 'y'] __main__ milepost.graph.state beside it"
 
 
-def test_a_module_is_run_by_its_name(tmp_path):
+@pytest.mark.parametrize("command", [(HOOK,), ("milepost.cli", "run", "--as-langgraph")])
+def test_a_module_is_run_by_its_name(command, tmp_path):
     tmp_path.joinpath("tool.py").write_text(
         "import sys\nfrom langgraph.types import Send\nprint(Send('a', 1), sys.argv[1:])\n"
     )
-    done = python("-m", HOOK, "-m", "tool", "arg", cwd=tmp_path)
-    assert done.stdout == "Send(node='a', arg=1) ['arg']\n"
+    done = python("-m", *command, "-m", "tool", "arg", "--option", cwd=tmp_path)
+    assert done.stdout == "Send(node='a', arg=1) ['arg', '--option']\n"
 
 
 def test_an_error_of_the_program_is_shown_as_python_shows_it(tmp_path):
@@ -80,6 +81,12 @@ def test_without_a_program_there_is_a_usage_line():
     done = python("-m", "milepost.cli", "run", "--as-langgraph", check=False)
     assert done.returncode == 2
     assert "which program?" in done.stderr
+
+
+def test_a_program_that_is_not_there_is_named_in_one_line(tmp_path):
+    program = str(tmp_path / "none.py")
+    done = python("-m", "milepost.cli", "run", "--as-langgraph", program, check=False)
+    assert (done.returncode, done.stderr) == (1, f"milepost: There is no file '{program}'.\n")
 
 
 # -- what is answered

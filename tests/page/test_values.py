@@ -57,6 +57,36 @@ def test_a_state_of_five_megabytes_comes_on_demand(tmp_path: Path, start, visit)
     page.locator('[data-path="[\\"rows\\",199]"]').wait_for()
 
 
+def test_a_conversation_that_is_too_large_to_be_sent_unasked_comes_on_demand(
+    tmp_path: Path, start, visit
+):
+    path = tmp_path / "talk.db"
+    said = [{"type": "human", "content": f"message {at}, {'word ' * 30}"} for at in range(1000)]
+    with demo.opened(path) as (_, saver, _):
+        graph_of({"messages": said, "rows": list(range(60_000))}, saver).invoke(
+            {}, demo.config("talk")
+        )
+    page = visit(start(path), "#/thread/talk?tab=messages")
+    page.get_by_role("button", name="Load messages (").click()
+    page.get_by_text("message 999, ").wait_for()
+    assert page.locator(".message").count() == 50
+    page.get_by_role("button", name="Show 50 earlier of 950").click()
+    page.get_by_text("message 900, ").wait_for()
+    page.get_by_role("button", name="Load rows (").click()
+    page.get_by_text("No messages").wait_for()
+
+
+def test_a_thread_whose_name_would_turn_the_text_is_shown_with_escapes(
+    tmp_path: Path, start, visit
+):
+    path = tmp_path / "turned.db"
+    with demo.opened(path) as (_, saver, _):
+        graph_of({"text": "x"}, saver).invoke({}, demo.config("a\u202eb\x1b[2J"))
+    page = visit(start(path))
+    page.get_by_text("a\\u202eb\\x1b[2J", exact=True).click()
+    until(lambda: page.locator(".thread-title").inner_text() == "a\\u202eb\\x1b[2J")
+
+
 ATTACKS = [
     "<img src=x onerror=\"window.attacked='img'\">",
     "<script>window.attacked='script'</script>",

@@ -271,6 +271,15 @@ def test_a_history_is_bounded_and_begins_before_a_checkpoint(sdk: Any, ui: Runni
     assert found.json() == whole[:2]
 
 
+def test_a_checkpoint_that_names_none_is_refused(sdk: Any, ui: Running) -> None:
+    thread_id = interrupted(ui)
+    config = {"configurable": {"checkpoint_id": "1f"}}
+    with pytest.raises(UnprocessableEntityError, match="unknown field `configurable`"):
+        sdk.threads.get_history(thread_id, before=config)
+    with pytest.raises(UnprocessableEntityError, match="unknown field `configurable`"):
+        sdk.threads.update_state(thread_id, {}, checkpoint=config)
+
+
 def test_ids_may_hold_any_character(sdk: Any, ui: Running) -> None:
     for name in ("a/b", "..", "a?b#c", "ü %2F", "<script>"):
         thread_id = f"{name}{new_id()}" if name != ".." else name

@@ -100,6 +100,7 @@ def test_the_graphs_of_a_configuration_are_offered(asked: str, tmp_path: Path) -
         (["ui", "FILE", "--graph", "nomodule:graph"], "nomodule"),
         (["ui", "FILE", "--graph", "nothing.json"], "nothing.json"),
         (["ui", "FILE", "--host", "203.0.113.7"], "203.0.113.7"),
+        (["ui", "FILE", *["--graph", f"{TESTS}/serving.py:asking_graph"] * 2], "'asking'"),
     ],
 )
 def test_what_cannot_be_served_is_said_in_one_line(
@@ -109,6 +110,22 @@ def test_what_cannot_be_served_is_said_in_one_line(
     printed = capsys.readouterr().err
     assert said in printed
     assert printed.count("\n") == 1
+
+
+def test_a_token_that_cannot_be_sent_is_said_in_one_line(
+    file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MILEPOST_UI_TOKEN", "two words")
+    assert main(["ui", file, "--no-browser"]) == 1
+    said = "milepost: MILEPOST_UI_TOKEN must be one word of printable ASCII.\n"
+    assert capsys.readouterr().err == said
+
+
+def test_of_two_databases_none_is_chosen(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["ui", file, "--db", "other.db"])
+    assert stopped.value.code == 2
+    assert "one database" in capsys.readouterr().err
 
 
 def test_the_browser_is_given_a_file_that_others_cannot_read(

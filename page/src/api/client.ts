@@ -49,6 +49,9 @@ export const state = (at: At, path?: Path, limit?: number, signal?: AbortSignal)
     signal,
   );
 
+/** A value that was left out of a state for its size. */
+export const part = async (at: At, path: Path) => (await state(at, path, 20_000_000)).values;
+
 export const changes = (at: At, signal?: AbortSignal) =>
   get<{ changes: Change[] }>(route`/milepost/threads/${at.thread}/changes`, place(at), signal);
 
@@ -105,8 +108,17 @@ export interface Edit {
 export const edit = (thread: string, body: Edit) =>
   post<{ checkpoint: { checkpoint_id: string } }>(route`/threads/${thread}/state`, body);
 
-export const storeNamespaces = () =>
-  post<{ namespaces: string[][] }>("/store/namespaces", { limit: 1000 });
+/** All namespaces, as far as a reader would look through them. */
+export async function storeNamespaces(): Promise<string[][]> {
+  const found: string[][] = [];
+  while (found.length < 10_000) {
+    const query = { limit: 1000, offset: found.length };
+    const { namespaces } = await post<{ namespaces: string[][] }>("/store/namespaces", query);
+    found.push(...namespaces);
+    if (namespaces.length < 1000) break;
+  }
+  return found;
+}
 
 export const storeItems = (
   prefix: string[],

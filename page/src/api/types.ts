@@ -56,7 +56,6 @@ export interface LogEntry {
   tasks: Task[];
   writes: Record<string, string[]>;
   tags: string[];
-  bytes: number | null;
   /** Why the checkpoint cannot be read. */
   problem?: string | null;
 }

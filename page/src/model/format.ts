@@ -29,6 +29,15 @@ export const count = (value: number | null | undefined): string =>
 export const plural = (value: number, one: string, many = `${one}s`): string =>
   `${count(value)} ${value === 1 ? one : many}`;
 
+/** A name of users': what has no width, or would turn the direction of a text, is an escape. */
+export const plain = (name: string): string =>
+  name.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (sign) => {
+    const code = sign.codePointAt(0)!;
+    return code < 0x100
+      ? `\\x${code.toString(16).padStart(2, "0")}`
+      : `\\u${code.toString(16).padStart(4, "0")}`;
+  });
+
 /** A time from the server: ISO 8601, or seconds since 1970. */
 function date(time: Time | undefined): Date | null {
   if (time === null || time === undefined || time === "") return null;

@@ -31,6 +31,20 @@ export function chats(values: Json): Chat[] {
   });
 }
 
+/** A state key whose value was too large to be sent unasked, and may be a list of messages. */
+export interface LeftOut {
+  key: string;
+  size: number;
+}
+
+export function leftOut(values: Json): LeftOut[] {
+  if (!isObject(values)) return [];
+  return Object.entries(values).flatMap(([key, value]) => {
+    const size = isObject(value) && "members" in value ? value["$more"] : null;
+    return typeof size === "number" ? [{ key, size }] : [];
+  });
+}
+
 /** The words of a message's content, which is a text or a list of blocks. */
 export function messageText(content: Json): string {
   if (typeof content === "string") return content;

@@ -1,11 +1,12 @@
 // Messages as the conversation they are.
 
-import { useSignal } from "@preact/signals";
-import { isObject, type Change, type Json, type JsonObject } from "../api/types";
+import { signal, useSignal } from "@preact/signals";
+import { isObject, type Change, type Json, type JsonObject, type Path } from "../api/types";
 import { count, bytes } from "../model/format";
-import { type Chat, kindOf, messageText, toolCalls } from "../model/messages";
+import { useLoad } from "../model/load";
+import { type Chat, chats, kindOf, leftOut, messageText, toolCalls } from "../model/messages";
 import { Icon } from "../ui/icons";
-import { Empty } from "../ui/parts";
+import { Empty, Failure, Skeleton } from "../ui/parts";
 import { opened, Text, ValueTree } from "../ui/Value";
 
 const portion = 50;
@@ -17,8 +18,21 @@ const names: Record<string, string> = {
   function: "Function",
 };
 
-export function ChatView({ chats, changes }: { chats: Chat[]; changes: Change[] }) {
-  if (!chats.length) {
+/** The large keys that were asked for: stepping through a thread goes on showing them. */
+const asked = signal<ReadonlySet<string>>(new Set());
+
+interface Props {
+  /** Which state it is. */
+  id: string;
+  values: Json;
+  changes: Change[];
+  load: (path: Path) => Promise<Json>;
+}
+
+export function ChatView({ id, values, changes, load }: Props) {
+  const there = chats(values);
+  const large = leftOut(values);
+  if (!there.length && !large.length) {
     return (
       <Empty icon="question" title="No messages in this state">
         A key that holds a list of messages is shown here as a conversation.
@@ -32,14 +46,51 @@ export function ChatView({ chats, changes }: { chats: Chat[]; changes: Change[] 
   );
   return (
     <>
-      {chats.map((chat) => (
+      {there.map((chat) => (
         <section key={chat.key} class="chat" aria-label={`Messages in ${chat.key}`}>
-          {chats.length > 1 && <h3 class="section-title">{chat.key}</h3>}
+          {there.length + large.length > 1 && <h3 class="section-title">{chat.key}</h3>}
           <Talk chat={chat} fresh={fresh} />
+        </section>
+      ))}
+      {large.map(({ key, size }) => (
+        <section key={key} class="chat" aria-label={`Messages in ${key}`}>
+          {there.length + large.length > 1 && <h3 class="section-title">{key}</h3>}
+          {asked.value.has(key) ? (
+            <Loaded id={id} name={key} fresh={fresh} load={load} />
+          ) : (
+            <button
+              type="button"
+              class="linkish"
+              onClick={() => {
+                asked.value = new Set([...asked.peek(), key]);
+              }}
+            >
+              Load {key} ({bytes(size)})
+            </button>
+          )}
         </section>
       ))}
     </>
   );
+}
+
+/** The messages of a key that the server left out for its size. */
+function Loaded({
+  id,
+  name,
+  fresh,
+  load,
+}: {
+  id: string;
+  name: string;
+  fresh: Set<string>;
+  load: Props["load"];
+}) {
+  const state = useLoad(JSON.stringify([id, name]), () => load([name]));
+  if (state.status === "failed") return <Failure error={state.error} retry={state.reload} />;
+  if (state.value === null) return <Skeleton rows={8} />;
+  const [chat] = chats({ [name]: state.value });
+  return chat ? <Talk chat={chat} fresh={fresh} /> : <p class="message-none">No messages</p>;
 }
 
 /** The newest messages; older ones on demand. */

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import * as api from "../api/client";
 import type { LogEntry, StateView, Task } from "../api/types";
 import { index, ranAt } from "../graph/derive";
-import { bytes, counted, moment, refText, shortId } from "../model/format";
+import { counted, moment, refText, shortId } from "../model/format";
 import { type Loaded, useLoad } from "../model/load";
 import { chats } from "../model/messages";
 import { current, setQuery } from "../model/router";
@@ -94,7 +94,14 @@ export function Detail({ session, entry, select }: Props) {
           )}
           {tab === "messages" && (
             <WithState state={state}>
-              {(view) => <ChatView chats={chats(view.values)} changes={changes.value ?? []} />}
+              {(view) => (
+                <ChatView
+                  id={view.checkpoint_id}
+                  values={view.values}
+                  changes={changes.value ?? []}
+                  load={(path) => api.part(thread.at(view.checkpoint_id), path)}
+                />
+              )}
             </WithState>
           )}
           {tab === "changes" && (
@@ -146,7 +153,6 @@ function Title({ session, entry, select }: Props) {
           <code title={entry.checkpoint_id}>{shortId(entry.checkpoint_id)}</code>
           <Copy text={refText(thread.at(entry.checkpoint_id))} label="Copy THREAD@CHECKPOINT" />
           <time>{moment(entry.created_at)}</time>
-          {entry.bytes !== null && <span>{bytes(entry.bytes)}</span>}
           {parent && (
             <button type="button" class="linkish" onClick={() => select(parent)}>
               from step {parent.step ?? "?"}
@@ -253,7 +259,6 @@ function About({ entry, state }: { entry: LogEntry; state: Loaded<StateView> }) 
     ["Source", entry.source ?? "–"],
     ["Step", String(entry.step ?? "–")],
     ["Created", moment(entry.created_at)],
-    ["Size", bytes(entry.bytes ?? state.value?.bytes ?? null)],
     ["Wrote", Object.entries(entry.writes ?? {}).map(([node, keys]) => `${node}: ${keys.join(", ")}`).join("; ") || "–"],
   ];
   const metadata = JSON.stringify(state.value?.metadata ?? {}, null, 2);

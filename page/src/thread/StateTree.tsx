@@ -51,7 +51,7 @@ export function StateTree({ session, entry, values, at, changes }: Props) {
         open,
         actions,
         mark: (path) => marked.get(JSON.stringify(path)) ?? "",
-        load: async (path) => (await api.state(at, path, 20_000_000)).values,
+        load: (path) => api.part(at, path),
       }}
     />
   );

@@ -6,7 +6,7 @@ import type { LogEntry } from "../api/types";
 import { fromLog, index, marks } from "../graph/derive";
 import { GraphView } from "../graph/GraphView";
 import { info } from "../model/app";
-import { bytes, namespaceText, ownerOf, plural } from "../model/format";
+import { bytes, namespaceText, ownerOf, plain, plural } from "../model/format";
 import { current, go, list, setQuery } from "../model/router";
 import { Thread } from "../model/thread";
 import { Dialog } from "../ui/dialog";
@@ -158,7 +158,7 @@ function Head({ session }: { session: Session }) {
         <Icon name="left" />
       </a>
       <h1 class="thread-title" title={thread.id}>
-        {thread.id}
+        {plain(thread.id)}
       </h1>
       <Copy text={thread.id} label="Copy the thread's id" />
       {(row || session.running.value) && <Status status={session.status.value} />}

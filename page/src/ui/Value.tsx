@@ -242,6 +242,9 @@ export function special(value: JsonObject): Special | null {
   }
   const type = value["$type"];
   if (typeof type !== "string") return null;
+  if (value["$deep"] === true) {
+    return { kind: "type", text: "nested too deeply to be shown", size: 0, inside: null };
+  }
   const inside = insideOf(value);
   const plain = value["value"];
   const shown = inside || plain === undefined ? type : `${type} ${String(plain)}`;

@@ -1,7 +1,7 @@
 // What takes how much room: by kind, by channel, by thread.
 
 import * as api from "../api/client";
-import { bytes, count } from "../model/format";
+import { bytes, count, plain } from "../model/format";
 import { useLoad } from "../model/load";
 import { go, href } from "../model/router";
 import { useKeys } from "../ui/keys";
@@ -46,7 +46,7 @@ export function StatsPage() {
               {stats.largest.slice(0, 10).map((thread) => (
                 <li key={thread.thread_id} class="share">
                   <a class="share-name" href={href(["thread", thread.thread_id])}>
-                    {thread.thread_id}
+                    {plain(thread.thread_id)}
                   </a>
                   <span class="share-value">{bytes(thread.bytes)}</span>
                   <Meter part={thread.bytes} whole={stats.largest[0]!.bytes} />

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import * as api from "../api/client";
 import type { StoreItem } from "../api/types";
-import { ago, moment, plural } from "../model/format";
+import { ago, count, moment, plain, plural } from "../model/format";
 import { useLoad } from "../model/load";
 import { current, go, setQuery } from "../model/router";
 import { Icon } from "../ui/icons";
@@ -21,7 +21,7 @@ export function StorePage() {
   const { query } = current.value;
   const prefix = (query.get("ns") ?? "").split(separator).filter(Boolean);
   const search = useRef<HTMLInputElement>(null);
-  const found = useLoad("", async () => (await api.storeNamespaces()).namespaces);
+  const found = useLoad("", api.storeNamespaces);
   useKeys({
     "/": () => search.current?.focus(),
     Escape: () => (query.get("item") ? setQuery({ item: null }) : go("#/threads")),
@@ -73,7 +73,7 @@ function Namespaces({ all, prefix }: { all: string[][]; prefix: string[] }) {
                 aria-current={here === key || undefined}
                 onClick={() => choose(namespace)}
               >
-                {namespace.at(-1)}
+                {plain(namespace.at(-1) ?? "")}
               </button>
             </li>
           );
@@ -111,12 +111,24 @@ function Items({ prefix, search }: ItemsProps) {
   }, [place]);
   const limit = words ? most : pages.value * size;
   const found = useLoad(`${place} ${limit}`, async (signal) => {
-    const { items } = await api.storeItems(prefix, words, limit, 0, signal);
+    const items: StoreItem[] = [];
+    while (items.length < limit) {
+      const asked = Math.min(most, limit - items.length);
+      const part = (await api.storeItems(prefix, words, asked, items.length, signal)).items;
+      items.push(...part);
+      if (part.length < asked) break;
+    }
     // A store without an index of meanings leaves the words to its reader.
     const ranked = items.some((item) => typeof item.score === "number");
-    return ranked || !words ? items : items.filter((item) => mentions(item, words));
+    if (ranked || !words) return { items, among: "" };
+    return {
+      items: items.filter((item) => mentions(item, words)),
+      among: items.length === most ? ` among the ${count(most)} that were changed last` : "",
+    };
   });
-  const chosen = found.value?.find((item) => keyOf(item) === query.get("item"));
+  const shown = found.value?.items ?? [];
+  const among = found.value?.among ?? "";
+  const chosen = shown.find((item) => keyOf(item) === query.get("item"));
   return (
     <>
       <section class="store-items" aria-label="Items">
@@ -140,12 +152,12 @@ function Items({ prefix, search }: ItemsProps) {
           <Failure error={found.error} retry={found.reload} />
         ) : !found.value ? (
           <Skeleton rows={8} />
-        ) : found.value.length ? (
+        ) : shown.length ? (
           <ul class="store-list">
-            {found.value.map((item) => (
+            {shown.map((item) => (
               <ItemRow key={keyOf(item)} item={item} chosen={item === chosen} prefix={prefix} />
             ))}
-            {!words && found.value.length === pages.value * size && (
+            {!words && shown.length === pages.value * size && (
               <li>
                 <Button
                   onClick={() => {
@@ -158,9 +170,14 @@ function Items({ prefix, search }: ItemsProps) {
             )}
           </ul>
         ) : (
-          <Empty icon="search" title={words ? "No item matches" : "No items here"} />
+          <Empty icon="search" title={words ? `No item matches${among}` : "No items here"} />
         )}
-        {found.value && <p class="store-count">{plural(found.value.length, "item")} shown</p>}
+        {found.value && (
+          <p class="store-count">
+            {plural(shown.length, "item")} {words ? "found" : "shown"}
+            {among}
+          </p>
+        )}
       </section>
       <section class="store-item" aria-label="Item">
         {chosen ? (
@@ -194,12 +211,12 @@ function ItemRow({ item, chosen, prefix }: { item: StoreItem; chosen: boolean; p
         aria-current={chosen || undefined}
         onClick={() => setQuery({ item: keyOf(item) })}
       >
-        <span class="store-key">{item.key}</span>
+        <span class="store-key">{plain(item.key)}</span>
         <time class="store-time" title={moment(item.updated_at)}>
           {typeof item.score === "number" ? item.score.toFixed(3) : ago(item.updated_at)}
         </time>
         <span class="store-preview">
-          {below.length > 0 && <span class="store-below">{below.join(" › ")}</span>}
+          {below.length > 0 && <span class="store-below">{plain(below.join(" › "))}</span>}
           {preview(item)}
         </span>
       </button>
@@ -219,9 +236,9 @@ function Item({ item }: { item: StoreItem }) {
         <button type="button" class="linkish item-back" onClick={() => setQuery({ item: null })}>
           Back to the items
         </button>
-        <p class="eyebrow">{item.namespace.join(" › ")}</p>
+        <p class="eyebrow">{plain(item.namespace.join(" › "))}</p>
         <h2>
-          {item.key} <Copy text={JSON.stringify(item.value, null, 2)} label="Copy the value" />
+          {plain(item.key)} <Copy text={JSON.stringify(item.value, null, 2)} label="Copy the value" />
         </h2>
         <p class="facts">
           <span>created {moment(item.created_at)}</span>

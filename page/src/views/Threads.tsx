@@ -3,7 +3,7 @@
 import { signal, useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { isObject, type Json, type JsonObject, type ThreadRow } from "../api/types";
-import { ago, bytes, count, moment, ownerOf, owners, plural } from "../model/format";
+import { ago, bytes, count, moment, ownerOf, owners, plain, plural } from "../model/format";
 import { canRun } from "../model/app";
 import { current, go, href, setQuery } from "../model/router";
 import { ThreadList } from "../model/threads";
@@ -150,7 +150,7 @@ function Row({ row, size, chosen, index }: RowProps) {
       <Status status={row.status} />
       <div class="thread-name">
         <a class="thread-link" href={href(["thread", row.thread_id])}>
-          {row.thread_id}
+          {plain(row.thread_id)}
         </a>
         <Chips metadata={row.metadata} />
       </div>

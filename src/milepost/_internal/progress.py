@@ -1,8 +1,7 @@
 """How far a long operation has come: what it calls, and what people see of it.
 
 An operation calls `progress(done, total)` as its work proceeds. `shown` makes a function that
-shows this on standard error: a bar on a terminal, drawn by rich if that is installed, or a line now
-and then in a log or a pipe.
+shows this on standard error: a bar on a terminal, or a line now and then in a log or a pipe.
 """
 
 from __future__ import annotations
@@ -11,10 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Final, TextIO, TypeAlias
-
-if TYPE_CHECKING:
-    from rich.progress import TaskID
+from typing import Final, TextIO, TypeAlias
 
 Progress: TypeAlias = Callable[[int, int | None], object]
 """Called with what is done, and with the total, or None if the total is not known."""
@@ -45,21 +41,12 @@ def shown(
     if quiet:
         yield _unseen
         return
-    display = display_for(stream or sys.stderr, label, unit)
+    out = stream or sys.stderr
+    display = (Bar if out.isatty() else Lines)(out, label, unit)
     try:
         yield display.tell
     finally:
         display.close()
-
-
-def display_for(stream: TextIO, label: str, unit: str) -> Display:
-    """The display that suits a stream."""
-    if not stream.isatty():
-        return Lines(stream, label, unit)
-    try:
-        return RichBar(stream, label, unit)
-    except ImportError:
-        return Bar(stream, label, unit)
 
 
 def _unseen(_done: int, _total: int | None) -> None:
@@ -130,37 +117,3 @@ class Bar(Display):
         """Leave an empty line for what comes."""
         if self._drawn:
             self._draw("")
-
-
-class RichBar(Display):
-    """A bar that rich draws, with the time that has passed; it is gone at the end."""
-
-    _task: TaskID | None = None
-
-    def __init__(self, stream: TextIO, label: str, unit: str) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        super().__init__(stream, label, unit)
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TextColumn("{task.fields[amount]}", markup=False),
-            TimeElapsedColumn(),
-            console=Console(file=stream),
-            transient=True,
-        )
-
-    def tell(self, done: int, total: int | None) -> None:
-        """Move the bar; it appears with the first call."""
-        text = amount(done, total, self._unit)
-        if self._task is None:
-            self._task = self._bar.add_task(self._label, total=total, completed=done, amount=text)
-            self._bar.start()
-        else:
-            self._bar.update(self._task, total=total, completed=done, amount=text)
-
-    def close(self) -> None:
-        """Take the bar away."""
-        if self._task is not None:
-            self._bar.stop()

@@ -1,7 +1,7 @@
 """The command line: `milepost COMMAND`.
 
 bare.py       commands that work on the bare package: demo, import, export, …
-app.py        all commands, with the extra `cli` (Click and rich)
+app.py        all commands, with the extra `cli` (Click)
 names.py      what they are called, known without the extra
 commands/     one file for each kind
 output.py     what they print; lines.py makes it harmless
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["main"]
-
-_EXTRA = ("click", "rich")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,11 +54,11 @@ def _run(given: list[str]) -> int:
     # `run` is two commands: of a graph, and of a program that imports LangGraph.
     is_bare = name in BARE and (name not in COMMANDS or "--as-langgraph" in given)
     if is_completing or not is_bare:
-        if all(map(find_spec, _EXTRA)):
+        if find_spec("click"):
             return _run_app(given)
         if name in COMMANDS:
             print(
-                f"milepost {name} needs Click and rich: pip install 'milepost[cli]'",
+                f"milepost {name} needs Click: pip install 'milepost[cli]'",
                 file=sys.stderr,
             )
             return NOT_INSTALLED

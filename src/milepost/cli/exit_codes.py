@@ -34,6 +34,7 @@ INTERRUPTED: Final = 130
 def status_of(error: BaseException) -> int:
     from milepost import errors
     from milepost import inspect as inspecting
+    from milepost.integrations.langgraph._moving.sources import BadAddressError
 
     table: tuple[tuple[type[BaseException], int], ...] = (
         (inspecting.BadReferenceError, USAGE),
@@ -41,6 +42,7 @@ def status_of(error: BaseException) -> int:
         (inspecting.DamagedError, DAMAGED),
         (inspecting.ReadOnlyError, REFUSED),
         (inspecting.CannotOpenError, CANNOT_OPEN),
+        (BadAddressError, CANNOT_OPEN),
         (errors.MissingDependencyError, NOT_INSTALLED),
         (errors.ThreadConflict, REFUSED),
         (errors.SerdeError, DAMAGED),

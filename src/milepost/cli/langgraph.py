@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from importlib import import_module
 from operator import attrgetter
@@ -33,16 +34,20 @@ def register(commands: Any) -> None:
             "missing is added. Threads and items that cannot be read are named and left out."
         ),
     )
-    importing.add_argument("--from-langgraph", required=True, metavar="ADDRESS", dest="source")
-    importing.add_argument("--to", required=True, metavar="ADDRESS", dest="target")
+    importing.add_argument(
+        "--from-langgraph", type=_address, required=True, metavar="ADDRESS", dest="source"
+    )
+    importing.add_argument("--to", type=_address, required=True, metavar="ADDRESS", dest="target")
     importing.set_defaults(run=run_import)
     exporting = commands.add_parser(
         "export",
         help=BARE["export"],
         description="The way back: copies threads so that LangGraph can go on with them.",
     )
-    exporting.add_argument("--from", required=True, metavar="ADDRESS", dest="source")
-    exporting.add_argument("--to-langgraph", required=True, metavar="ADDRESS", dest="target")
+    exporting.add_argument("--from", type=_address, required=True, metavar="ADDRESS", dest="source")
+    exporting.add_argument(
+        "--to-langgraph", type=_address, required=True, metavar="ADDRESS", dest="target"
+    )
     exporting.set_defaults(run=run_export)
     for parser in (importing, exporting):
         parser.add_argument(
@@ -75,6 +80,11 @@ def register(commands: Any) -> None:
         parser.add_argument("--quiet", action="store_true", help="do not show progress")
 
 
+def _address(text: str) -> str:
+    """An address; a bare path is a SQLite file, as for the other commands."""
+    return text if "://" in text else f"sqlite:///{text}"
+
+
 def _register_run(commands: Any) -> None:
     parser = commands.add_parser(
         "run",
@@ -99,10 +109,19 @@ def _register_run(commands: Any) -> None:
         help="load this package below langgraph, such as prebuilt, from where LangGraph is "
         "installed; what it imports is milepost's",
     )
+    # An option of its own: what begins with a dash is not taken for the start of the program.
+    parser.add_argument(
+        "-m",
+        nargs=argparse.REMAINDER,
+        default=[],
+        metavar="module",
+        dest="module",
+        help="run a module as a program, with all arguments that follow",
+    )
     parser.add_argument(
         "program",
         nargs=argparse.REMAINDER,
-        metavar="program.py ... | -m module ...",
+        metavar="program.py ...",
         help="the program and its own arguments",
     )
     parser.set_defaults(run=run_as_langgraph, usage_error=parser.error)
@@ -111,10 +130,13 @@ def _register_run(commands: Any) -> None:
 def run_as_langgraph(options: Any) -> int:
     from milepost.integrations.langgraph._alias import run_program
 
-    if not options.program or options.program == ["-m"]:
+    program = ["-m", *options.module] if options.module else options.program
+    if not program:
         options.usage_error("which program?")
+    if not options.module and not os.path.exists(program[0]):
+        raise MilepostError(f"There is no file '{program[0]}'.")
     try:
-        run_program(options.program, options.original)
+        run_program(program, options.original)
     except Exception:
         # An error of the program, not of this command: it is shown as Python shows it.
         import traceback
@@ -149,7 +171,7 @@ def run_export(options: argparse.Namespace) -> int:
         NoTranslation,
     )
     from milepost.integrations.langgraph._moving import addresses
-    from milepost.integrations.langgraph._moving.sources import OurDatabase
+    from milepost.integrations.langgraph._moving.sources import our_tables
     from milepost.integrations.langgraph._moving.threads import Route, move_threads
 
     _, called = _registry(options)
@@ -164,7 +186,7 @@ def run_export(options: argparse.Namespace) -> int:
         addresses.their_saver(options.target, encrypted=sealed) as reader,
     ):
         route = Route(
-            OurDatabase(saver),
+            our_tables(saver),
             ForeignSaver(target, NoTranslation()),
             ForeignSaver(reader, NoTranslation()),
             to_langgraph=True,

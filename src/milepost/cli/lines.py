@@ -1,25 +1,31 @@
-"""Lines and tables: harmless text in parts with styles, which rich renders on a terminal.
-
-Elsewhere there are no styles, and rich is not imported: that would take longer than most commands.
-"""
+"""Lines and tables: harmless text in parts with styles, which terminals show."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from typing import Final
 
 GAP: Final = "  "
 """Between two columns."""
 _LEAST: Final = 8
 """So much of the last column is shown before the others are cut off."""
+_CODES: Final = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+}
+"""What makes a terminal show text in a style."""
 
 
 class Text:
-    """A text in parts, each with a style."""
+    """A text in parts, each with a style: some words of `_CODES`."""
 
     __slots__ = ("parts",)
 
@@ -36,83 +42,70 @@ class Text:
         """Without styles."""
         return "".join(text for text, _ in self.parts)
 
-    def rendered(self, console: Console) -> str:
-        """With the codes that a terminal knows. A terminal or pager wraps it."""
-        from rich.segment import Segments
-
-        with console.capture() as captured:
-            # Segments are printed as they are: text would be wrapped here, to the console's width.
-            console.print(Segments(self.rich().render(console, end="")), crop=False)
-        return captured.get()
-
-    def rich(self) -> Any:
-        """As a text of rich."""
-        from rich.text import Text as RichText
-
-        return RichText.assemble(*((text, style) for text, style in self.parts))
-
-
-def plain_table(
-    header: Sequence[str], rows: Sequence[Sequence[Text]], numbers: Sequence[bool]
-) -> Iterator[str]:
-    """The lines of a table without styles, with nothing cut off."""
-    cells = _cells(header, rows)
-    widths = _widths(cells)
-    for row in cells:
-        padded = (
-            _padded(cell, width, right)
-            for cell, width, right in zip(row, widths, numbers, strict=True)
+    @property
+    def styled(self) -> str:
+        """With the codes that a terminal knows."""
+        return "".join(
+            f"\x1b[{';'.join(_CODES[word] for word in style.split())}m{text}\x1b[0m"
+            if text and style
+            else text
+            for text, style in self.parts
         )
-        yield GAP.join(padded).rstrip()
+
+    def cut(self, room: int) -> Text:
+        """The text, cut off if it takes more columns of a terminal."""
+        if _width(self.plain) <= room:
+            return self
+        kept = Text()
+        for text, style in self.parts:
+            for at, sign in enumerate(text):
+                room -= _width(sign)
+                if room <= 0:
+                    return kept + Text(f"{text[:at]}…", style)
+            kept += Text(text, style)
+        return kept
 
 
-def _cells(header: Sequence[str], rows: Sequence[Sequence[Text]]) -> list[list[str]]:
-    return [list(header), *([cell.plain for cell in row] for row in rows)]
+def table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[Text]],
+    numbers: Sequence[bool],
+    width: int | None = None,
+) -> Iterator[Text]:
+    """The lines of a table; those of `numbers` are aligned to the right.
 
-
-def _widths(cells: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(_width, column)) for column in zip(*cells, strict=True)]
-
-
-def _padded(cell: str, width: int, right: bool) -> str:
-    room = " " * (width - _width(cell))
-    return room + cell if right else cell + room
+    What does not fit into `width` columns of a terminal is cut off: the last column first, since a
+    name or an id is of no use in part; then the widest one, so that the others can be seen.
+    """
+    cells = [[Text(name, "dim") for name in header], *rows]
+    widths = [max(_width(cell.plain) for cell in column) for column in zip(*cells, strict=True)]
+    if width is not None:
+        excess = sum(widths) + len(GAP) * (len(widths) - 1) - width
+        for at in (len(widths) - 1, widths.index(max(widths))):
+            cut = max(min(excess, widths[at] - _LEAST), 0)
+            widths[at] -= cut
+            excess -= cut
+    for row in cells:
+        filled = max((at for at, cell in enumerate(row) if cell.plain), default=0)
+        line = Text()
+        for at, (cell, room, right) in enumerate(zip(row, widths, numbers, strict=True)):
+            if at > filled:
+                break
+            shown = cell.cut(room)
+            space = Text(" " * (room - _width(shown.plain)))
+            line += Text(GAP if at else "")
+            line += space + shown if right else shown if at == filled else shown + space
+        yield line if width is None else line.cut(width)
 
 
 def _width(text: str) -> int:
     """How many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
-
-def rich_table(
-    header: Sequence[str], rows: Sequence[Sequence[Text]], numbers: Sequence[bool], width: int
-) -> Any:
-    """The same as a table of rich, which cuts off what does not fit: the last column first, since
-    a name or an id is of no use in part; then the widest one, so that the others can be seen."""
-    from rich.table import Table
-
-    widths = _widths(_cells(header, rows))
-    excess = sum(widths) + len(GAP) * (len(widths) - 1) - width
-    for at in (len(widths) - 1, widths.index(max(widths))):
-        cut = max(min(excess, widths[at] - _LEAST), 0)
-        widths[at] -= cut
-        excess -= cut
-    table = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
-    for name, right, room in zip(header, numbers, widths, strict=True):
-        table.add_column(
-            name,
-            justify="right" if right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            max_width=room,
-        )
-    for row in rows:
-        table.add_row(*(cell.rich() for cell in row))
-    return table
+    return sum(
+        0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1
+        for sign in text
+    )
 
 
 # -- text that cannot do anything to a terminal

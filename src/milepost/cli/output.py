@@ -10,15 +10,13 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from shutil import get_terminal_size
+from typing import Any, Final
 
 import click
 
 from milepost._internal.progress import shown
-from milepost.cli.lines import Text, plain, plain_table, rich_table
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from milepost.cli.lines import Text, plain, table
 
 NUMBERS: Final = frozenset(("checkpoints", "bytes", "step", "writes", "share", "threads"))
 """Columns that are aligned to the right."""
@@ -28,56 +26,40 @@ those of one run are much alike."""
 Line = Text | str
 
 
-def console() -> Console | None:
-    """The terminal, if standard output is one."""
-    if not sys.stdout.isatty():
-        return None
-    from rich.console import Console
-
-    return Console(
-        file=sys.stdout,
-        color_system=None if "NO_COLOR" in os.environ else "auto",
-        highlight=False,
-        markup=False,
-        emoji=False,
-        soft_wrap=False,
-    )
+def has_styles() -> bool:
+    """Whether standard output is a terminal that shows styles."""
+    plain_terminal = "NO_COLOR" in os.environ or os.environ.get("TERM") in ("dumb", "unknown")
+    return sys.stdout.isatty() and not plain_terminal
 
 
 def show_lines(lines: Iterable[Line], *, pager: bool = False) -> None:
     """Print lines as they come; through a pager, if that is wanted and there is a terminal."""
-    out, end = console(), "\n"
-    styles = out is not None and out.color_system is not None
-    if pager and out is not None and sys.stdin.isatty():
+    styles = has_styles()
+    texts = (
+        line if isinstance(line, str) else line.styled if styles else line.plain for line in lines
+    )
+    if pager and sys.stdout.isatty() and sys.stdin.isatty():
         os.environ.setdefault("LESS", "FRX")
         # Click ends the text with a newline of its own.
-        text = (f"{'' if at == 0 else end}{_rendered(out, line)}" for at, line in enumerate(lines))
-        click.echo_via_pager(text, color=styles)
+        joined = (f"\n{text}" if at else text for at, text in enumerate(texts))
+        click.echo_via_pager(joined, color=styles)
         return
-    for line in lines:
-        sys.stdout.write(f"{_rendered(out, line)}{end}")
+    for text in texts:
+        if styles:
+            click.echo(text)  # it knows the consoles of Windows
+        else:
+            sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
-
-
-def _rendered(out: Console | None, line: Line) -> str:
-    if isinstance(line, str):
-        return line
-    return line.plain if out is None or out.color_system is None else line.rendered(out)
 
 
 def show_table(
     header: Sequence[str], rows: Iterable[Sequence[Line]], *, pager: bool = False
 ) -> None:
-    """A table; cells that do not fit into the terminal are cut off."""
+    """A table; what does not fit into the terminal is cut off."""
     cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
     numbers = [name in NUMBERS for name in header]
-    out = console()
-    if out is None:
-        show_lines(plain_table(header, cells, numbers))
-    else:
-        with out.capture() as captured:
-            out.print(rich_table(header, cells, numbers, out.width))
-        show_lines((line.rstrip() for line in captured.get().splitlines()), pager=pager)
+    width = get_terminal_size().columns if sys.stdout.isatty() else None
+    show_lines(table(header, cells, numbers, width), pager=pager)
 
 
 def show_json(value: Any) -> None:

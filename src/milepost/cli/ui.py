@@ -16,6 +16,7 @@ from typing import Any, Final
 from milepost import inspect
 from milepost.cli.lines import plain
 from milepost.cli.names import BARE, GRAPH_VARIABLE
+from milepost.errors import MilepostError
 
 TOKEN: Final = "MILEPOST_UI_TOKEN"
 """The environment variable that sets the token, for a server that is started again and again."""
@@ -58,7 +59,7 @@ def register(commands: Any) -> None:
         metavar="ORIGIN",
         help="another page's origin that may call the API, such as https://smith.langchain.com",
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, usage_error=parser.error)
 
 
 def _port(text: str) -> int:
@@ -72,14 +73,24 @@ def _port(text: str) -> int:
 def run(options: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C; returns the exit status."""
     from milepost.server import create_app  # fails with the command that installs it
-    from milepost.server._guard import is_address
+    from milepost.server._guard import is_address, is_token
     from milepost.server._serve import address_of, bind, serve
 
     host, write = options.host, options.write
+    if options.database and options.db:
+        options.usage_error("give one database: its address, or --db with its address.")
     found: dict[str, Any] = {}
     for spec in options.graph or [spec for spec in (os.environ.get(GRAPH_VARIABLE),) if spec]:
-        found |= inspect.load_graphs(spec)
+        for name, graph in inspect.load_graphs(spec).items():
+            if name in found:
+                raise MilepostError(
+                    f"Two graphs are called '{name}', the second in '{spec}': give them names of "
+                    "their own, as in compile(name=…) or a langgraph.json."
+                )
+            found[name] = graph
     token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
+    if not is_token(token):
+        raise MilepostError(f"{TOKEN} must be one word of printable ASCII.")
     with inspect.open_database(options.database or options.db, write=write) as opened:
         app = create_app(
             opened,

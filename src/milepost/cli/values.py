@@ -102,11 +102,12 @@ def tree(data: Any, *, depth: int = 0, full: bool = False) -> Iterator[Text]:
 
 
 _MOST: Final = 20
-_LONG: Final = 400
+LONG: Final = 400
+"""Characters of a text, or of a line of one, that are shown."""
 
 
 def _is_leaf(data: dict[str, Any]) -> bool:
-    return bool({"$bytes", "$error", "$more", "$deep"} & data.keys())
+    return bool({"$bytes", "$error", "$deep"} & data.keys())
 
 
 def _branch(label: Text, value: Any, depth: int, full: bool) -> Iterator[Text]:
@@ -139,7 +140,7 @@ def _branch(label: Text, value: Any, depth: int, full: bool) -> Iterator[Text]:
 
 def _leaf(data: Any, full: bool, *, quoted: bool = True) -> list[Text]:
     if isinstance(data, str):
-        cut = data if full or len(data) <= _LONG else data[:_LONG]
+        cut = data if full or len(data) <= LONG else data[:LONG]
         lines = plain_lines(cut)
         if len(lines) == 1 and quoted:
             lines = [f'"{lines[0]}"']
@@ -147,6 +148,6 @@ def _leaf(data: Any, full: bool, *, quoted: bool = True) -> list[Text]:
         if len(cut) < len(data):
             found[-1] = found[-1] + Text(f" … {len(data)} characters (--full)", style="dim")
         return found
-    if isinstance(data, dict) and "$more" in data:
-        return [Text(f"… {data['$more']} characters", style="dim")]
+    if isinstance(data, dict) and "$deep" in data:
+        return [Text("… (--path shows what is deeper)", style="dim")]
     return [Text(brief(data, 200), style="" if data not in (None, {}, []) else "dim")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
@@ -142,7 +142,8 @@ def tail(
     last: int = 10,
     follow: bool = True,
 ) -> Iterator[LogEntry]:
-    """The last entries of a thread, oldest first, then those that are added, as they come.
+    """The last entries of a thread, oldest first, then those that are added, as they come: one
+    again when its tasks ask something or have failed.
 
     Args:
         db: The database.
@@ -160,24 +161,87 @@ def tail(
         [1, 2]
     """
     recent = list(log(db, thread_id, namespace=namespace, limit=max(last, 1)))
-    newest = recent[0].checkpoint_id if recent else ""
+    newest = recent[0] if recent else None
     shown = reversed(recent[:last])
-    return chain(shown, _added(db, thread_id, namespace, poll, newest) if follow else ())
+    after = newest.checkpoint_id if newest else ""
+    follower = Follower(db, thread_id, namespace=namespace, after=after)
+    return chain(shown, _added(follower, poll, newest) if follow else ())
 
 
-def _added(
-    db: Database, thread_id: str, namespace: str, poll: float, newest: str
-) -> Iterator[LogEntry]:
-    """What is added after a checkpoint, as it comes."""
+def _added(follower: Follower, poll: float, newest: LogEntry | None) -> Iterator[LogEntry]:
+    """What is added, as it comes; an entry again when its tasks ask something or have failed."""
     while True:
-        fresh = []
-        for entry in log(db, thread_id, namespace=namespace):
-            if entry.checkpoint_id <= newest:
-                break
-            fresh.append(entry)
-        yield from reversed(fresh)
-        newest = fresh[0].checkpoint_id if fresh else newest
+        for entry in follower.look():
+            if newest is None or _said(entry) != _said(newest):
+                yield entry
+            newest = entry
         time.sleep(poll)
+
+
+def _said(entry: LogEntry) -> list[object]:
+    return [entry.checkpoint_id, *((task.error, task.interrupts) for task in entry.tasks)]
+
+
+class Follower:
+    """Says what is new in a thread, from one look to the next.
+
+    Args:
+        db: The database.
+        thread_id: The thread.
+        namespace: The graph: "" for the outermost.
+        after: The id of a checkpoint that is known, of which the first look tells again; without
+            it, all that is there is known.
+        most: How many entries one look may find: of more, the last ones.
+
+    Examples:
+        >>> from milepost.inspect.parts import Follower
+        >>> follower = Follower(db, "trip")
+        >>> _ = follower.look(), inspect.fork(db, Ref.parse("trip"), {"n": 3})
+        >>> [entry.source for entry in follower.look()]
+        ['fork']
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        thread_id: str,
+        *,
+        namespace: str = "",
+        after: str | None = None,
+        most: int | None = None,
+    ) -> None:
+        self._db = db
+        self._thread_id = thread_id
+        self._namespace = namespace
+        self._most = most
+        self._after = after
+        self._newest: LogEntry | None = None
+
+    def look(self) -> list[LogEntry]:
+        """The entries that were added, oldest first; before them the newest that was known, if more
+        is known of its tasks.
+
+        Raises:
+            ThreadNotFoundError: The thread was removed.
+        """
+        is_first = self._after is None
+        found = log(
+            self._db,
+            self._thread_id,
+            namespace=self._namespace,
+            limit=1 if is_first else self._most,
+        )
+        try:
+            # Entries are read as they are asked for, and most looks find nothing new.
+            fresh = list(takewhile(lambda one: one.checkpoint_id >= (self._after or ""), found))
+        except StateNotFoundError:
+            fresh = []  # an inner graph that has not begun
+        known = self._newest
+        if fresh:
+            self._newest, self._after = fresh[0], fresh[0].checkpoint_id
+        elif is_first:
+            self._after = ""
+        return [] if is_first else [entry for entry in reversed(fresh) if entry != known]
 
 
 class GraphRow(NamedTuple):

@@ -86,7 +86,7 @@ def merge(
         >>> theirs = inspect.fork(db, Ref.parse("trip@~2"), {"city": "Rome"}, graph=graph)
         >>> merged = inspect.merge(db, graph, ours, theirs, prefer={"city": "theirs"})
         >>> inspect.show(db, merged.ref).values
-        {'n': 7, 'city': 'Rome'}
+        {'city': 'Rome', 'n': 7}
     """
     if not dry_run:
         db.check_writable("merge")

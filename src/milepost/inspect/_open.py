@@ -199,7 +199,8 @@ def _columns_or_langgraph(
             )
     if not columns or "frame" in columns:
         return columns
-    from milepost.inspect._langgraph import LangGraphSource, PostgresReader, SqliteReader
+    from milepost.inspect._langgraph import DataSerializer, LangGraphSource
+    from milepost.integrations.langgraph._formats.tables import PostgresReader, SqliteReader
 
     lock = threading.Lock()
 
@@ -208,7 +209,8 @@ def _columns_or_langgraph(
             rows: list[tuple[Any, ...]] = connection.execute(dialect.placed(sql), values).fetchall()
             return rows
 
-    reader = (SqliteReader if dialect is SQLITE else PostgresReader)(execute)
+    kind = SqliteReader if dialect is SQLITE else PostgresReader
+    reader = kind(execute, DataSerializer(unseals=True))
     return Database(
         reader,
         url=url,

@@ -119,7 +119,8 @@ def line_to(db: Database, place: Place, id: str) -> Iterator[str]:
 def state_of(
     db: Database, saved: CheckpointTuple, only: Callable[[str], bool] | None = None
 ) -> Any:
-    """The state at a checkpoint as its graph shows it.
+    """The state at a checkpoint as its graph shows it, with its keys by name: the order in which
+    they are stored differs from one checkpoint to the next.
 
     A value that cannot be read is replaced by the reason: the others are shown.
 
@@ -141,7 +142,7 @@ def state_of(
     shown |= _deltas(db, saved, shown, only)
     if not shown and END in values:
         return values[END]
-    return shown
+    return {name: shown[name] for name in sorted(shown)}
 
 
 def values_of(saved: CheckpointTuple, only: Callable[[str], bool]) -> dict[str, Any]:

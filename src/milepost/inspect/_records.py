@@ -126,8 +126,6 @@ class LogEntry:
     """Node → the keys that it wrote in the step of this checkpoint. START is the input."""
     tags: Sequence[str] = ()
     """The tags of the checkpoint."""
-    bytes: int | None = None
-    """How much the checkpoint takes."""
     problem: str | None = None
     """Why the checkpoint cannot be read; the other fields are then mostly empty."""
 
@@ -139,7 +137,7 @@ class ThreadView:
     Examples:
         >>> view = inspect.show(db, Ref.parse("trip"))
         >>> view.status, view.values
-        ('idle', {'n': 2, 'city': 'Paris'})
+        ('idle', {'city': 'Paris', 'n': 2})
     """
 
     thread_id: str

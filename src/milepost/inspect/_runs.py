@@ -69,7 +69,7 @@ def fork(
     Examples:
         >>> ref = inspect.fork(db, Ref.parse("trip@~1"), {"city": "Rome"})
         >>> inspect.show(db, ref).values
-        {'n': 0, 'city': 'Rome'}
+        {'city': 'Rome', 'n': 0}
     """
     db.check_writable("fork")
     saved = resolve(db, ref)
@@ -202,7 +202,7 @@ def run(db: Database, graph: Any, thread_id: str, input: Any) -> Iterator[RunEve
     Examples:
         >>> _ = list(inspect.run(db, graph, "other", {"n": 0}))
         >>> inspect.show(db, Ref.parse("other")).values
-        {'n': 2, 'city': 'Paris'}
+        {'city': 'Paris', 'n': 2}
     """
     db.check_writable("run")
     return _events(db, graph, input, Place(thread_id, "", None).config())

@@ -97,7 +97,7 @@ def copy_thread(db: Database, source: str, target: str) -> None:
     Examples:
         >>> inspect.copy_thread(db, "trip", "copy")
         >>> inspect.show(db, Ref.parse("copy")).values
-        {'n': 2, 'city': 'Paris'}
+        {'city': 'Paris', 'n': 2}
     """
     db.check_writable("copy")
     with told_plainly(db.url):

@@ -144,7 +144,7 @@ def show(db: Database, ref: Ref, *, path: Path = (), limit: int | None = None) -
 
     Examples:
         >>> inspect.show(db, Ref.parse("trip@~1")).values
-        {'n': 0, 'city': 'Paris'}
+        {'city': 'Paris', 'n': 0}
     """
     saved = resolve_or_none(db, ref)
     with told_plainly(f"thread '{ref.thread_id}'"):

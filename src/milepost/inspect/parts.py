@@ -7,6 +7,7 @@ the server, needs their parts: find and read a checkpoint, recognise a graph, tr
 from milepost.inspect._data import fields_of, limited
 from milepost.inspect._errors import told_plainly
 from milepost.inspect._graphs import is_langgraph, records_of, refusing
+from milepost.inspect._log import Follower
 from milepost.inspect._reading import id_of, load, parent_of, state_of
 from milepost.inspect._refs import resolve, without_tags
 from milepost.inspect._runs import settle
@@ -14,6 +15,7 @@ from milepost.inspect._tasks import step_at
 from milepost.inspect._thread_admin import check_threads_exist
 
 __all__ = [
+    "Follower",
     "check_threads_exist",
     "fields_of",
     "id_of",

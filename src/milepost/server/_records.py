@@ -104,7 +104,7 @@ class Thread(msgspec.Struct, kw_only=True, omit_defaults=True):
     ttl: ThreadTtl | None = None
 
 
-class Checkpoint(msgspec.Struct, kw_only=True):
+class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Names a state: thread, namespace and id."""
 
     thread_id: str | None = None

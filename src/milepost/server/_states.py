@@ -82,7 +82,11 @@ def _interrupts(interrupts: Sequence[Any]) -> list[Interrupt]:
 
 def checkpoint_of(config: Mapping[str, Any] | None) -> Checkpoint | None:
     """Where a config leads."""
-    return None if config is None else msgspec.convert(config.get("configurable", {}), Checkpoint)
+    if config is None:
+        return None
+    place = config.get("configurable", {})
+    known = {name: place[name] for name in Checkpoint.__struct_fields__ if name in place}
+    return msgspec.convert(known, Checkpoint)
 
 
 def check_selection(fields: Sequence[str] | None) -> None:

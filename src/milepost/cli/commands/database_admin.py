@@ -43,8 +43,10 @@ def dump(threads: tuple[str, ...], file: str | None) -> None:
 @click.option("--rename", multiple=True, metavar="OLD=NEW", help="Store a thread under another id.")
 @options.database_option
 def load(file: str, rename: tuple[str, ...]) -> None:
-    """Store the threads of a dump, from a file or - for standard input; a file that is not there
-    is made."""
+    """Store the threads of a dump: a file, or - for standard input.
+
+    A database that is not there is made.
+    """
     names = options.parsed_names(rename)
     try:
         stream = click.open_file(file, encoding="utf-8")
@@ -135,11 +137,8 @@ def reencrypt(
     """Seal everything with the key in MILEPOST_AES_KEY: what has an older key, or none."""
     from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 
-    old = [_key(name) for name in old_key_env]
-    try:
-        serde = EncryptedSerializer.from_pycryptodome_aes(old_keys=old, allow_plaintext=True)
-    except ValueError as error:
-        raise click.UsageError(f"The new key: {error}") from error
+    new, *old = (_key(name) for name in ("MILEPOST_AES_KEY", *old_key_env))
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=new, old_keys=old, allow_plaintext=True)
     db = options.opened(write=True, serde=serde)
     options.confirm(f"Seal {'these threads' if threads else 'all threads'} of {db.url} again?", yes)
     with output.progress("sealing", None) as step:
@@ -155,10 +154,15 @@ def reencrypt(
 
 
 def _key(name: str) -> bytes:
+    from milepost.checkpoint.serde.keyring import check_key
+
     value = os.environ.get(name)
     if not value:
         raise click.UsageError(f"The environment variable {name} is not set.")
-    return value.encode()
+    try:
+        return check_key(value)
+    except ValueError as error:
+        raise click.UsageError(f"The environment variable {name}: {error}") from error
 
 
 @click.command()

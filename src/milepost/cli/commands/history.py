@@ -133,7 +133,8 @@ def _diff_lines(changes: Iterable[Change]) -> Iterator[Text]:
             yield Text(f"~ {where}:", style="yellow")
             for line in change.lines:
                 style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
-                yield Text(f"    {plain(line)}", style=style)
+                cut = line if len(line) <= values.LONG else f"{line[: values.LONG]}…"
+                yield Text(f"    {plain(cut)}", style=style)
 
 
 @click.command()

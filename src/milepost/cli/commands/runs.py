@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,8 +13,9 @@ from milepost import inspect
 from milepost._internal.ids import random_uuid
 from milepost.cli import options, output, values
 from milepost.cli.exit_codes import FAILED
-from milepost.cli.lines import Text, plain
+from milepost.cli.lines import Text, plain, plain_lines
 from milepost.errors import MilepostError
+from milepost.warnings import MilepostWarning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +122,7 @@ def _follow(db: Database, thread: str, events: Iterator[RunEvent], as_json: bool
         output.show_lines([Text(f"thread {plain(thread)}", style="bold")])
     failure: Exception | None = None
     try:
-        for event in events:
+        for event in _warning_plainly(events):
             if as_json:
                 output.show_json(_event_data(event))
             else:
@@ -128,7 +131,7 @@ def _follow(db: Database, thread: str, events: Iterator[RunEvent], as_json: bool
         raise
     except Exception as error:  # of the program, and shown as Python shows it
         failure = error
-        traceback.print_exc()
+        print(*plain_lines(traceback.format_exc().rstrip("\n")), sep="\n", file=sys.stderr)
     view = inspect.show(db, inspect.Ref(thread))
     if as_json:
         output.show_json({"thread": view})
@@ -140,6 +143,22 @@ def _follow(db: Database, thread: str, events: Iterator[RunEvent], as_json: bool
         output.show_lines([Text(following, style="dim")])
     if failure is not None:
         raise SystemExit(FAILED)
+
+
+def _warning_plainly(events: Iterator[RunEvent]) -> Iterator[RunEvent]:
+    """The events of a run, whose warnings are remarks: the code that they point at is not the
+    user's, but what calls the graph here."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, MilepostWarning):
+                output.say(f"milepost: {message}")
+            else:
+                usual(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield from events
 
 
 def _event_data(event: RunEvent) -> dict[str, Any]:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from milepost.graph.state import CompiledStateGraph
     from milepost.types import RunnableConfig
 
-CONFIG: Final[RunnableConfig] = {"configurable": {"thread_id": "order-1"}}
+THREAD: Final = "order-1"
+CONFIG: Final[RunnableConfig] = {"configurable": {"thread_id": THREAD}}
 INPUT: Final = {"item": "tea", "count": 3}
 
 

@@ -7,28 +7,26 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from milepost import inspect
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.cli.demo import order
 from milepost.cli.demo.worker import SAVED, STALLED
-from milepost.cli.lines import Text, plain_table
+from milepost.cli.lines import Text, table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from milepost.graph.state import CompiledStateGraph
-    from milepost.types import StateSnapshot
 
     Graph = CompiledStateGraph[Any, Any, Any, Any]
-
-_CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
 def _styled(style: str, text: str) -> str:
     """`text` in a style, or as it is where standard output is no terminal."""
     has_styles = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if has_styles else text
+    return Text(text, style).styled if has_styles else text
 
 
 def _line(text: str = "") -> None:
@@ -45,7 +43,7 @@ def _heading(text: str) -> None:
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Columns as wide as their widest cell."""
     cells = [[Text(cell) for cell in row] for row in rows]
-    head, *lines = plain_table(header, cells, [False] * len(header))
+    head, *lines = (line.plain for line in table(header, cells, [False] * len(header)))
     for line in (_styled("dim", head), *lines):
         _line(f"  {line}")
 
@@ -64,10 +62,8 @@ def run_demo() -> int:
             if not _resume(graph, journal):
                 return 1
             original = graph.get_state(order.CONFIG)
-            _heading("3. The history, newest first: graph.get_state_history(config)")
-            _show(list(graph.get_state_history(order.CONFIG)))
-            fork = _fork(graph)
-            _compare(graph, original, fork)
+            _fork(graph)
+            _show(inspect.Database.of(saver), original.config["configurable"]["checkpoint_id"])
     _farewell()
     return 0
 
@@ -125,69 +121,38 @@ def _resume(graph: Graph, journal: order.Journal) -> bool:
     return True
 
 
-def _fork(graph: Graph) -> StateSnapshot:
+def _fork(graph: Graph) -> None:
     """Go back to the quote, change it, and run the order from there."""
-    _heading("4. A fork: back to the quote, with another price")
+    _heading("3. A fork: back to the quote, with another price")
     history = graph.get_state_history(order.CONFIG)
     quoted = next(snapshot for snapshot in history if snapshot.next == ("charge", "pack"))
     edited = graph.update_state(quoted.config, {"price": 10})
-    _line(f"  graph.update_state({_short(quoted.config)}, {{'price': 10}}): {_short(edited)}")
-    graph.invoke(None, edited, durability="sync")
-    _line(f"  graph.invoke(None, {_short(edited)}) runs what comes after that, and only that:")
-    _show(_branch(graph, quoted))
-    return graph.get_state(order.CONFIG)
+    before, after = (_short(at["configurable"]["checkpoint_id"]) for at in (quoted.config, edited))
+    _line(f"  graph.update_state(<{before}>, {{'price': 10}}): <{after}>")
+    result = graph.invoke(None, edited, durability="sync")
+    _line(f"  graph.invoke(None, <{after}>): {_styled('green', result['sent'])}")
 
 
-def _branch(graph: Graph, start: StateSnapshot) -> list[StateSnapshot]:
-    """The latest line of history, newest first, back to where it left another one."""
-    branch = []
-    snapshot = graph.get_state(order.CONFIG)
-    while snapshot.config != start.config and snapshot.parent_config is not None:
-        branch.append(snapshot)
-        snapshot = graph.get_state(snapshot.parent_config)
-    return branch
+def _show(db: inspect.Database, original: str) -> None:
+    """Both branches, and what differs between them."""
+    _heading("4. The history, newest first, as `milepost log` shows it")
+    for lanes, entry in inspect.graph_rows(inspect.log(db, order.THREAD)):
+        if entry is None:
+            _line(f"  {lanes}")
+            continue
+        made = "; ".join(f"{node}: {', '.join(keys)}" for node, keys in entry.writes.items())
+        then = f"  -> {', '.join(entry.next)}" if entry.next else ""
+        about = f"{entry.step:>3} {entry.source:<6}  {made}{then}"
+        _line(f"  {lanes} {_short(entry.checkpoint_id)} {about}")
+    _heading("5. What differs between the branches, as `milepost diff` shows it")
+    latest = inspect.Ref(order.THREAD)
+    for change in inspect.diff(db, inspect.Ref(order.THREAD, at=original), latest):
+        _line(f"  {change.path[0]}: {change.before} -> {change.after}")
 
 
-def _show(snapshots: list[StateSnapshot]) -> None:
-    rows = []
-    for snapshot in snapshots:
-        metadata = snapshot.metadata or {}
-        rows.append(
-            (
-                str(metadata.get("step", "")),
-                str(metadata.get("source", "")),
-                _short(snapshot.config),
-                _short(snapshot.parent_config),
-                _writers(metadata),
-                ", ".join(snapshot.next) or "-",
-            )
-        )
-    _table(("step", "source", "checkpoint", "parent", "written by", "next"), rows)
-
-
-def _writers(metadata: Mapping[str, Any]) -> str:
-    if metadata.get("source") == "input":
-        return "(the input)"
-    return ", ".join(metadata.get("writes") or ()) or "-"
-
-
-def _short(config: Any) -> str:
+def _short(id: str) -> str:
     """The end of a checkpoint's id: ids that are made together begin alike."""
-    return "-" if config is None else f"<{config['configurable']['checkpoint_id'][-6:]}>"
-
-
-def _compare(graph: Graph, original: StateSnapshot, fork: StateSnapshot) -> None:
-    _heading("5. What differs between the branches")
-    kept = graph.get_state(original.config).values
-    rows = [
-        (key, str(kept.get(key)), str(fork.values.get(key)))
-        for key in {**kept, **fork.values}
-        if kept.get(key) != fork.values.get(key)
-    ]
-    same = [key for key in kept if kept[key] == fork.values.get(key)]
-    _table(("key", f"original {_short(original.config)}", f"fork {_short(fork.config)}"), rows)
-    untouched = "The original is as it was." if kept == original.values else ""
-    _line(f"  The same in both: {', '.join(same)}. {untouched}".rstrip())
+    return id[-8:]
 
 
 def _farewell() -> None:

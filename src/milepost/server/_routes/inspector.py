@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
-from itertools import islice, takewhile
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from milepost import inspect
 from milepost.checkpoint._contract.records import place_of
 from milepost.inspect import Blame, Change, Database, LogEntry, Path, Ref, ThreadRow, ThreadView
-from milepost.inspect.parts import limited, load, parent_of, resolve, state_of
+from milepost.inspect.parts import Follower, limited, load, parent_of, resolve, state_of
 from milepost.server._errors import HttpError, refused
 from milepost.server._records import Length, Limit, Offset
 from milepost.server._routing import Call, Empty, Routes
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 routes = Routes("milepost")
 
+
 _MOST: Final = 1000
-"""Checkpoints that one read may find; a client that has missed more reads the log."""
+"""Checkpoints that one look may find; a client that has missed more reads the log."""
 
 
 class ThreadsQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -277,39 +278,17 @@ async def follow(
     at the end if the thread is removed.
     """
     row: ThreadRow | None = None
-    newest: LogEntry | None = None
+    follower = Follower(server.database, thread_id, namespace=namespace, after=after, most=_MOST)
     while True:
         try:
-            found, entries = await run_in_threadpool(_read, server, thread_id, namespace, after)
+            found = await run_in_threadpool(server.thread, thread_id)
+            entries = await run_in_threadpool(follower.look)
         except (inspect.ThreadNotFoundError, HttpError):
             yield Event("deleted", {"thread_id": thread_id})
             return
         if found != row:
             row = found
             yield Event("thread", row)
-        if after is None:
-            newest = entries[-1] if entries else None
-            after = ""
         for entry in entries:
-            if entry != newest:
-                yield Event("checkpoint", entry, entry.checkpoint_id)
-        if entries:
-            newest = entries[-1]
-            after = newest.checkpoint_id
+            yield Event("checkpoint", entry, entry.checkpoint_id)
         await asyncio.sleep(server.limits.poll)
-
-
-def _read(
-    server: Server, thread_id: str, namespace: str, after: str | None
-) -> tuple[ThreadRow, list[LogEntry]]:
-    """The thread as it is now, and its entries from `after` on, oldest first; without `after`, the
-    newest."""
-    row = server.thread(thread_id)
-    most = 1 if after is None else _MOST
-    # Entries are read as they are asked for, and most reads find nothing new.
-    found = inspect.log(server.database, thread_id, namespace=namespace, limit=most)
-    try:
-        fresh = list(takewhile(lambda entry: entry.checkpoint_id >= (after or ""), found))
-    except inspect.StateNotFoundError:
-        return row, []  # an inner graph that has not begun
-    return row, fresh[::-1]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 routes = Routes("Threads")
 
 
-class Update(msgspec.Struct, kw_only=True):
+class Update(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What one node wrote."""
 
     values: dict[str, Any] | list[Any] | None = None
@@ -40,13 +40,13 @@ class Update(msgspec.Struct, kw_only=True):
     as_node: str | None = None
 
 
-class Superstep(msgspec.Struct, kw_only=True):
+class Superstep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What the nodes of one step wrote."""
 
     updates: list[Update]
 
 
-class Ttl(msgspec.Struct, kw_only=True):
+class Ttl(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """How long a thread lives after its last use, in minutes."""
 
     ttl: Annotated[float, Meta(gt=0, le=52_560_000)] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from langgraph.checkpoint.base import BaseCheckpointSaver as TheirSaver
@@ -25,6 +25,7 @@ from milepost.integrations.langgraph._adapters.saver_adapter import (
     Call,
     Calls,
     SaverAdapter,
+    completed,
     sync_and_async,
 )
 from milepost.integrations.langgraph._formats.allowed_types import (
@@ -107,7 +108,8 @@ class AdaptedSaver(SaverAdapter, TheirSaver[Any]):
     async def _acall(self, wanted: Call) -> Any:
         if is_sync_only(self._saver):
             return await in_thread(self._call, wanted)
-        return await getattr(self._saver, f"a{wanted.method}")(*wanted.arguments, **wanted.named)
+        answer = getattr(self._saver, f"a{wanted.method}")(*wanted.arguments, **wanted.named)
+        return await completed(answer)
 
     # -- reading
 
@@ -119,32 +121,12 @@ class AdaptedSaver(SaverAdapter, TheirSaver[Any]):
 
     get_tuple, aget_tuple = sync_and_async(_get_tuple)
 
-    def list(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> Iterator[TheirTuple]:
-        return map(_theirs, self._saver.list(config, filter=filter, before=before, limit=limit))
+    def _page(self, config: Any, wanted: dict[str, Any]) -> Calls[Sequence[CheckpointTuple]]:
+        listed: Sequence[CheckpointTuple] = yield Call("list", config, **wanted)
+        return listed
 
-    async def alist(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[TheirTuple]:
-        if is_sync_only(self._saver):
-            known = self.list(config, filter=filter, before=before, limit=limit)
-            for one in await in_thread(lambda: [*known]):
-                yield one
-            return
-        listing = self._saver.alist(config, filter=filter, before=before, limit=limit)
-        async for found in listing:
-            yield _theirs(found)
+    def _shown(self, found: CheckpointTuple) -> TheirTuple:
+        return _theirs(found)
 
     # -- writing
 

@@ -12,13 +12,12 @@ graph's checkpoint has its name. So what reads a checkpoint reads those of inner
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterable, AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from langgraph.checkpoint.base import BaseCheckpointSaver as TheirSaver
 
 from milepost._internal.asyncio_tools import in_thread
-from milepost._internal.generators import GeneratorDriver, adrive, drive
 from milepost.checkpoint._contract.records import (
     ChannelVersions,
     Checkpoint,
@@ -33,6 +32,7 @@ from milepost.integrations.langgraph._adapters.saver_adapter import (
     Call,
     Calls,
     SaverAdapter,
+    completed,
     sync_and_async,
 )
 from milepost.integrations.langgraph._formats.names import Names
@@ -40,9 +40,6 @@ from milepost.integrations.langgraph._formats.records import to_theirs, tuple_to
 
 if TYPE_CHECKING:
     from milepost.types import RunnableConfig
-
-_PAGE: Final = 64
-"""Checkpoints that are listed at once."""
 
 
 def from_langgraph(saver: TheirSaver[Any]) -> BaseCheckpointSaver[Any]:
@@ -87,9 +84,7 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
         are called in a thread."""
         try:
             answer = getattr(self._saver, f"a{wanted.method}")(*wanted.arguments, **wanted.named)
-            if isinstance(answer, AsyncIterable):
-                return [one async for one in answer]
-            return await answer
+            return await completed(answer)
         except NotImplementedError:
             return await in_thread(self._call, wanted)
 
@@ -101,41 +96,8 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
 
     get_tuple, aget_tuple = sync_and_async(_get_tuple)
 
-    def list(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> Iterator[CheckpointTuple]:
-        there = config and self._names.theirs(config)
-        pages = GeneratorDriver(_pages(config, filter, before, limit))
-        for wanted in pages:
-            pages.answer = found = drive(self._page(there, wanted), self._call)
-            yield from found
-
-    async def alist(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[CheckpointTuple]:
-        there = config and self._names.theirs(config)
-        pages = GeneratorDriver(_pages(config, filter, before, limit))
-        for wanted in pages:
-            pages.answer = found = await adrive(self._page(there, wanted), self._acall)
-            for one in found:
-                yield one
-
-    def _page(
-        self, config: RunnableConfig | None, wanted: dict[str, Any]
-    ) -> Calls[Sequence[CheckpointTuple]]:
-        # Not as they come: LangGraph's SQLite saver is locked until its listing has ended, and the
-        # caller may want to read something in between.
-        listed = yield Call("list", config, **wanted)
+    def _page(self, config: Any, wanted: dict[str, Any]) -> Calls[Sequence[CheckpointTuple]]:
+        listed = yield Call("list", config and self._names.theirs(config), **wanted)
         found = []
         for one in listed:
             found.append((yield from self._names.translated(tuple_to_ours(one))))
@@ -166,30 +128,6 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
 
     put, aput = sync_and_async(_put)
     put_writes, aput_writes = sync_and_async(_put_writes)
-
-
-def _pages(
-    config: RunnableConfig | None,
-    filter: dict[str, Any] | None,
-    before: RunnableConfig | None,
-    limit: int | None,
-) -> Generator[dict[str, Any], Sequence[CheckpointTuple], None]:
-    """A long listing in parts, so that a thread's history need not fit into memory.
-
-    Yields what to ask for, and is sent the checkpoints.
-    """
-    configurable = (config or {}).get("configurable") or {}
-    # Only within one graph of one thread is the order the same in all of LangGraph's savers.
-    in_parts = "thread_id" in configurable and "checkpoint_ns" in configurable
-    while limit is None or limit > 0:
-        size = limit
-        if in_parts:
-            size = _PAGE if limit is None else min(_PAGE, limit)
-        found = yield {"filter": filter, "before": before, "limit": size}
-        if not in_parts or len(found) != size:
-            return
-        before = found[-1].config
-        limit = None if limit is None else limit - len(found)
 
 
 # -- names of steps that LangGraph left open

@@ -8,6 +8,7 @@ something less than it was.
 
 from __future__ import annotations
 
+import json
 import os
 from collections import deque
 from collections.abc import Callable
@@ -102,20 +103,14 @@ class StrictSerializer:
     def __init__(self, registry: TypeRegistry | None = None, *, unseals: bool = False) -> None:
         self._registry = default_registry if registry is None else registry
         self._unseals = unseals
-        self._kept: dict[bytes, Any] = {}
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """Nothing is stored: LangGraph's savers pass on to themselves what they have put together
-        from older rows, and read it at once."""
-        key = str(id(obj)).encode()
-        self._kept[key] = obj
-        return _KEPT, key
+        """Nothing is written."""
+        raise NotImplementedError(f"a {type(obj).__name__} is not stored in a LangGraph database")
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """The value; DeserializationError says which type was refused, or what is broken."""
         kind, body = data
-        if kind == _KEPT:
-            return self._kept.pop(bytes(body))
         if kind in ("null", "empty"):
             return None
         if kind == "bytes":
@@ -142,6 +137,13 @@ class StrictSerializer:
                 else ""
             )
         )
+
+    def loads_json(self, cell: Any) -> dict[str, Any]:
+        """The object in a cell of JSON."""
+        found = json.loads(cell) if isinstance(cell, (bytes, str)) else cell
+        if found is not None and not isinstance(found, dict):
+            raise DeserializationError(f"a {type(found).__name__} where an object was stored")
+        return found or {}
 
     # -- msgpack
 
@@ -229,8 +231,6 @@ def _unsealed(cipher: str, sealed: bytes) -> bytes:
     return plain
 
 
-_KEPT: Final = "held"
-"""The kind of a value that was not stored: see `StrictSerializer.dumps_typed`."""
 _KEYS: Final = ormsgpack.OPT_NON_STR_KEYS
 _ONE, _SEVERAL, _NAMED, _METHOD, _MODEL_1, _MODEL_2, _NUMPY, _DELTA_SNAPSHOT = range(8)
 """LangGraph's extension codes: how the stored arguments are handed to what is named."""

@@ -11,9 +11,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from milepost.checkpoint._contract.records import FORMAT_VERSION, Checkpoint, PendingWrite
+from milepost.checkpoint._contract.records import (
+    FORMAT_VERSION,
+    SENDS_ARE_A_CHANNEL,
+    Checkpoint,
+    PendingWrite,
+    with_sends,
+)
 from milepost.checkpoint._contract.versions import THEIR_DIGITS, counter_of
-from milepost.constants import BRANCH_TO, INTERRUPT, START, TASKS
+from milepost.constants import BRANCH_TO, INTERRUPT, START
 
 _EDGES_HAVE_ONE_NAME: Final = 3
 
@@ -50,7 +56,8 @@ def upgraded(
     checkpoint: Checkpoint, edges: Edges, parent_writes: Callable[[], Sequence[PendingWrite]]
 ) -> Checkpoint:
     """The checkpoint in today's layout, with versions in today's form."""
-    older: dict[str, Any] = {**checkpoint}
+    if checkpoint["v"] < SENDS_ARE_A_CHANNEL:
+        checkpoint = with_sends(checkpoint, parent_writes())
     values = checkpoint["channel_values"]
     versions = _texts(checkpoint["channel_versions"])
     seen = {node: _texts(those) for node, those in checkpoint["versions_seen"].items()}
@@ -58,21 +65,14 @@ def upgraded(
         values = {new: value for name, value in values.items() for new in _today(name, seen, edges)}
         versions = _newest(versions, seen, edges)
         seen = {node: _seen_by(node, _newest(those, seen, edges)) for node, those in seen.items()}
-    if checkpoint["v"] < FORMAT_VERSION:
-        sends = older.get("pending_sends")
-        if not sends and TASKS not in values:
-            sends = [value for _, channel, value in parent_writes() if channel == TASKS]
-        if sends:
-            values = {**values, TASKS: list(sends)}
-            versions[TASKS] = max(versions.values(), default=_text(1))
     return {
         "v": FORMAT_VERSION,
-        "id": older["id"],
-        "ts": older["ts"],
+        "id": checkpoint["id"],
+        "ts": checkpoint["ts"],
         "channel_values": values,
         "channel_versions": versions,
         "versions_seen": seen,
-        "updated_channels": older.get("updated_channels"),
+        "updated_channels": checkpoint.get("updated_channels"),
     }
 
 

@@ -22,8 +22,12 @@ from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.errors import MilepostError, MissingDependencyError
 from milepost.integrations.langgraph._formats.decoding import StrictSerializer
-from milepost.integrations.langgraph._moving.items import (
+from milepost.integrations.langgraph._formats.tables import (
     Execute,
+    PostgresReader,
+    SqliteReader,
+)
+from milepost.integrations.langgraph._moving.items import (
     ItemDatabase,
     LangGraphPostgresItems,
     LangGraphSqliteItems,
@@ -32,7 +36,7 @@ from milepost.integrations.langgraph._moving.items import (
 from milepost.integrations.langgraph._moving.redis_documents import Documents, RedisValues
 from milepost.integrations.langgraph._moving.redis_items import OurRedisItems, RedisItems
 from milepost.integrations.langgraph._moving.redis_threads import RedisThreads
-from milepost.integrations.langgraph._moving.sources import BadAddressError, Source, SqlSource
+from milepost.integrations.langgraph._moving.sources import BadAddressError, Tables
 from milepost.integrations.langgraph._requirement import needed
 
 _DRIVERS: Final = ("psycopg", "redis")
@@ -50,7 +54,7 @@ def plain_errors() -> Iterator[None]:
         yield
     except Exception as error:
         if isinstance(error, sqlite3.Error) or type(error).__module__.startswith(_DRIVERS):
-            raise MilepostError(f"The database says: {error}") from error
+            raise BadAddressError(f"The database says: {error}") from error
         raise
 
 
@@ -72,40 +76,20 @@ def bad_address(address: str) -> BadAddressError:
 @contextmanager
 def open_theirs(
     address: str, registry: TypeRegistry | None = None, *, encrypted: bool = False
-) -> Iterator[Source]:
+) -> Iterator[Tables | RedisThreads]:
     """LangGraph's database at an address, for reading only."""
     if encrypted:
         their_sealing()  # a key that is missing is named before anything is read
     serde = StrictSerializer(registry, unseals=encrypted)
-    if (file := sqlite_file(address)) is not None:
-        with _copied(file) as connection:
-            _check_tables(connection)
-            saver = _class("langgraph", "checkpoint", "sqlite")(connection, serde=serde)
-            saver.setup()
-            yield SqlSource(saver, _on(connection), "writes")
-    elif is_postgres(address):
-        with _opened("langgraph", "checkpoint", address) as saver:
-            saver.serde = serde
-            _check_tables(saver.conn)
-            execute = _on(saver.conn)
-            # Only this connection has what is made here: the source is not changed.
-            if not _columns(saver.conn, "checkpoints"):
-                # The database has a store alone.
-                columns = "thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT"
-                execute(f"CREATE TEMPORARY TABLE checkpoints ({columns})", ())
-            elif "task_path" not in _columns(saver.conn, "checkpoint_writes"):
-                # The saver asks for a column that older tables lack. It sees this view instead.
-                execute(
-                    "CREATE TEMPORARY VIEW checkpoint_writes AS"
-                    " SELECT *, ''::text AS task_path FROM checkpoint_writes",
-                    (),
-                )
-            yield SqlSource(saver, execute, "checkpoint_writes")
-    elif is_redis(address):
+    if is_redis(address):
         with their_redis_threads(address, serde) as threads:
             yield threads
-    else:
-        raise bad_address(address)
+        return
+    with _connection(address, to_read=True) as connection:
+        _check_tables(connection)
+        kind = PostgresReader if sqlite_file(address) is None else SqliteReader
+        reader = kind(_on(connection), serde)
+        yield Tables(reader, reader.execute, reader.paths)
 
 
 @contextmanager
@@ -149,7 +133,16 @@ def their_sealing() -> Any:
 def _check_tables(connection: Any) -> None:
     """Refuse a database that LangGraph's savers of today cannot read either."""
     there = _columns(connection, "checkpoints")
-    if there and "checkpoint_ns" not in there:
+    if not there and not _columns(connection, "store"):
+        raise BadAddressError(
+            "The source holds no threads and no store of LangGraph's: it has neither a table "
+            "'checkpoints' nor a table 'store'. Is it the right database?"
+        )
+    if not there:
+        # A store alone. Only this connection has what is made here: the source is not changed.
+        columns = "thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT"
+        _on(connection)(f"CREATE TEMPORARY TABLE checkpoints ({columns})", ())
+    elif "checkpoint_ns" not in there:
         raise BadAddressError(
             "The table 'checkpoints' has no column checkpoint_ns: it is not LangGraph's, or older"
             " than LangGraph 0.2, which no later version of it reads either."
@@ -160,8 +153,7 @@ def _check_tables(connection: Any) -> None:
 
 @contextmanager
 def _copied(file: str) -> Iterator[sqlite3.Connection]:
-    """A copy of a SQLite file: LangGraph's saver would otherwise bring the original's tables up
-    to date, and a move must not change what it reads."""
+    """A copy of a SQLite file, which stays as it is while programs write to the original."""
     check_exists(f"sqlite:///{file}")
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="milepost-import-"))
@@ -211,23 +203,20 @@ def their_items(
             yield RedisItems(documents, values, prefixes["store_prefix"]) or None
         return
     file = sqlite_file(address)
+    database = LangGraphPostgresItems if file is None else LangGraphSqliteItems
     with ExitStack() as stack:
+        connection = stack.enter_context(_connection(address, to_read=not writing))
+        if not writing:
+            there = _columns(connection, "store")
+            yield database(None, _on(connection), there) if there else None
+            return
         if file is None:
             store = stack.enter_context(_opened("langgraph", "store", address))
-            connection = store.conn
         else:
-            connection = stack.enter_context(
-                closing(sqlite3.connect(file, isolation_level=None)) if writing else _copied(file)
-            )
             store = _class("langgraph", "store", "sqlite")(connection)
-        if not writing and not _columns(connection, "store"):
-            yield None
-            return
-        if writing or file is not None:  # what is read of SQLite is a copy, which may be changed
-            store.setup()
+        store.setup()
         from milepost.integrations.langgraph._adapters.stores import from_langgraph_store
 
-        database = LangGraphPostgresItems if file is None else LangGraphSqliteItems
         yield database(from_langgraph_store(store), _on(connection))
 
 
@@ -240,11 +229,8 @@ def our_items(
         if is_redis(address):
             yield OurRedisItems(stack.enter_context(_opened("milepost", "store", address)))
             return
-        if (file := sqlite_file(address)) is not None:
-            connection = stack.enter_context(closing(sqlite3.connect(file)))
-        else:
-            psycopg = needed("psycopg", "milepost[postgres]")
-            connection = stack.enter_context(psycopg.connect(address, autocommit=True))
+        file = sqlite_file(address)
+        connection = stack.enter_context(_connection(address, to_read=False))
         if not writing and not _columns(connection, "milepost_items"):
             yield None
             return
@@ -279,6 +265,16 @@ def _opened(library: str, room: str, address: str, **options: Any) -> AbstractCo
         address if file is None else file, **options
     )
     return opened
+
+
+def _connection(address: str, *, to_read: bool) -> AbstractContextManager[Any]:
+    """A connection on which every statement is a transaction of its own; to a copy of a SQLite
+    file that is to be read."""
+    if (file := sqlite_file(address)) is not None:
+        return _copied(file) if to_read else closing(sqlite3.connect(file, isolation_level=None))
+    if not is_postgres(address):
+        raise bad_address(address)
+    return closing(needed("psycopg", "milepost[postgres]").connect(address, autocommit=True))
 
 
 def _columns(connection: Any, table: str) -> set[str]:

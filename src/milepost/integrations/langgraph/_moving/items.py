@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -19,12 +19,10 @@ from milepost.store._core.records import PutOp, to_datetime
 
 if TYPE_CHECKING:
     from milepost._internal.progress import Progress
+    from milepost.integrations.langgraph._formats.tables import Execute
     from milepost.integrations.langgraph._moving.redis_items import OurRedisItems, RedisItems
     from milepost.integrations.langgraph._moving.threads import Report
     from milepost.store.base import BaseStore
-
-Execute = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
-"""Runs one statement with `?` for parameters, and gives its rows."""
 
 ItemPlace = tuple[tuple[str, ...], str]
 """The namespace and the key of an item."""
@@ -58,7 +56,8 @@ class StoredItem(NamedTuple):
 class ItemDatabase(ABC):
     """The items in one database."""
 
-    columns: ClassVar[str]
+    names: ClassVar[tuple[str, ...]]
+    """The columns with an item."""
     table: ClassVar[str]
     space: ClassVar[str]
     """The column that a namespace is in."""
@@ -66,9 +65,20 @@ class ItemDatabase(ABC):
     changed: ClassVar[str]
     """The column with the time of the last change."""
 
-    def __init__(self, store: BaseStore, execute: Execute) -> None:
-        self._store = store
+    def __init__(
+        self, store: BaseStore | None, execute: Execute, there: Collection[str] | None = None
+    ) -> None:
+        self._given = store
         self._execute = execute
+        # Tables of older versions have no times to live.
+        names = (name if there is None or name in there else "NULL" for name in self.names)
+        self._columns = ", ".join(names)
+
+    @property
+    def _store(self) -> BaseStore:
+        """The store; there is none where items are only read, and read from the table."""
+        assert self._given is not None
+        return self._given
 
     def pages(self, refuse: Refuse) -> Iterator[list[StoredItem]]:
         """All items, in the order of their keys. `refuse` is called for each that cannot be
@@ -118,7 +128,7 @@ class ItemDatabase(ABC):
 
     def _between(self, first: tuple[Any, ...], last: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         return self._execute(
-            f"SELECT {self.columns} FROM {self.table}"
+            f"SELECT {self._columns} FROM {self.table}"
             f" WHERE ({self.space}, key) >= (?, ?) AND ({self.space}, key) <= (?, ?)"
             f" ORDER BY {self.space}, key",
             (*first, *last),
@@ -156,7 +166,7 @@ class ItemDatabase(ABC):
 class MilepostItems(ItemDatabase):
     """A milepost store."""
 
-    columns = "ns, key, created, updated, ttl, expires"
+    names = ("ns", "key", "created", "updated", "ttl", "expires")
     table = "milepost_items"
     space = "ns"
     times = "created = ?, updated = ?, ttl = ?, expires = ?"
@@ -178,7 +188,10 @@ class MilepostItems(ItemDatabase):
 class LangGraphPostgresItems(ItemDatabase):
     """A LangGraph store on PostgreSQL."""
 
-    columns = "prefix, key, value, created_at, updated_at, ttl_minutes, expires_at"
+    names = (
+        *("prefix", "key", "value", "created_at", "updated_at"),
+        *("ttl_minutes", "expires_at"),
+    )
     table = "store"
     space = "prefix"
     times = "created_at = ?, updated_at = ?, ttl_minutes = ?, expires_at = ?"

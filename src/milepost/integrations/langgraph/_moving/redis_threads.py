@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from milepost.checkpoint._contract.records import CheckpointTuple, Place
 from milepost.errors import CheckpointError
 from milepost.integrations.langgraph._moving.redis_documents import Documents, Found, RedisValues
-from milepost.integrations.langgraph._moving.sources import Source, naming
+from milepost.integrations.langgraph._moving.sources import naming
 
 _EMPTY: Final = "__empty__"
 _NO_ID: Final = "00000000-0000-0000-0000-000000000000"
@@ -40,7 +40,7 @@ class _Head(NamedTuple):
     parent: str | None
 
 
-class RedisThreads(Source):
+class RedisThreads:
     """All that the database holds of threads: the places at once, values when they are asked for.
 
     `prefixes` are those of checkpoints and of writes, which a program may have chosen.
@@ -90,9 +90,11 @@ class RedisThreads(Source):
     # -- a source
 
     def threads(self) -> Iterable[str]:
+        """All threads."""
         return sorted(self._places)
 
-    def size(self) -> int | None:
+    def size(self) -> int:
+        """How many checkpoints there are."""
         return len(self._heads)
 
     def damaged(self) -> Sequence[str]:
@@ -100,14 +102,17 @@ class RedisThreads(Source):
         return self._damaged
 
     def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
+        """Namespace and id of every checkpoint, oldest first."""
         return sorted(self._places.get(thread_id, ()), key=lambda place: place[1])
 
     def paths(self, place: Place) -> Mapping[str, str]:
+        """The paths of the tasks that wrote after a checkpoint."""
         if place not in self._paths:
             self._pending(place)
         return self._paths[place]
 
     def read(self, place: Place) -> CheckpointTuple | None:
+        """A checkpoint with its writes."""
         head = self._heads.get(place)
         found = next(self._documents.read([head.key]), None) if head else None
         if head is None or found is None:

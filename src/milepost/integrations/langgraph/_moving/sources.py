@@ -2,49 +2,22 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from milepost._db.operations import rows_of
 from milepost.checkpoint._contract.records import CheckpointTuple, Place
 from milepost.errors import CheckpointError, MilepostError
+from milepost.integrations.langgraph._formats.tables import task_paths
 
 if TYPE_CHECKING:
-    from milepost.integrations.langgraph._moving.items import Execute
+    from milepost.checkpoint.base import BaseCheckpointSaver
+    from milepost.integrations.langgraph._formats.tables import Execute
 
 
 class BadAddressError(MilepostError, ValueError):
-    """An address that names no database that we can open."""
-
-
-class Source(ABC):
-    """A database whose threads can be read."""
-
-    @abstractmethod
-    def threads(self) -> Iterable[str]:
-        """All threads."""
-
-    @abstractmethod
-    def size(self) -> int | None:
-        """How many checkpoints there are, if that is easy to say."""
-
-    @abstractmethod
-    def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
-        """Namespace and id of every checkpoint, oldest first."""
-
-    @abstractmethod
-    def paths(self, place: Place) -> Mapping[str, str]:
-        """The paths of the tasks that wrote after a checkpoint, as far as they are stored."""
-
-    @abstractmethod
-    def read(self, place: Place) -> CheckpointTuple | None:
-        """A checkpoint with its writes."""
-
-    def damaged(self) -> Sequence[str]:
-        """Rows or documents whose thread cannot be found out, and why."""
-        return ()
+    """An address that names no database that can be moved, or none that answers."""
 
 
 @contextmanager
@@ -61,24 +34,32 @@ def naming(place: Place) -> Iterator[None]:
         ) from error
 
 
-class SqlSource(Source):
+class Tables:
     """Threads in tables that both libraries have, with the saver that reads them."""
 
-    def __init__(self, saver: Any, execute: Execute, writes: str) -> None:
+    def __init__(
+        self,
+        saver: BaseCheckpointSaver[Any],
+        execute: Execute,
+        paths: Callable[[Place], Mapping[str, str]],
+    ) -> None:
         self._saver = saver
         self._execute = execute
-        self._writes = writes
-        """The table with the writes of tasks."""
+        self.paths = paths
+        """The paths of the tasks that wrote after a checkpoint, as far as they are stored."""
 
     def threads(self) -> Iterable[str]:
+        """All threads."""
         rows = self._execute("SELECT DISTINCT thread_id FROM checkpoints ORDER BY thread_id", ())
         return [row[0] for row in rows]
 
-    def size(self) -> int | None:
+    def size(self) -> int:
+        """How many checkpoints there are."""
         count: int = self._execute("SELECT count(*) FROM checkpoints", ())[0][0]
         return count
 
     def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
+        """Namespace and id of every checkpoint, oldest first."""
         rows = self._execute(
             "SELECT checkpoint_ns, checkpoint_id FROM checkpoints"
             " WHERE thread_id = ? ORDER BY checkpoint_id",
@@ -86,29 +67,22 @@ class SqlSource(Source):
         )
         return [(row[0], row[1]) for row in rows]
 
-    def paths(self, place: Place) -> Mapping[str, str]:
-        rows = self._execute(
-            f"SELECT DISTINCT task_id, task_path FROM {self._writes}"
-            " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
-            tuple(place),
-        )
-        return {row[0]: row[1] for row in rows if row[1]}
-
     def read(self, place: Place) -> CheckpointTuple | None:
+        """A checkpoint with its writes."""
         with naming(place):
-            found = self._saver.get_tuple(place.config())
-        return None if found is None else CheckpointTuple(*found)
+            return self._saver.get_tuple(place.config())
+
+    def damaged(self) -> Sequence[str]:
+        """Rows whose thread cannot be found out: there are none."""
+        return ()
 
 
-class OurDatabase(SqlSource):
-    """A saver of ours on SQLite or PostgreSQL."""
+def our_tables(saver: Any) -> Tables:
+    """The threads of a saver of ours on SQLite or PostgreSQL."""
 
-    def __init__(self, saver: Any) -> None:
-        def execute(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-            query = saver.dialect.sql(sql)
-            rows: list[tuple[Any, ...]] = saver.engine.run(
-                lambda: rows_of(query, values), write=False
-            )
-            return rows
+    def execute(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        query = saver.dialect.sql(sql)
+        rows: list[tuple[Any, ...]] = saver.engine.run(lambda: rows_of(query, values), write=False)
+        return rows
 
-        super().__init__(saver, execute, "checkpoint_writes")
+    return Tables(saver, execute, lambda place: task_paths(execute, place, "checkpoint_writes"))

@@ -32,7 +32,8 @@ from milepost.integrations.langgraph._moving.fingerprints import (
 if TYPE_CHECKING:
     from milepost._internal.progress import Progress
     from milepost.checkpoint.base import BaseCheckpointSaver
-    from milepost.integrations.langgraph._moving.sources import Source
+    from milepost.integrations.langgraph._moving.redis_threads import RedisThreads
+    from milepost.integrations.langgraph._moving.sources import Tables
 
 _OFTEN: Final = 50
 """How many checkpoints of a thread are copied between two reports of progress."""
@@ -58,7 +59,7 @@ class Report:
 class Route:
     """The source and the target of a move."""
 
-    source: Source
+    source: Tables | RedisThreads
     target: BaseCheckpointSaver[Any]
     reader: BaseCheckpointSaver[Any]
     """Another saver on the target's database: it has not seen what was written, so what it gives
