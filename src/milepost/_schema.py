@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, NotRequired, Required, get_args, ge
 
 from typing_extensions import ReadOnly, is_typeddict
 
+from milepost._internal.annotations import own_annotations
 from milepost._internal.dataclass_tools import record
 from milepost.channels import BaseChannel, BinaryOperatorAggregate, LastValue
 from milepost.constants import ROOT
@@ -91,7 +92,7 @@ def is_pydantic(schema: Any) -> bool:
 
 def annotated_keys(cls: type) -> set[str]:
     """The names that a class and its bases annotate; pydantic and dataclasses have their own."""
-    return {name for base in cls.__mro__ for name in vars(base).get("__annotations__", ())}
+    return {name for base in cls.__mro__ for name in own_annotations(base)}
 
 
 def has_fields(schema: Any) -> bool:

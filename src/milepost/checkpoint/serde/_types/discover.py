@@ -12,6 +12,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 from weakref import WeakSet
 
+from milepost._internal.annotations import own_annotations
 from milepost.checkpoint.serde._types.records import is_data_type
 
 if typing.TYPE_CHECKING:
@@ -116,14 +117,14 @@ def _look_up(module: str, qualname: str) -> type | None:
 
 
 def _hints(cls: type) -> list[Any]:
-    annotations = [vars(base).get("__annotations__") for base in cls.__mro__]
+    annotations = [own_annotations(base) for base in cls.__mro__]
     if not any(annotations):
         return []
     try:
         return list(typing.get_type_hints(cls, include_extras=True).values())
     except Exception:
         # One name that does not resolve must not hide the others.
-        return [a for own in annotations if own for a in own.values() if not isinstance(a, str)]
+        return [a for own in annotations for a in own.values() if not isinstance(a, str)]
 
 
 def _inside(annotation: Any) -> list[Any]:
