@@ -261,6 +261,23 @@ def test_pytest_runs_tests_that_were_written_for_langgraph(tmp_path, workers):
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
+def test_pytest_may_be_configured_with_warnings_of_a_package_that_needs_langgraph(tmp_path):
+    tmp_path.joinpath("theirs.py").write_text(
+        "from langgraph.graph import StateGraph\nclass Odd(UserWarning): pass\n"
+    )
+    tmp_path.joinpath("pytest.ini").write_text("[pytest]\nfilterwarnings = ignore::theirs.Odd\n")
+    tmp_path.joinpath("test_theirs.py").write_text(
+        "import theirs\n"
+        "def test_it(): assert theirs.StateGraph.__module__ == 'milepost.graph.state'\n"
+    )
+    done = python(
+        *("-m", "pytest", "--as-langgraph", "-n", "0", "-p", "no:cacheprovider"),
+        cwd=tmp_path,
+        check=False,
+    )
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
 # -- what an import brings along
 
 
