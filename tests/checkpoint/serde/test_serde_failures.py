@@ -95,6 +95,18 @@ def test_where_the_class_is_not_known_a_stand_in_says_so() -> None:
     assert repr(back) == repr(Custom(7))
 
 
+class Bracketed(Exception):
+    def __repr__(self) -> str:
+        return f"<Bracketed {self}>"
+
+
+def test_a_stand_in_has_the_repr_that_the_class_makes_itself() -> None:
+    kept = storable_error(Bracketed("no city"), TypeRegistry())
+    assert type(kept) is RemoteError
+    back = own().loads_typed(own().dumps_typed(kept))
+    assert repr(back) == repr(kept) == "<Bracketed no city>"
+
+
 def test_in_the_state_an_unknown_exception_class_is_refused() -> None:
     with pytest.raises(SerializationError, match="register_type"):
         JsonPlusSerializer(registry=TypeRegistry()).dumps_typed({"e": Custom(1)})
