@@ -218,6 +218,25 @@ def test_a_node_finds_langgraphs_functions_in_its_config():
     assert done.stdout == "['a'] ['a', 'b'] ['a', 'b', 'c']\n", done.stderr
 
 
+def test_a_node_finds_the_runtime_in_its_config():
+    done = in_process(READS_RUNTIME)
+    assert done.stdout == "Ada True\n", done.stderr
+
+
+READS_RUNTIME = """
+from langgraph.graph import START, StateGraph
+from langgraph.store.memory import InMemoryStore
+
+def node(state, config):
+    runtime = config["configurable"]["__pregel_runtime"]
+    print(runtime.context["user"], runtime.store is store)
+
+store = InMemoryStore()
+graph = StateGraph(dict).add_node("node", node).add_edge(START, "node").compile(store=store)
+graph.invoke({}, context={"user": "Ada"})
+"""
+
+
 READS_AND_SENDS = """
 import operator
 from typing import Annotated, TypedDict

@@ -28,8 +28,8 @@ from pydantic import ValidationError
 from milepost._engine.context.config import concurrency
 from milepost._engine.context.langchain_bridge import let_tools_return_commands
 from milepost._engine.context.node_callable import Callee
-from milepost._engine.context.runtime import Runtime
-from milepost._engine.context.task_context import GIVEN_RUNTIME, TaskContext, find_context
+from milepost._engine.context.runtime import GIVEN_RUNTIME, Runtime
+from milepost._engine.context.task_context import TaskContext, find_context
 from milepost._engine.drivers.futures import TaskFuture, new_future
 from milepost._engine.superstep.program import Node, StateReader
 from milepost._engine.superstep.subtasks import TaskStarter
@@ -186,7 +186,9 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         config = ensure_config(config)
         given = parsed(input, self._messages_key)
         caller = find_context()
-        runtime = options.get("runtime") or config.get("configurable", {}).get(GIVEN_RUNTIME)
+        runtime = options.get("runtime")
+        if runtime is None and caller is None:
+            runtime = config.get("configurable", {}).get(GIVEN_RUNTIME)
         state = state_of_run(caller, config) if given.state is None else given.state
         configs = get_config_list(config, len(given.calls)) if given.calls else []
         calls = [
