@@ -59,6 +59,7 @@ from milepost.prebuilt._tools.request import (
     ToolCallWrapper,
     ToolOutput,
 )
+from milepost.store.base import BaseStore
 
 let_tools_return_commands()
 
@@ -142,6 +143,24 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
     def tools_by_name(self) -> dict[str, BaseTool]:
         """The tools that can be called."""
         return self._tools_by_name
+
+    def inject_tool_args(
+        self,
+        tool_call: ToolCall,
+        input: Any,  # noqa: ARG002
+        store: BaseStore | None,  # noqa: ARG002
+    ) -> ToolCall:
+        """A call, to be sent here with `Send`: langgraph-bigtool, and agents from before 1.0, ask.
+
+        Nothing is filled in yet. The state and the store are when the call is made, so that
+        neither is stored with it.
+
+        Args:
+            tool_call: The call.
+            input: The state.
+            store: The store.
+        """
+        return tool_call
 
     # -- all calls
 
