@@ -201,13 +201,20 @@ def stand_in_writer(registry: TypeRegistry) -> Writer:
 
 def _stand_in(error: BaseException, registry: TypeRegistry) -> RemoteError:
     cls = type(error)
-    arguments = tuple(a if _packs(a, registry) else _safe_repr(a)[:2_000] for a in error.args)
+    arguments = tuple(_argument(one, registry) for one in error.args)
     name = f"{cls.__module__}:{cls.__qualname__}".encode("utf-8", "backslashreplace").decode()
     made = RemoteError(name, message_of(error), arguments)
     own = _safe_repr(error)
     if own != _safe_repr(made):
         made.shown = own
     return made
+
+
+def _argument(value: Any, registry: TypeRegistry) -> Any:
+    """An argument of an exception, as it is stored with the exception's stand-in."""
+    if isinstance(value, BaseException):
+        return storable_error(value, registry)  # without a warning: it is part of a failure
+    return value if _packs(value, registry) else _safe_repr(value)[:2_000]
 
 
 def _packs(value: Any, registry: TypeRegistry) -> bool:
