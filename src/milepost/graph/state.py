@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, Unpack
 
 from milepost._engine.context.config import check_interrupt_nodes, retry_policies
@@ -227,6 +228,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             older = older_names("add_node", kwargs, _OLDER_NODE_NAMES, self.strictness)
             retry_policy = retry_policy or older.get("retry_policy")
             input_schema = input_schema or older.get("input_schema")
+        given: Any = input_schema
         if isinstance(node, str):
             name = node
             if action is None:
@@ -237,6 +239,16 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self._check_name(name)
         callee_of(action, name)  # raises if it cannot be called
         self._check_kind(name, action)
+        if isinstance(given, FunctionType):
+            self.strictness.check(
+                ("input schema", name),
+                lambda: GraphBuildError(
+                    f"Node '{name}' is given a function where its input schema belongs. To change "
+                    "what a graph gets, let a function be the node, and call the graph in it."
+                ),
+                "The node gets the keys that the function annotates.",
+                given,
+            )
         limit = TimeoutPolicy.coerce(timeout)
         schema = input_schema or first_parameter_schema(action) or self.state_schema
         self.add_schema(schema)
