@@ -356,7 +356,10 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         """
         if end_key == START:
             raise GraphBuildError("START cannot be the end of an edge: nothing runs before it.")
+        _refuse_function(start_key)
         starts = (start_key,) if isinstance(start_key, str) else tuple(start_key)
+        for key in (*starts, end_key):
+            _refuse_function(key)
         if END in starts:
             raise GraphBuildError("END cannot be the start of an edge: nothing runs after it.")
         if isinstance(start_key, str):
@@ -594,6 +597,13 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             name=name or "LangGraph",
             stream_transformers=transformers,
         )
+
+
+def _refuse_function(key: object) -> None:
+    """Raise GraphBuildError if an edge is given a function in place of a node's name."""
+    if callable(key):
+        name = getattr(key, "__name__", type(key).__name__)
+        raise GraphBuildError(f"An edge takes the name of a node, '{name}', and not {key}.")
 
 
 __all__ = ["CompiledStateGraph", "RunnableConfig", "StateGraph"]
