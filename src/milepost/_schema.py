@@ -8,6 +8,7 @@ import sys
 import typing
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
+from types import FunctionType
 from typing import Annotated, Any, ClassVar, NotRequired, Required, get_args, get_origin
 
 from typing_extensions import ReadOnly, is_typeddict
@@ -60,6 +61,9 @@ def schema_of(schema: Any) -> Schema:
 
 @lru_cache(maxsize=512)
 def _read(schema: Any) -> Schema:
+    if isinstance(schema, FunctionType):
+        keys = {name: hint for name, hint in _hints(schema).items() if name != "return"}
+        return Schema({name: _channel(name, hint) for name, hint in keys.items()}, {}, None)
     if not has_fields(schema):
         return Schema({ROOT: _channel(ROOT, schema)}, {}, None)
     channels: dict[str, Channel] = {}

@@ -192,6 +192,16 @@ class TestResuming:
         assert again == ended
         assert trace == []
 
+    def test_after_an_update_the_warning_says_why_the_question_comes_again(
+        self, run, asking, config
+    ):
+        asked = questions(run.invoke(asking, {"log": []}, config))
+        asking.update_state(config, {"log": ["edited"]}, as_node="a")
+        with pytest.warns(MilepostWarning, match="after its update: what waits asks again"):
+            again = run.invoke(asking, Command(resume="yes"), config)
+        assert questions(again) == asked
+        assert "yes" in run.invoke(asking, Command(resume="yes"), config)["log"]
+
     def test_two_threads_keep_their_answers_apart(self, run, asking, durability):
         threads = [{"configurable": {"thread_id": name}} for name in ("one", "two")]
         for thread in threads:

@@ -176,6 +176,12 @@ def test_the_destinations_of_a_command_are_taken_from_the_return_type(run):
 # -- edges
 
 
+@pytest.mark.parametrize("edge", [(START, greet), (greet, END), ([START, greet], "greet")])
+def test_an_edge_takes_names_and_says_so_of_a_function(edge):
+    with pytest.raises(GraphBuildError, match="takes the name of a node, 'greet'"):
+        StateGraph(Log).add_node(greet).add_edge(*edge)
+
+
 def test_every_adding_method_returns_the_builder():
     builder = StateGraph(Log)
     assert builder.add_node("a", greet) is builder

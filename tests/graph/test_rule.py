@@ -9,6 +9,7 @@ import functools
 import json
 import operator
 import re
+import warnings
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
@@ -99,6 +100,19 @@ def ask(lib: Any) -> Callable[[Any], Any]:
 
 def said(_: Any) -> Any:
     return {"log": ["x"]}
+
+
+def annotated(a: int) -> Any: ...
+
+
+def reads(lib: Any, schema: Any) -> Any:
+    """What a node gets that is given this input schema."""
+    seen: list[Any] = []
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Invalid state_schema")  # LangGraph's
+        builder = lib.StateGraph(State).add_node("n", seen.append, input_schema=schema)
+    builder.add_edge(lib.START, "n").compile().invoke({"a": 1})
+    return seen
 
 
 def counted(_: Any) -> Any:
@@ -256,6 +270,12 @@ CASES = [
         "Command for graph 'g'",
     ),
     Case("lambda", with_lambda, "has no name", GraphBuildError),
+    Case(
+        "function as an input schema",
+        lambda lib: [reads(lib, schema) for schema in (lambda s: {"a": s["a"]}, annotated)],
+        "a function where its input schema belongs",
+        GraphBuildError,
+    ),
     Case("generator", lambda lib: one(lib, counted).invoke({}), "is a generator", GraphBuildError),
     Case(
         "async generator",

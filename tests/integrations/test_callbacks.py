@@ -27,6 +27,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from stories import Log, says
+from typing_extensions import TypedDict
 
 from milepost._engine.observers import WATCHERS, RunObserver
 from milepost.checkpoint.memory import InMemorySaver
@@ -48,6 +49,37 @@ def test_handlers_hear_the_same_tree_as_on_langgraph(run: Any, name: str, kind: 
     theirs, ours = trees
     assert theirs, "the story told nothing"
     assert ours == theirs
+
+
+@pytest.mark.parametrize("lib", [LANGGRAPH, MILEPOST], ids=["langgraph", "milepost"])
+def test_a_streamed_run_ends_with_the_state_that_it_shows(lib: Any) -> None:
+    class Output(TypedDict):
+        a: int
+
+    class State(Output):
+        b: int
+
+    builder = lib.StateGraph(State, output_schema=Output).add_edge(START, "n")
+    graph = builder.add_node("n", lambda _: {"a": 1, "b": 2}).compile()
+    whole = {"a": 1, "b": 2}
+
+    async def end(**options: Any) -> Any:
+        events = [e async for e in graph.astream_events({"a": 0}, version="v2", **options)]
+        return events[-1]["data"]["output"]
+
+    assert asyncio.run(end()) == whole
+    assert asyncio.run(end(output_keys=["b"])) == {"b": 2}
+    ends: list[Any] = []
+
+    class Handler(BaseCallbackHandler):
+        def on_chain_end(self, outputs: Any, *, parent_run_id: Any = None, **_: Any) -> None:
+            if parent_run_id is None:
+                ends.append(outputs)
+
+    heard: Any = {"callbacks": [Handler()]}
+    list(graph.stream({"a": 0}, heard))
+    graph.invoke({"a": 0}, heard)
+    assert ends == [whole, {"a": 1}]
 
 
 class Tracer(BaseTracer):

@@ -16,7 +16,7 @@ from libraries import LANGGRAPH, MILEPOST
 from stories import Log, says
 from typing_extensions import TypedDict
 
-from milepost._engine.context.task_context import GIVEN_RUNTIME
+from milepost._engine.context.runtime import GIVEN_RUNTIME
 from milepost.config import get_store
 from milepost.errors import GraphBuildError, OutsideRunError
 from milepost.runtime import Runtime, get_runtime

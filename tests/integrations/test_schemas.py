@@ -118,6 +118,17 @@ def test_the_schemas_of_a_state_graph_are_those_of_langgraph(
         assert tell(ours) == tell(theirs), fact
 
 
+def test_the_messages_of_a_conversation_are_described_as_on_langgraph() -> None:
+    def described(lib: Any) -> Any:
+        class Chat(lib.MessagesState):
+            language: str
+
+        return compiled(lib, {"state_schema": Chat}, None).get_input_jsonschema()
+
+    assert described(MILEPOST) == described(LANGGRAPH)
+    assert "HumanMessage" in described(MILEPOST)["$defs"]
+
+
 @pytest.mark.parametrize("name", ["plain", "untyped", "model", "mapping"])
 def test_the_schemas_of_an_entrypoint_are_those_of_langgraph(name: str) -> None:
     theirs, ours = (entrypoints(lib)[name] for lib in (LANGGRAPH, MILEPOST))

@@ -225,6 +225,25 @@ def test_a_node_finds_langgraphs_functions_in_its_config():
     assert done.stdout == "['a'] ['a', 'b'] ['a', 'b', 'c']\n", done.stderr
 
 
+def test_a_node_finds_the_runtime_in_its_config():
+    done = in_process(READS_RUNTIME)
+    assert done.stdout == "Ada True\n", done.stderr
+
+
+READS_RUNTIME = """
+from langgraph.graph import START, StateGraph
+from langgraph.store.memory import InMemoryStore
+
+def node(state, config):
+    runtime = config["configurable"]["__pregel_runtime"]
+    print(runtime.context["user"], runtime.store is store)
+
+store = InMemoryStore()
+graph = StateGraph(dict).add_node("node", node).add_edge(START, "node").compile(store=store)
+graph.invoke({}, context={"user": "Ada"})
+"""
+
+
 READS_AND_SENDS = """
 import operator
 from typing import Annotated, TypedDict
@@ -262,6 +281,23 @@ def test_pytest_runs_tests_that_were_written_for_langgraph(tmp_path, workers):
     done = python(
         *("-m", "pytest", "--as-langgraph", "-n", workers, "-p", "no:cacheprovider"),
         str(tmp_path),
+        cwd=tmp_path,
+        check=False,
+    )
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_pytest_may_be_configured_with_warnings_of_a_package_that_needs_langgraph(tmp_path):
+    tmp_path.joinpath("theirs.py").write_text(
+        "from langgraph.graph import StateGraph\nclass Odd(UserWarning): pass\n"
+    )
+    tmp_path.joinpath("pytest.ini").write_text("[pytest]\nfilterwarnings = ignore::theirs.Odd\n")
+    tmp_path.joinpath("test_theirs.py").write_text(
+        "import theirs\n"
+        "def test_it(): assert theirs.StateGraph.__module__ == 'milepost.graph.state'\n"
+    )
+    done = python(
+        *("-m", "pytest", "--as-langgraph", "-n", "0", "-p", "no:cacheprovider"),
         cwd=tmp_path,
         check=False,
     )

@@ -12,10 +12,17 @@ from langchain_core.tools import tool
 from milepost.channels import UntrackedValue
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.graph import END, START, MessagesState, StateGraph
-from milepost.prebuilt import ToolNode, ToolRuntime, create_react_agent
+from milepost.prebuilt import (
+    InjectedState,
+    InjectedStore,
+    ToolNode,
+    ToolRuntime,
+    create_react_agent,
+)
 from milepost.prebuilt.chat_agent_executor import AgentState
 from milepost.runtime import Runtime
-from milepost.types import Command, RetryPolicy, interrupt
+from milepost.store.memory import InMemoryStore
+from milepost.types import Command, RetryPolicy, Send, interrupt
 
 
 class Shop:
@@ -379,3 +386,31 @@ def test_a_runtime_outside_a_run_has_no_key():
     assert runtime.execution_info is None
     node = ToolNode(Shop().tools())
     assert node.invoke([calling(PAY)])[0].content == "paid 5"
+
+
+def test_a_call_that_an_older_agent_prepares_gets_the_state_and_the_store_when_it_is_made(run):
+    """As langgraph-bigtool sends it."""
+
+    @tool
+    def look(
+        key: str,
+        state: Annotated[dict[str, Any], InjectedState],
+        store: Annotated[Any, InjectedStore()],
+    ) -> str:
+        """Look something up."""
+        return f"{len(state['messages'])} {store.get(('facts',), key).value['is']}"
+
+    node, store = ToolNode([look]), InMemoryStore()
+    store.put(("facts",), "sky", {"is": "blue"})
+
+    def send(state: MessagesState) -> list[Send]:
+        calls = state["messages"][-1].tool_calls
+        return [Send("tools", [node.inject_tool_args(call, state, store)]) for call in calls]
+
+    builder = StateGraph(MessagesState).add_node("agent", lambda _: {}).add_node("tools", node)
+    builder.add_edge(START, "agent").add_conditional_edges("agent", send, ["tools"])
+    graph = builder.compile(checkpointer=InMemorySaver(), store=store)
+    config = {"configurable": {"thread_id": "1"}}
+    call = {"name": "look", "args": {"key": "sky"}, "id": "1"}
+    found = run.invoke(graph, {"messages": [AIMessage("", tool_calls=[call])]}, config)
+    assert found["messages"][-1].content == "1 blue"

@@ -34,6 +34,11 @@ def index(embed=None, dims=3, **more):
     return {"embed": embed or Model(dims), "dims": dims, **more}
 
 
+def keys_of_meaning(store):
+    store.put(NS, "a", {"text": "a"})
+    return keys(store.search(NS, query="a"))
+
+
 class TestRanking:
     def test_the_nearest_comes_first_with_a_score(self, stores):
         store = stores.open(index=index())
@@ -293,7 +298,6 @@ class TestEmbed:
     @pytest.mark.parametrize(
         ("answer", "hint"),
         [
-            ([[1.0, 2.0]], "dims"),
             ([], "one for each"),
             ([[1.0, float("nan"), 2.0]], "NaN"),
             ([[1.0, 1e39, 2.0]], "32-bit"),
@@ -306,12 +310,39 @@ class TestEmbed:
             store.put(NS, "a", {"text": "a"})
         assert store.get(NS, "a") is None
 
-    @pytest.mark.parametrize(
-        "wrong", [{"dims": 3}, {"embed": Model()}, {**index(), "filds": []}, index(dims=0)]
-    )
+    @pytest.mark.parametrize("wrong", [{"dims": 3}, {**index(), "filds": []}])
     def test_an_index_must_be_complete(self, stores, wrong):
         with pytest.raises(ValueError, match=r"index|dims"):
             stores.open(index=wrong)
+
+    @pytest.mark.parametrize("wrong", [{"embed": Model()}, index(dims=0)])
+    def test_a_database_needs_the_length_of_vectors(self, stores, wrong):
+        if stores.backend == "memory":
+            assert keys_of_meaning(stores.open(index=wrong)) == ["a"]
+        else:
+            with pytest.raises(ValueError, match="dims"):
+                stores.open(index=wrong)
+
+    def test_a_vector_of_another_length_is_refused_where_lengths_are_kept(self, stores):
+        store = stores.open(index={"embed": lambda _: [[1.0, 2.0]], "dims": 3, "model": "m"})
+        if stores.backend == "memory":
+            with pytest.warns(MilepostWarning, match="the model's length counts"):
+                assert keys_of_meaning(store) == ["a"]
+        else:
+            with pytest.raises(EmbeddingError, match="dims"):
+                store.put(NS, "a", {"text": "a"})
+            assert store.get(NS, "a") is None
+
+    def test_in_memory_too_all_vectors_have_one_length(self):
+        length = 2
+        store = InMemoryStore(index={"embed": lambda found: [[1.0] * length] * len(found)})
+        assert store.search(NS, query="a") == []
+        store.put(NS, "a", {"text": "a"})
+        length = 3
+        with pytest.raises(EmbeddingError, match="dims"):
+            store.put(NS, "b", {"text": "b"})
+        length = 2
+        assert keys(store.search(NS, query="a")) == ["a"]
 
     def test_a_function_can_have_the_face_of_an_object(self):
         assert ensure_embeddings(Model()).embed_query("a") == [1.0, 0.0, 0.01]

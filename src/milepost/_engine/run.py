@@ -234,11 +234,10 @@ class GraphRun:
         return result if self.has_output else None
 
     def _result(self) -> Any:
-        """The state under the caller's output keys, without interrupts."""
+        """The state under the keys that the run shows, without interrupts."""
         if self.last_shown is not MISSING and not self.paused:
             return self.last_shown
-        keys = self.settings.output_keys
-        return self._read(self.program.output_keys if keys is None else keys)
+        return self._read(self.events.keys)
 
     # -- one super-step: plan, run, apply, commit
 

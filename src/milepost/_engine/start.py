@@ -384,10 +384,12 @@ def chosen_answers(
             )
         return answers
     if not next_to_answer:
+        was_updated = run.planned and run.checkpoints.metadata.get("source") == "update"
+        why = " after its update: what waits asks again, about the new state" if was_updated else ""
         strictness.check(
             ("answer", thread_id),
             lambda: UnknownInterruptError(
-                f"Thread '{thread_id}' has no open interrupt.", reason="not_pending"
+                f"Thread '{thread_id}' has no open interrupt{why}.", reason="not_pending"
             ),
             "The answer is dropped.",
         )

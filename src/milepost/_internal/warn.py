@@ -85,3 +85,10 @@ def _nearest_caller() -> tuple[str, int, dict[str, Any]]:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno, frame.f_globals
+
+
+def mistake(error: Exception, instead: str) -> None:
+    """Raise the error if the process is strict; otherwise warn of it, and say what is done."""
+    if strict_by_default():
+        raise error
+    warn_of(f"{error} {instead}")

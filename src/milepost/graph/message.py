@@ -30,8 +30,19 @@ __all__ = [
 if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext
     from milepost.messages import AnyMessage
+
+    Message: TypeAlias = Any
 else:
     __getattr__, __dir__ = on_demand(__name__, {"AnyMessage": "milepost.messages"})
+
+    class Message:
+        """Any message; in JSON schemas LangChain's messages, where they are installed."""
+
+        @classmethod
+        def __get_pydantic_core_schema__(cls, source, handler):
+            installed = langchain_messages()
+            return handler(Any if installed is None else installed.AnyMessage)
+
 
 REMOVE_ALL_MESSAGES = "__remove_all__"
 """As the id of a RemoveMessage: forget everything that came before it."""
@@ -172,7 +183,7 @@ class MessagesState(TypedDict):
         ['Hi', 'Hello']
     """
 
-    messages: Annotated[list[Any], add_messages]
+    messages: Annotated[list[Message], add_messages]
     """The conversation: what nodes write is added by `add_messages`."""
 
 

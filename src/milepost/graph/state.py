@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, Unpack
 
 from milepost._engine.context.config import check_interrupt_nodes, retry_policies
@@ -240,9 +241,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         callee_of(action, name)  # raises if it cannot be called
         self._check_kind(name, action)
         limit = TimeoutPolicy.coerce(timeout)
-        self._check_input_schema(name, input_schema, action)
-        named = input_schema if has_fields(input_schema) else first_parameter_schema(action)
-        schema = named or self.state_schema
+        schema = self._input_schema_of(name, input_schema, action) or self.state_schema
         self.add_schema(schema)
         self.nodes[name] = NodeSpec(
             name=name,
@@ -316,8 +315,22 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 function_of(action),
             )
 
-    def _check_input_schema(self, name: str, schema: Any, action: Any) -> None:
-        if schema and not has_fields(schema) and not is_one_value(self.channels):
+    def _input_schema_of(self, name: str, schema: Any, action: Any) -> Any:
+        """The schema that a node reads by: the given one, or that of its first parameter."""
+        if isinstance(schema, FunctionType):
+            self.strictness.check(
+                ("input_schema", name),
+                lambda: GraphBuildError(
+                    f"Node '{name}' is given a function where its input schema belongs. To change "
+                    "what a graph gets, let a function be the node, and call the graph in it."
+                ),
+                "The node gets the keys that the function annotates.",
+                schema,
+            )
+            return schema
+        if has_fields(schema):
+            return schema
+        if schema and not is_one_value(self.channels):
             self.strictness.check(
                 ("input_schema", name),
                 lambda: GraphBuildError(
@@ -327,6 +340,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 "The node reads what its function is annotated with, or the whole state.",
                 function_of(action),
             )
+        return first_parameter_schema(action)
 
     def _check_name(self, name: str) -> None:
         if name in self.nodes:
@@ -360,7 +374,10 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         """
         if end_key == START:
             raise GraphBuildError("START cannot be the end of an edge: nothing runs before it.")
+        _refuse_function(start_key)
         starts = (start_key,) if isinstance(start_key, str) else tuple(start_key)
+        for key in (*starts, end_key):
+            _refuse_function(key)
         starts, end_key = tuple(map(plain, starts)), plain(end_key)
         if END in starts:
             raise GraphBuildError("END cannot be the start of an edge: nothing runs after it.")
@@ -610,6 +627,13 @@ def _plain_ends(ends: Mapping[str, str] | Iterable[str]) -> Mapping[str, str] | 
     if isinstance(ends, Mapping):
         return {plain(end): label for end, label in ends.items()}
     return tuple(map(plain, ends))
+
+
+def _refuse_function(key: object) -> None:
+    """Raise GraphBuildError if an edge is given a function in place of a node's name."""
+    if callable(key):
+        name = getattr(key, "__name__", type(key).__name__)
+        raise GraphBuildError(f"An edge takes the name of a node, '{name}', and not {key}.")
 
 
 __all__ = ["CompiledStateGraph", "RunnableConfig", "StateGraph"]

@@ -1,6 +1,7 @@
 """A failure is always recorded: as itself where that is possible, honestly where it is not."""
 
 import sys
+import warnings
 from typing import Any
 
 import pytest
@@ -93,6 +94,30 @@ def test_where_the_class_is_not_known_a_stand_in_says_so() -> None:
     assert back.type_name == f"{__name__}:Custom"
     assert "code 7" in str(back)
     assert repr(back) == repr(Custom(7))
+
+
+class Foreign(Exception): ...
+
+
+class Bracketed(Exception):
+    def __repr__(self) -> str:
+        return f"<Bracketed {self}>"
+
+
+def test_a_stand_in_has_the_repr_that_the_class_makes_itself() -> None:
+    kept = storable_error(Bracketed("no city"), TypeRegistry())
+    assert type(kept) is RemoteError
+    back = own().loads_typed(own().dumps_typed(kept))
+    assert repr(back) == repr(kept) == "<Bracketed no city>"
+
+
+def test_nothing_is_warned_of_an_exception_that_a_failure_was_raised_with() -> None:
+    """As those of urllib3, with which requests raises its own."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        kept = storable_error(Foreign(Foreign("no route")))
+    assert not warned
+    assert repr(own().loads_typed(own().dumps_typed(kept))) == "Foreign(Foreign('no route'))"
 
 
 def test_in_the_state_an_unknown_exception_class_is_refused() -> None:

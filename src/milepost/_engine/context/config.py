@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from milepost._engine.context.runtime import RunControl
+from milepost._engine.context.runtime import GIVEN_RUNTIME, RunControl, Runtime
 from milepost._internal.dataclass_tools import record
 from milepost._internal.other_root import advice
 from milepost.constants import NS_SEP
@@ -258,13 +258,30 @@ class RunResources:
 
 
 def resources_of(settings: RunSettings, above: RunResources | None) -> RunResources:
-    """The resources of a run; what the settings lack is inherited from `above`."""
+    """The resources of a run.
+
+    What the settings lack is that of a Runtime in the config, or inherited from `above`.
+    """
+    given = _given_runtime(settings.config)
     if above is None:
         above = RunResources(settings.config, None, None, None, RunControl())
+    elif given is _given_runtime(above.config):
+        given = None  # the run above had it, and may have changed it
+    context, store, control = settings.context, settings.store, settings.control
+    if given is not None:
+        context = given.context if context is None else context
+        control = control or given.control
+        if given.store is not None and given.store is not above.store:
+            store = given.store  # and not the graph's, which comes before the one above
     return RunResources(
         settings.config,
-        above.context if settings.context is None else settings.context,
-        above.store if settings.store is None else settings.store,
+        above.context if context is None else context,
+        above.store if store is None else store,
         above.cache if settings.cache is None else settings.cache,
-        settings.control or above.control,
+        control or above.control,
     )
+
+
+def _given_runtime(config: RunnableConfig) -> Runtime[Any] | None:
+    given = (config.get("configurable") or {}).get(GIVEN_RUNTIME)
+    return given if isinstance(given, Runtime) else None

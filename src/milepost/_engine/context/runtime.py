@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from milepost.store.base import BaseStore
 
 
+GIVEN_RUNTIME = "__pregel_runtime"
+"""The key of `configurable` under which a caller can give a Runtime, as in LangGraph."""
+
+
 class RunControl:
     """Lets other code ask a run to stop at the end of its present step.
 

@@ -18,7 +18,13 @@ from milepost._engine.context.langchain_bridge import (
     share_config,
     with_callbacks,
 )
-from milepost._engine.context.runtime import ExecutionInfo, Runtime, no_heartbeat, server_info
+from milepost._engine.context.runtime import (
+    GIVEN_RUNTIME,
+    ExecutionInfo,
+    Runtime,
+    no_heartbeat,
+    server_info,
+)
 from milepost._internal.ids import interrupt_id
 from milepost.constants import NS_SEP
 from milepost.errors import (
@@ -38,9 +44,6 @@ if TYPE_CHECKING:
     from milepost._engine.superstep.plan import Task
 
 _current: ContextVar[TaskContext | None] = ContextVar("milepost_task_context", default=None)
-
-GIVEN_RUNTIME = "__pregel_runtime"
-"""The key of `configurable` under which code outside a run can give a Runtime, as in LangGraph."""
 
 for_configs: list[Callable[[TaskContext], dict[str, Any]]] = []
 """What integrations put into `config["configurable"]` of a node, each time a config is made."""

@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._engine.context import task_context
+from milepost._engine.context.runtime import GIVEN_RUNTIME
 
 if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext
@@ -59,7 +60,7 @@ def install(original: Sequence[str] = ()) -> None:
             " cannot answer for it any more. Install the hook before anything imports langgraph."
         )
     sys.meta_path.insert(0, _Finder(original))
-    task_context.for_configs.append(graph_functions)
+    task_context.for_configs.append(langgraph_keys)
 
 
 def is_installed() -> bool:
@@ -204,22 +205,26 @@ def _public(module: ModuleType) -> list[str]:
     )
 
 
-# -- functions that LangGraph puts into a node's config, for programs that look for them there
+# -- what LangGraph puts into a node's config, for programs that look for it there
 
 READ: Final = "__pregel_read"
 SEND: Final = "__pregel_send"
 
 
-def graph_functions(context: TaskContext) -> dict[str, Any]:
+def langgraph_keys(context: TaskContext) -> dict[str, Any]:
     """What a node's config holds besides what milepost puts there.
 
     `deepagents` and `langgraph-prebuilt` read and write the state of the graph around them this
-    way.
+    way, and programs that have a config alone find the context and the store in the runtime.
     """
     channels = context.run.channels
     state = {name: channels.live[name] for name in channels.key_places}
     # Callers look for the channels in the arguments of the partial function.
-    return {READ: partial(_read, context, state), SEND: partial(_send, context)}
+    return {
+        READ: partial(_read, context, state),
+        SEND: partial(_send, context),
+        GIVEN_RUNTIME: context.runtime,
+    }
 
 
 def _read(

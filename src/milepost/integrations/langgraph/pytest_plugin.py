@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
 
 from milepost.integrations.langgraph import _alias
@@ -30,9 +32,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Before any conftest can import langgraph.
+# A wrapper, because pytest's own wrapper imports the classes that `filterwarnings` names.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
+    """Before any conftest, or any filter of warnings, can import langgraph.
 
     Args:
         early_config: Pytest's.
@@ -40,6 +43,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     options = early_config.known_args_namespace
     if options.as_langgraph:
         _alias.install(options.original_langgraph)
+    return (yield)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -28,8 +28,8 @@ from pydantic import ValidationError
 from milepost._engine.context.config import concurrency
 from milepost._engine.context.langchain_bridge import let_tools_return_commands
 from milepost._engine.context.node_callable import Callee
-from milepost._engine.context.runtime import Runtime
-from milepost._engine.context.task_context import GIVEN_RUNTIME, TaskContext, find_context
+from milepost._engine.context.runtime import GIVEN_RUNTIME, Runtime
+from milepost._engine.context.task_context import TaskContext, find_context
 from milepost._engine.drivers.futures import TaskFuture, new_future
 from milepost._engine.superstep.program import Node, StateReader
 from milepost._engine.superstep.subtasks import TaskStarter
@@ -59,6 +59,7 @@ from milepost.prebuilt._tools.request import (
     ToolCallWrapper,
     ToolOutput,
 )
+from milepost.store.base import BaseStore
 
 let_tools_return_commands()
 
@@ -143,6 +144,24 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         """The tools that can be called."""
         return self._tools_by_name
 
+    def inject_tool_args(
+        self,
+        tool_call: ToolCall,
+        input: Any,  # noqa: ARG002
+        store: BaseStore | None,  # noqa: ARG002
+    ) -> ToolCall:
+        """A call, to be sent here with `Send`: langgraph-bigtool, and agents from before 1.0, ask.
+
+        Nothing is filled in yet. The state and the store are when the call is made, so that
+        neither is stored with it.
+
+        Args:
+            tool_call: The call.
+            input: The state.
+            store: The store.
+        """
+        return tool_call
+
     # -- all calls
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -186,7 +205,9 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         config = ensure_config(config)
         given = parsed(input, self._messages_key)
         caller = find_context()
-        runtime = options.get("runtime") or config.get("configurable", {}).get(GIVEN_RUNTIME)
+        runtime = options.get("runtime")
+        if runtime is None and caller is None:
+            runtime = config.get("configurable", {}).get(GIVEN_RUNTIME)
         state = state_of_run(caller, config) if given.state is None else given.state
         configs = get_config_list(config, len(given.calls)) if given.calls else []
         calls = [

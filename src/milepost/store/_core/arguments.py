@@ -9,20 +9,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from milepost._internal import log
-from milepost._internal.warn import strict_by_default, warn_of
+from milepost._internal.warn import mistake
 from milepost.store._core.records import IndexConfig, ListNamespacesOp
 from milepost.store._core.tasks import Index
 from milepost.store._core.ttl import to_micros
 
 NO_LIMIT: Final = 2**31 - 1
 """More items than a search returns."""
-
-
-def mistake(error: Exception, instead: str) -> None:
-    """Raise the error if the process is strict; otherwise warn of it, and say what is done."""
-    if strict_by_default():
-        raise error
-    warn_of(f"{error} {instead}")
 
 
 def page(limit: Any, offset: Any) -> tuple[int, int]:

@@ -66,6 +66,8 @@ Resealed: TypeAlias = _rotation.Reencrypted[RefusedItem]
 class StoreCore(ABC):
     """The logic that all stores of milepost share."""
 
+    keeps_dims = True
+    """Whether the backend has to know the length of vectors before there is one."""
     makes_views = True
     """Whether the backend wants the view of a value along with it."""
     largest = sys.maxsize
@@ -94,7 +96,7 @@ class StoreCore(ABC):
         clear = None if clear_fields is None else [field.split(".") for field in clear_fields]
         self.viewer = Viewer(self.serde, clear)
         self.index = index
-        self.embedder = None if index is None else _embedder(index)
+        self.embedder = None if index is None else _embedder(index, self.keeps_dims)
         self._paths = [tokenize_path(path) for path in _fields(index)]
 
     # -- what a backend does
@@ -334,13 +336,13 @@ def _fields(index: IndexConfig | None) -> Sequence[str]:
     return [fields] if isinstance(fields, str) else fields
 
 
-def _embedder(index: IndexConfig) -> Embedder:
+def _embedder(index: IndexConfig, keeps_dims: bool) -> Embedder:
     if unknown := set(index) - _SETTINGS:
         raise ValueError(
             f"index has unknown settings: {sorted(unknown)}. There are {', '.join(_SETTINGS)}."
         )
-    if "embed" not in index or "dims" not in index:
+    if "embed" not in index or (keeps_dims and "dims" not in index):
         raise ValueError(
             "index needs `embed` and `dims`: what makes the vectors, and their length."
         )
-    return Embedder(index["embed"], index["dims"], index.get("model"))
+    return Embedder(index["embed"], index.get("dims"), index.get("model"), is_fixed=keeps_dims)

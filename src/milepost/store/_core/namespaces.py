@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
 
+from milepost._internal.warn import mistake
 from milepost.errors import InvalidKeyError, InvalidNamespaceError
-from milepost.store._core.arguments import mistake
 from milepost.store._core.records import (
     GetOp,
     ListNamespacesOp,

@@ -30,13 +30,13 @@ class MemoryCore(StoreCore):
     """Keeps entries by namespace and key. Nothing has to be waited for: its programs ask for
     nothing but vectors."""
 
+    keeps_dims = False
     makes_views = False
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self._lock = fork_guard.held_at_fork(threading.RLock())
-        embedder = self.embedder
-        self._entries = Entries(None if embedder is None else embedder.dims)
+        self._entries = Entries(has_vectors=self.embedder is not None)
 
     def copy_to(self, twin: MemoryCore) -> None:
         """Give another core a copy of the entries."""

@@ -70,12 +70,12 @@ class Entries:
 
     __slots__ = ("expiring", "spaces", "vectors")
 
-    def __init__(self, dims: int | None) -> None:
+    def __init__(self, *, has_vectors: bool) -> None:
         self.spaces: dict[Namespace, dict[str, Entry]] = {}
         """An update keeps its place in a dict, so each is in the order of creation."""
         self.expiring = 0
         """How many entries can expire: mostly none, and then no method looks at the clock."""
-        self.vectors: VectorTable[Entry] | None = None if dims is None else VectorTable(dims)
+        self.vectors: VectorTable[Entry] | None = VectorTable() if has_vectors else None
 
     def __iter__(self) -> Iterator[Entry]:
         return iter([entry for space in self.spaces.values() for entry in space.values()])

@@ -16,6 +16,7 @@ from math import isfinite
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from milepost._internal.asyncio_tools import in_thread
+from milepost._internal.warn import mistake
 from milepost.errors import ColourError, EmbeddingError, MissingDependencyError
 
 Vector: TypeAlias = Sequence[float]
@@ -61,13 +62,19 @@ Embed: TypeAlias = Embeddings | EmbeddingsFunc | AEmbeddingsFunc | str
 
 
 class Embedder:
-    """Makes vectors, sync and async, and checks them."""
+    """Makes vectors, sync and async, and checks them.
 
-    def __init__(self, embed: Embed, dims: int, model: str | None = None) -> None:
-        if not isinstance(dims, int) or isinstance(dims, bool) or dims < 1:
+    Unless `is_fixed`, the first vector shows how long vectors are, whatever `dims` says.
+    """
+
+    def __init__(
+        self, embed: Embed, dims: Any, model: str | None = None, *, is_fixed: bool = True
+    ) -> None:
+        is_length = isinstance(dims, int) and not isinstance(dims, bool) and dims >= 1
+        if is_fixed and not is_length:
             raise ValueError(f"index['dims'] is the length of a vector, not {dims!r}.")
-        self.dims = dims
-        self._pack = struct.Struct(f"<{dims}f").pack
+        self._is_fixed = is_fixed
+        self._set_dims(dims if is_length else 0)
         name = model or (embed if isinstance(embed, str) else _own_name(embed))
         self.model = name or _type_name(embed)
         self.is_named = name is not None
@@ -81,6 +88,10 @@ class Embedder:
                 f"embed_query, or a name like 'openai:text-embedding-3-small'; got {embed!r}."
             )
         self._is_async = self._function is not None and _is_async(self._function)
+
+    def _set_dims(self, dims: int) -> None:
+        self.dims = dims
+        self._pack = struct.Struct(f"<{dims}f").pack
 
     def documents(self, texts: Sequence[str]) -> list[Packed]:
         """One vector for each text."""
@@ -152,10 +163,8 @@ class Embedder:
                 f"of {self.dims} numbers."
             )
         if len(vector) != self.dims:
-            raise EmbeddingError(
-                f"`embed` returned a vector of length {len(vector)}, but index['dims'] is "
-                f"{self.dims}. Set dims to what the model makes."
-            )
+            self._take_length(len(vector))
+        self._is_fixed = True
         if type(vector) is not list and hasattr(vector, "tolist"):
             vector = vector.tolist()  # numpy's own numbers are slow one by one
         try:
@@ -169,6 +178,18 @@ class Embedder:
         if (b"\x7f" in highest or b"\xff" in highest) and not all(map(isfinite, vector)):
             raise EmbeddingError("`embed` returned a vector with NaN or infinity in it.")
         return packed
+
+    def _take_length(self, length: int) -> None:
+        """Go by the length of the first vector, if nothing has been kept by another one."""
+        if self.dims:
+            error = EmbeddingError(
+                f"`embed` returned a vector of length {length}, but index['dims'] is {self.dims}. "
+                "Set dims to what the model makes."
+            )
+            if self._is_fixed:
+                raise error
+            mistake(error, "Here the model's length counts.")
+        self._set_dims(length)
 
 
 def _described(thing: Any) -> str:

@@ -60,15 +60,23 @@ def best_of(
 
 
 class VectorTable(Generic[Owner]):
-    """Vectors, each with the entry that it belongs to."""
+    """Vectors, each with the entry that it belongs to.
 
-    def __init__(self, dims: int) -> None:
+    Without `dims` they have the length of the first.
+    """
+
+    def __init__(self, dims: int = 0) -> None:
         self._dims = dims
-        self._matrix: Array = self._np.zeros((_FIRST_CAPACITY, dims), self._np.float32)
+        self._matrix: Array = self._empty()
         self.owners: list[Owner | None] = []
         self._free: list[int] = []
         self._fresh: dict[int, bytes] = {}
         """Not yet in the matrix: taking many in at once costs much less."""
+
+    def _empty(self) -> Array:
+        np = self._np
+        matrix: Array = np.zeros((_FIRST_CAPACITY, self._dims), np.float32)
+        return matrix
 
     @property
     def _np(self) -> Any:  # not an attribute: a module cannot be copied
@@ -79,6 +87,9 @@ class VectorTable(Generic[Owner]):
         return tuple([self._add(vector, owner) for vector in vectors])
 
     def _add(self, vector: Packed, owner: Owner) -> int:
+        if not self._dims:
+            self._dims = len(vector) // 4
+            self._matrix = self._empty()
         if self._free:
             at = self._free.pop()
             self.owners[at] = owner
@@ -121,6 +132,8 @@ class VectorTable(Generic[Owner]):
     def from_nearest(self, vector: Packed, count: int) -> Iterator[list[tuple[float, Owner]]]:
         """All vectors in portions, unsorted, each nearer to this one than what follows: at least
         the `count` nearest, then five times as many each time."""
+        if not self.owners:
+            return
         self._take_in()
         np = self._np
         scores = self._matrix[: len(self.owners)] @ unit_vector(np, vector)

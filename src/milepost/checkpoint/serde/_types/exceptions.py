@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from milepost.checkpoint.serde.registry import TypeRegistry, Writer
 
 _MARK = frozenset({bool})
+_SHOWN = "repr"
+"""The name, among the attributes of a stand-in, of the repr of what it replaces."""
 _FIXED = {"builtins": builtins, "milepost.errors": errors}
 """Modules whose exception classes may be looked up by a stored name: both are imported here."""
 
@@ -36,20 +38,30 @@ class RemoteError(MilepostError):
     """Replaces an exception that could not be stored or read back as itself.
 
     `type_name` is the class it had (`module:name`), `message` what it said, `arguments` what it
-    was raised with, each as itself if that could be stored and as its repr if not.
+    was raised with, each as itself if that could be stored and as its repr if not. `shown` is its
+    repr, if its class makes one of its own.
     """
 
-    def __init__(self, type_name: str, message: str, arguments: tuple[Any, ...] = ()) -> None:
+    def __init__(
+        self,
+        type_name: str,
+        message: str,
+        arguments: tuple[Any, ...] = (),
+        shown: str | None = None,
+    ) -> None:
         super().__init__(type_name, message, arguments)
         self.type_name = type_name
         self.message = message
         self.arguments = arguments
+        self.shown = shown
 
     def __str__(self) -> str:
         return f"{self.type_name}: {self.message}"
 
     def __repr__(self) -> str:
         """As the repr of the exception was: programs look for its class in `task.error`."""
+        if self.shown is not None:
+            return self.shown
         name = self.type_name.rpartition(":")[2].rpartition(".")[2]
         told = self.arguments or ((self.message,) if self.message else ())
         return f"{name}({', '.join(map(repr, told))})"
@@ -149,7 +161,8 @@ def message_of(error: BaseException) -> str:
 def write_remote(error: RemoteError, level: Level) -> Ext:
     """A stand-in is stored under the name of what it replaces, marked as one."""
     prefix = b"\x93" + ormsgpack.packb(error.type_name) + b"\xc3"
-    return Ext(ext.ERROR, prefix + level.pack([error.message, list(error.arguments), {}]))
+    attributes = {} if error.shown is None else {_SHOWN: error.shown}
+    return Ext(ext.ERROR, prefix + level.pack([error.message, list(error.arguments), attributes]))
 
 
 def read_error(data: bytes, level: Level) -> BaseException:
@@ -160,8 +173,11 @@ def read_error(data: bytes, level: Level) -> BaseException:
     if decode is not None:
         error: BaseException = decode(payload)
         return error
-    message, arguments, _ = _parts(payload)
-    return RemoteError(tag, message, tuple(arguments))
+    message, arguments, attributes = _parts(payload)
+    shown = None
+    if stand_in and attributes:  # those of an exception that was stored as itself are its own
+        [shown] = check([attributes[_SHOWN]], TEXT)
+    return RemoteError(tag, message, tuple(arguments), shown)
 
 
 def storable_error(error: BaseException, registry: TypeRegistry | None = None) -> BaseException:
@@ -185,9 +201,20 @@ def stand_in_writer(registry: TypeRegistry) -> Writer:
 
 def _stand_in(error: BaseException, registry: TypeRegistry) -> RemoteError:
     cls = type(error)
-    arguments = tuple(a if _packs(a, registry) else _safe_repr(a) for a in error.args)
+    arguments = tuple(_argument(one, registry) for one in error.args)
     name = f"{cls.__module__}:{cls.__qualname__}".encode("utf-8", "backslashreplace").decode()
-    return RemoteError(name, message_of(error), arguments)
+    made = RemoteError(name, message_of(error), arguments)
+    own = _safe_repr(error)
+    if own != _safe_repr(made):
+        made.shown = own
+    return made
+
+
+def _argument(value: Any, registry: TypeRegistry) -> Any:
+    """An argument of an exception, as it is stored with the exception's stand-in."""
+    if isinstance(value, BaseException):
+        return storable_error(value, registry)  # without a warning: it is part of a failure
+    return value if _packs(value, registry) else _safe_repr(value)[:2_000]
 
 
 def _packs(value: Any, registry: TypeRegistry) -> bool:
@@ -206,7 +233,7 @@ def _safe_repr(value: Any) -> str:
         text = repr(value)
     except Exception:
         text = f"<{type(value).__module__}.{type(value).__qualname__}>"
-    return text[:2_000].encode("utf-8", "backslashreplace").decode()
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def writer_for(cls: type[BaseException], registry: TypeRegistry) -> Writer | None:

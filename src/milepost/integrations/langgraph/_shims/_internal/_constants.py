@@ -1,6 +1,6 @@
 """Keys of a node's config. Needed by deepagents, langgraph-prebuilt, copilotkit and langmem."""
 
-from milepost._engine.context.task_context import GIVEN_RUNTIME as CONFIG_KEY_RUNTIME
+from milepost._engine.context.runtime import GIVEN_RUNTIME as CONFIG_KEY_RUNTIME
 from milepost.integrations.langgraph._alias import READ as CONFIG_KEY_READ
 from milepost.integrations.langgraph._alias import SEND as CONFIG_KEY_SEND
 
