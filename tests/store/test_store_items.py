@@ -140,6 +140,10 @@ class TestNamespaces:
             store.get(namespace, "k")
         with pytest.raises(InvalidNamespaceError):
             store.search(namespace)
+        with pytest.raises(InvalidNamespaceError):
+            store.delete(namespace, "k")
+        with pytest.raises(InvalidNamespaceError):
+            store.list_namespaces(prefix=namespace)
 
     def test_a_text_is_taken_letter_by_letter_with_a_warning(self, store):
         text = uuid.uuid4().hex  # another one each time: it is warned of once
