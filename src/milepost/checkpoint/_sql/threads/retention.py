@@ -10,6 +10,7 @@ from milepost._db.engine import Transactions, transaction
 from milepost._db.operations import Execute, ExecuteMany, Operation, Query
 from milepost._internal.ids import new_epoch
 from milepost.checkpoint._contract.pruning import CheckpointKey, Choice, Lineage, with_ancestors
+from milepost.checkpoint._contract.records import SENDS_ARE_A_CHANNEL
 from milepost.checkpoint._contract.thread_admin import Ids, Page, Threads, thread_ids_of
 from milepost.checkpoint._contract.threads import Removed, ThreadFilter, ThreadInfo
 from milepost.checkpoint._sql import manifest as manifests
@@ -73,7 +74,14 @@ class ThreadRows:
         metadata: Mapping[str, Any] = metadata_of(self._codec, self._thread_id, checkpoint[0], row)
         counters = metadata.get("counters_since_delta_snapshot") or ()
         needs_parent = any(manifest.inline.get(channel, EMPTIED) is EMPTIED for channel in counters)
-        return Lineage(row.parent_id, row.run_id, needs_parent, manifest.seen.get(CHILDREN, {}))
+        return Lineage(
+            row.parent_id,
+            row.run_id,
+            needs_parent,
+            manifest.seen.get(CHILDREN, {}),
+            metadata.get("parents") or {},
+            self.manifests[checkpoint[0]].stamp(row)[0] < SENDS_ARE_A_CHANNEL,
+        )
 
     def add_writes(self, rows: Iterable[Sequence[Any]]) -> None:
         for ns, *cells in rows:
