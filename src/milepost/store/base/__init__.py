@@ -349,7 +349,7 @@ class BaseStore(ABC):
         if_version: int | None,
     ) -> PutOp:
         if isinstance(ttl, NotProvided):
-            ttl = (self.ttl_config or {}).get("default_ttl")
+            ttl = _ensure_ttl(self.ttl_config, ttl)
         elif ttl is not None and not self.supports_ttl:
             raise NotImplementedError(
                 f"TTL is not supported by {type(self).__name__}. Use a store that supports TTL, "
@@ -361,6 +361,18 @@ class BaseStore(ABC):
                 "update. Leave out if_version, or use a store of milepost's."
             )
         return PutOp(namespace, key, value, index, ttl, if_version)
+
+
+def _ensure_ttl(
+    ttl_config: TTLConfig | None, ttl: float | None | NotProvided = NOT_PROVIDED
+) -> float | None:
+    """The lifetime that was asked for, or the one that the settings of a store give.
+
+    Under this name, since the stores of langgraph-checkpoint-aws import it.
+    """
+    if isinstance(ttl, NotProvided):
+        return (ttl_config or {}).get("default_ttl")
+    return ttl
 
 
 def _listing(
