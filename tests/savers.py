@@ -6,7 +6,6 @@ from typing import Any
 
 from milepost.checkpoint._contract.pruning import Lineage, latest, with_ancestors
 from milepost.checkpoint._contract.records import (
-    SENDS_ARE_A_CHANNEL,
     WRITES_IDX_MAP,
     CheckpointTuple,
     Place,
@@ -195,7 +194,6 @@ class WholeSaver(BaseCheckpointSaver):
                 needs_parent,
                 seen.get(CHILDREN, {}),
                 found.metadata.get("parents") or {},
-                found.checkpoint["v"] < SENDS_ARE_A_CHANNEL,
             )
         kept = with_ancestors(history, choose(history))
         for ns, id in history.keys() - kept:

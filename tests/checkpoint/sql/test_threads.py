@@ -15,7 +15,6 @@ from milepost.channels import DeltaChannel
 from milepost.checkpoint.base import empty_checkpoint
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
-from milepost.constants import TASKS
 from milepost.errors import (
     BrokenChainError,
     CheckpointError,
@@ -24,7 +23,7 @@ from milepost.errors import (
     ThreadConflict,
 )
 from milepost.graph import START, StateGraph
-from milepost.types import Command, Overwrite, Send, interrupt
+from milepost.types import Command, Overwrite, interrupt
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
@@ -336,21 +335,6 @@ def test_pruning_keeps_calls_of_inner_graphs_that_kept_checkpoints_made(saver, c
     assert checkpoints_by_node(saver, config) == {"": 2, "inner": 2}
     saver.prune(["t"], keep=1)
     assert checkpoints_by_node(saver, config) == {"": 1}
-
-
-def test_pruning_keeps_the_parent_that_has_the_sends_of_a_checkpoint_of_an_older_format(
-    saver, config
-):
-    saved = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-    for step in range(3):
-        if step:
-            saver.put_writes(saved, [(TASKS, Send("a", step))], f"task{step}")
-        checkpoint = {**empty_checkpoint(), "v": 1}
-        saved = saver.put(saved, checkpoint, {"source": "loop", "step": step, "parents": {}}, {})
-    saver.prune(["t"])
-    assert len(list(saver.list(config))) == 2
-    graph = line("a").compile(checkpointer=saver)
-    assert graph.invoke(None, config) == {"log": ["a"]}
 
 
 class Delta(TypedDict):

@@ -22,8 +22,6 @@ class Lineage(NamedTuple):
     """The checkpoints of inner graphs: namespace → checkpoint id."""
     enclosing: Mapping[str, str]
     """The checkpoints of the graphs around this one, at which it was called: namespace → id."""
-    sends_at_parent: bool
-    """The checkpoint is of a format whose Sends are among the writes of the parent."""
 
 
 History: TypeAlias = "Mapping[CheckpointKey, Lineage]"
@@ -33,10 +31,7 @@ Choice: TypeAlias = "Callable[[History], Collection[CheckpointKey]]"
 
 
 def with_ancestors(history: History, wanted: Collection[CheckpointKey]) -> set[CheckpointKey]:
-    """The wanted checkpoints, and those that they need.
-
-    That is for delta channels, for inner graphs, and for Sends in formats before the fourth.
-    """
+    """The wanted checkpoints, and those that they need for delta channels and inner graphs."""
     kept: set[CheckpointKey] = set()
     pending = [checkpoint for checkpoint in wanted if checkpoint in history]
     while pending:
@@ -49,11 +44,6 @@ def with_ancestors(history: History, wanted: Collection[CheckpointKey]) -> set[C
         if line.needs_parent and line.parent_id is not None:
             needed.append((checkpoint[0], line.parent_id))
         pending += [other for other in needed if other in history]
-    # For its writes alone: a parent that is kept for Sends needs no ancestors.
-    for ns, id in list(kept):
-        line = history[ns, id]
-        if line.sends_at_parent and line.parent_id is not None and (ns, line.parent_id) in history:
-            kept.add((ns, line.parent_id))
     return kept
 
 

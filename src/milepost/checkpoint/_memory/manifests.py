@@ -96,15 +96,6 @@ LookupCache: TypeAlias = dict[int, Any]
 """Results for checkpoints by their identity, so that each manifest is unpacked once."""
 
 
-def format_of(checkpoint: StoredCheckpoint) -> int:
-    """The format of a checkpoint, its `v`.
-
-    It is the first element of the manifest, a small number, which msgpack writes as one byte after
-    that of the list. The manifest is not decoded for it.
-    """
-    return checkpoint.manifest[1]
-
-
 def version_in(checkpoint: StoredCheckpoint, channel: str, cache: LookupCache | None = None) -> Any:
     """The version that a channel has in a checkpoint; None if it has none."""
 

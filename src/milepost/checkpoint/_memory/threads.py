@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.checkpoint._contract.pruning import CheckpointKey, Choice, Lineage, with_ancestors
-from milepost.checkpoint._contract.records import SENDS_ARE_A_CHANNEL, Place
+from milepost.checkpoint._contract.records import Place
 from milepost.checkpoint._contract.thread_admin import Page, Sweeping, Threads
 from milepost.checkpoint._contract.thread_metadata import metadata_text
 from milepost.checkpoint._contract.threads import (
@@ -249,7 +249,6 @@ class MemoryThreads(Threads):
             needs_parent,
             manifests.seen_in(stored, CHILDREN, inner),
             metadata.get("parents") or {},
-            manifests.format_of(stored) < SENDS_ARE_A_CHANNEL,
         )
 
     def _threads_of_runs(self, run_ids: Collection[str]) -> Transactions[list[str]]:

@@ -10,7 +10,6 @@ from milepost._db.engine import Transactions, transaction
 from milepost._db.operations import Execute, ExecuteMany, Operation, Query
 from milepost._internal.ids import new_epoch
 from milepost.checkpoint._contract.pruning import CheckpointKey, Choice, Lineage, with_ancestors
-from milepost.checkpoint._contract.records import SENDS_ARE_A_CHANNEL
 from milepost.checkpoint._contract.thread_admin import Ids, Page, Threads, thread_ids_of
 from milepost.checkpoint._contract.threads import Removed, ThreadFilter, ThreadInfo
 from milepost.checkpoint._sql import manifest as manifests
@@ -80,7 +79,6 @@ class ThreadRows:
             needs_parent,
             manifest.seen.get(CHILDREN, {}),
             metadata.get("parents") or {},
-            self.manifests[checkpoint[0]].stamp(row)[0] < SENDS_ARE_A_CHANNEL,
         )
 
     def add_writes(self, rows: Iterable[Sequence[Any]]) -> None:
