@@ -5,7 +5,12 @@ from itertools import count
 from typing import Any
 
 from milepost.checkpoint._contract.pruning import Lineage, latest, with_ancestors
-from milepost.checkpoint._contract.records import WRITES_IDX_MAP, CheckpointTuple, Place, place_of
+from milepost.checkpoint._contract.records import (
+    WRITES_IDX_MAP,
+    CheckpointTuple,
+    Place,
+    place_of,
+)
 from milepost.checkpoint._contract.step_saver import Fence, NewCheckpoint, StepCommit
 from milepost.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from milepost.checkpoint.memory import InMemorySaver
@@ -183,7 +188,13 @@ class WholeSaver(BaseCheckpointSaver):
             values, seen = found.checkpoint["channel_values"], found.checkpoint["versions_seen"]
             needs_parent = any(channel not in values for channel in counters)
             run_id = found.metadata.get("run_id")
-            history[ns, id] = Lineage(parent, run_id, needs_parent, seen.get(CHILDREN, {}))
+            history[ns, id] = Lineage(
+                parent,
+                run_id,
+                needs_parent,
+                seen.get(CHILDREN, {}),
+                found.metadata.get("parents") or {},
+            )
         kept = with_ancestors(history, choose(history))
         for ns, id in history.keys() - kept:
             del self.checkpoints[thread_id, ns][id]

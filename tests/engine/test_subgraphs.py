@@ -328,6 +328,15 @@ class TestTheCheckpointerOfASubgraph:
         with pytest.raises(RuntimeError):
             run.invoke(counting(checkpointer=True), {"inner": []}, config)
 
+    def test_its_thread_cannot_be_read_or_changed_without_a_parent(self, run, config):
+        graph = counting(checkpointer=True)
+        with pytest.raises(RuntimeError, match="checkpointer=True"):
+            run.get_state(graph, config)
+        with pytest.raises(RuntimeError, match="checkpointer=True"):
+            run.history(graph, config)
+        with pytest.raises(RuntimeError, match="checkpointer=True"):
+            run.update_state(graph, config, {"inner": []})
+
 
 class TestReadingASubgraphsState:
     @pytest.fixture

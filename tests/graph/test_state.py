@@ -556,6 +556,21 @@ def test_what_a_node_does_to_its_input_does_not_change_the_state_of_the_thread(r
     assert run.get_state(graph, config).values == {"total": 1, "parts": [1]}
 
 
+@pytest.mark.parametrize("schema", [5, "Numbers", {"total": int}, [int, operator.add]])
+def test_a_schema_that_is_no_type_is_warned_of(schema):
+    with pytest.warns(MilepostWarning, match="is no type"):
+        StateGraph(schema)
+    with pytest.raises(GraphBuildError, match="is no type"):
+        StateGraph(schema, strict=True)
+
+
+@pytest.mark.parametrize(
+    "schema", [Numbers, int, list[int], Annotated[list[int], operator.add], int | str, Any]
+)
+def test_what_is_a_type_may_be_a_schema(schema):
+    StateGraph(schema, strict=True)
+
+
 def _told(error: BaseException) -> str:
     """All that a user sees of an error: its message and its notes."""
     return "\n".join([str(error), *getattr(error, "__notes__", ())])

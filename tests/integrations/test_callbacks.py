@@ -315,6 +315,31 @@ def test_a_trace_policy_changes_what_tracers_record_alone(run: Any, library: Any
     assert (heard["inputs"], heard["outcome"]) == ({"log": []}, ("end", {"log": ["a"]}))
 
 
+class TappingTracer(Tracer):
+    """A tracer whose methods have the names of those that `astream_events` uses."""
+
+    def tap_output_iter(self, run_id: Any, output: Any) -> Any:
+        raise AssertionError("no handler of astream_events")
+
+    def tap_output_aiter(self, run_id: Any, output: Any) -> Any:
+        raise AssertionError("no handler of astream_events")
+
+
+@pytest.mark.parametrize("library", ["langgraph", "milepost"])
+def test_a_trace_policy_counts_for_a_tracer_that_has_methods_for_streams(
+    run: Any, library: str
+) -> None:
+    lib = Library(library)
+    builder = lib.StateGraph(Log)
+    policy = lib.TracePolicy(process_inputs=lambda _: {"in": 1}, process_outputs=lib.omit_payload)
+    builder.add_node("node", says("a"), trace_policy=policy)
+    builder.add_edge(lib.START, "node")
+    tracer = TappingTracer()
+    run.invoke(builder.compile(), {"log": []}, {"callbacks": [tracer]})
+    (node,) = tracer.roots[0].child_runs
+    assert (node.inputs, node.outputs) == ({"in": 1}, {})
+
+
 def test_a_trace_policy_that_fails_records_the_value_itself(run: Any) -> None:
     def fails(value: Any) -> Any:
         raise RuntimeError("policy")

@@ -118,6 +118,9 @@ def test_a_program_that_is_not_there_is_named_in_one_line(tmp_path):
         "from langgraph.utils.config import ensure_config, get_config, get_store",
         "from langgraph.utils.runnable import RunnableCallable",
         "from langgraph._internal._constants import CONFIG_KEY_RUNTIME",
+        # Private names that published packages import.
+        "from langgraph.store.base import NOT_PROVIDED, _ensure_ttl as ttl\n"
+        "assert [ttl({'default_ttl': 5}), ttl(None), ttl({'default_ttl': 5}, None)] == [5, None, None]",
         "import langgraph.graph as g; assert g.StateGraph.__module__.startswith('milepost')",
         "from langgraph.graph import *; StateGraph, END",
     ],
@@ -127,6 +130,25 @@ def test_these_imports_are_answered(line):
         f"{line}\nimport sys\n"
         "real = [n for n, m in sys.modules.items() if n.startswith('langgraph.') and m.__spec__.origin]\n"
         "assert real == [], real"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_is_injected_into_a_tool_is_told_under_langgraphs_name():
+    """langchain-quickjs asks, to call tools as ToolNode does."""
+    pytest.importorskip("langchain_core")
+    done = in_process(
+        "from typing import Annotated\n"
+        "from langchain_core.tools import tool\n"
+        "from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime\n"
+        "from langgraph.prebuilt.tool_node import _get_all_injected_args\n"
+        "@tool\n"
+        "def look(x: int, all: Annotated[dict, InjectedState], a: Annotated[str, InjectedState('b')],\n"
+        "         s: Annotated[object, InjectedStore()], r: ToolRuntime) -> str:\n"
+        "    'Look.'\n"
+        "found = _get_all_injected_args(look)\n"
+        "assert found.state == {'all': None, 'a': 'b'}, found\n"
+        "assert (found.store, found.runtime) == ('s', 'r'), found\n"
     )
     assert done.returncode == 0, done.stderr
 

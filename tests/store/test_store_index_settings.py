@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from milepost.errors import InvalidNamespaceError
 from milepost.store.base import GetOp, Item, PutOp
 from milepost.store.base.batch import AsyncBatchedBaseStore
 from milepost.store.memory import InMemoryStore
@@ -185,3 +186,40 @@ def test_a_batch_that_fails_fails_for_each_of_its_callers():
         return await asyncio.gather(*calls, return_exceptions=True)
 
     assert [str(error) for error in asyncio.run(use())] == ["gone", "gone"]
+
+
+@pytest.mark.parametrize("namespace", [("a.b",), ("a", ""), ("a\0",), (1,)])
+def test_a_call_with_a_wrong_namespace_fails_alone_and_before_the_batch(namespace):
+    batches: list[Any] = []
+
+    class Store(AsyncBatchedBaseStore):
+        def batch(self, ops: Any) -> Any:
+            batches.append(ops)
+            return [None for _ in ops]
+
+        async def abatch(self, ops: Any) -> Any:
+            return self.batch(ops)
+
+    async def use() -> list[Any]:
+        store = Store()
+        for call in (
+            lambda: store.get(namespace, "k"),
+            lambda: store.delete(namespace, "k"),
+            lambda: store.search(namespace),
+            lambda: store.list_namespaces(suffix=namespace),
+        ):
+            with pytest.raises(InvalidNamespaceError):
+                call()
+        return await asyncio.gather(
+            store.aget(("n",), "k"),
+            store.aget(namespace, "k"),
+            store.adelete(namespace, "k"),
+            store.asearch(namespace),
+            store.alist_namespaces(prefix=namespace),
+            return_exceptions=True,
+        )
+
+    good, *wrong = asyncio.run(use())
+    assert good is None
+    assert [type(error) for error in wrong] == [InvalidNamespaceError] * 4
+    assert batches == [[GetOp(("n",), "k")]]

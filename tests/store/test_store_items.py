@@ -24,6 +24,7 @@ from milepost.store.base import (
     PutOp,
     SearchItem,
     SearchOp,
+    validate_op_namespace,
 )
 from milepost.warnings import MilepostWarning
 
@@ -140,6 +141,10 @@ class TestNamespaces:
             store.get(namespace, "k")
         with pytest.raises(InvalidNamespaceError):
             store.search(namespace)
+        with pytest.raises(InvalidNamespaceError):
+            store.delete(namespace, "k")
+        with pytest.raises(InvalidNamespaceError):
+            store.list_namespaces(prefix=namespace)
 
     def test_a_text_is_taken_letter_by_letter_with_a_warning(self, store):
         text = uuid.uuid4().hex  # another one each time: it is warned of once
@@ -185,6 +190,11 @@ class TestNamespaces:
         assert store.search(place) == []
         with pytest.raises(InvalidNamespaceError):
             store.batch([PutOp((), "k", {"n": 1})])
+
+    def test_what_put_alone_refuses_is_a_valid_operation(self):
+        validate_op_namespace(PutOp(("langgraph", "notes"), "k", {"n": 1}))
+        with pytest.raises(InvalidNamespaceError):
+            validate_op_namespace(PutOp(("a.b",), "k", {"n": 1}))
 
     @pytest.mark.parametrize("index", [True, "n"])
     def test_an_index_that_is_no_list_is_taken_with_a_warning(self, store, index):

@@ -8,6 +8,8 @@ import importlib
 import math
 import sqlite3
 import sys
+from collections import UserDict
+from types import MappingProxyType
 
 import pytest
 from embedders import AsyncModel, AsyncObjectModel, Model, ObjectModel
@@ -248,6 +250,7 @@ class TestPaths:
             ({"b": 1, 2: "x"}, '{"2": "x", "b": 1}'),
             ({"k": [{(1, 2): None}]}, '{"k": [{"(1, 2)": null}]}'),
             ({"n": 10**5000}, '{"n": "int of many digits"}'),
+            (UserDict(a=MappingProxyType({"b": 1})), '{"a": {"b": 1}}'),
         ],
     )
     def test_lead_to_a_text_whatever_the_names_and_numbers(self, value, text):

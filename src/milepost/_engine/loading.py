@@ -54,6 +54,14 @@ if TYPE_CHECKING:
 # -- the saver and the namespace
 
 
+def no_parent() -> OutsideRunError:
+    """A graph with `checkpointer=True` is used without a graph around it."""
+    return OutsideRunError(
+        "checkpointer=True means the parent's checkpointer, but this graph was called on "
+        "its own. Compile it with a saver to run it by itself."
+    )
+
+
 def find_saver(
     settings: RunSettings, position: Position, checkpoints: CheckpointWriter
 ) -> Saver | None:
@@ -76,10 +84,7 @@ def find_saver(
     checkpoints.is_never_saved = chosen is False
     if parent is None:
         if chosen is True:
-            raise OutsideRunError(
-                "checkpointer=True means the parent's checkpointer, but this graph was called on "
-                "its own. Compile it with a saver to run it by itself."
-            )
+            raise no_parent()
         return own
     above = parent.run.checkpoints.thread
     thread_id = (settings.config.get("configurable") or {}).get("thread_id")

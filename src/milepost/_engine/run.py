@@ -152,8 +152,6 @@ class GraphRun:
                 yield from observer.run_opened()
             at_once = concurrency(settings.config)
             while tasks := self._next_tasks():
-                if control.drain_requested:
-                    raise GraphDrained(control.drain_reason or "shutdown")
                 if (
                     settings.interrupt_before
                     and not self.resumed
@@ -161,6 +159,9 @@ class GraphRun:
                 ):
                     self._pause_at_breakpoint("interrupt_before")
                     break
+                # After the breakpoint: a resume of what was drained does not stop there.
+                if control.drain_requested:
+                    raise GraphDrained(control.drain_reason or "shutdown")
                 self.resumed = False
                 step = self._step(tasks, at_once)
                 if observers:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypedDict
 
@@ -68,6 +69,14 @@ def channel_program(name: str, given: ChannelGraph) -> ExecutableGraph:
     channels[TASKS] = Topic(Send)
     retry, cache = retry_policies(given.get("retry_policy")), given.get("cache_policy")
     nodes = {key: _node(key, node, managed, retry, cache) for key, node in built.items()}
+    delta = tuple(key for key in keys if isinstance(channels[key], DeltaChannel))
+    writes_of_update: Callable[[Any], list[Write]] = partial(_writes_of_update, name)
+    if delta:
+        from milepost._engine.superstep.message_ids import with_message_ids
+
+        writes_of_update = with_message_ids(writes_of_update, delta)
+        for key, node in nodes.items():
+            nodes[key] = replace(node, writes_of=with_message_ids(node.writes_of, delta))
     return ExecutableGraph(
         name=name,
         nodes=nodes,
@@ -76,9 +85,9 @@ def channel_program(name: str, given: ChannelGraph) -> ExecutableGraph:
         input_channel=inputs,
         output_keys=outputs,
         stream_keys=shown,
-        delta=tuple(key for key in keys if isinstance(channels[key], DeltaChannel)),
+        delta=delta,
         goto=_goto,
-        writes_of_update=partial(_writes_of_update, name),
+        writes_of_update=writes_of_update,
     )
 
 

@@ -166,7 +166,7 @@ def update_writer(
     reader = _ResultReader(router, node, keys, managed, lenient, culprit)
     writer = reader.from_pairs if node == INPUT else reader.writes_of
     if router.delta:
-        from milepost.graph._message_ids import with_message_ids
+        from milepost._engine.superstep.message_ids import with_message_ids
 
         return with_message_ids(writer, router.delta)
     return writer

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._engine.context.config import run_config
 from milepost._engine.context.task_context import find_context
+from milepost._engine.loading import no_parent
 from milepost._engine.position import node_names
 from milepost._engine.reading.history import View, read_history, read_state
 from milepost._engine.run import GraphRun
@@ -76,6 +77,8 @@ def saver_of(graph: AnyGraph) -> BaseCheckpointSaver[Any]:
     if saver is not None and not isinstance(saver, bool):
         return saver
     thread = _thread_around()
+    if saver is True and thread is None:
+        raise no_parent()
     if saver is False or thread is None:
         raise GraphBuildError(
             "No checkpointer set: threads need one. Compile the graph with "

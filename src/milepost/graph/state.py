@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, Unpack, get_args
 
 from milepost._engine.context.config import check_interrupt_nodes, retry_policies
 from milepost._engine.context.node_callable import (
@@ -140,7 +140,21 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self._schemas: dict[int, Any] = {}
         """Schemas whose keys are part of the state, by identity."""
         for schema in (self.state_schema, self.input_schema, self.output_schema):
+            self._check_schema(schema)
             self.add_schema(schema)
+
+    def _check_schema(self, schema: Any) -> None:
+        """An object in place of a type is most likely a mistake, as LangGraph warns too."""
+        if isinstance(schema, type) or get_args(schema):
+            return
+
+        def wrong() -> GraphBuildError:
+            return GraphBuildError(
+                f"The schema {schema!r} is no type: give a TypedDict, a dataclass, a pydantic "
+                "model, or Annotated[a type, its reducer]."
+            )
+
+        self.strictness.check(("schema", id(schema)), wrong, "The state is one value.")
 
     def add_schema(self, schema: Any) -> None:
         """Make the keys of a schema part of the state.

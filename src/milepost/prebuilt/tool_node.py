@@ -11,6 +11,9 @@ from milepost.prebuilt._tools.errors import (
 # LangGraph's tests import the next one by this name.
 from milepost.prebuilt._tools.errors import handled_types as _infer_handled_types  # noqa: F401
 from milepost.prebuilt._tools.injection import InjectedState, InjectedStore, ToolRuntime
+
+# langchain-quickjs imports the next one by this name.
+from milepost.prebuilt._tools.injection import injected_into as _get_all_injected_args  # noqa: F401
 from milepost.prebuilt._tools.input_output import msg_content_output, tools_condition
 from milepost.prebuilt._tools.node import ToolNode
 from milepost.prebuilt._tools.request import (

@@ -529,7 +529,7 @@ def test_what_the_kept_checkpoints_need_is_found_in_one_pass():
 
     count = 3_000
     history = Watched(
-        (("", str(n)), Lineage(str(n - 1), None, True, {"inner": str(n)})) for n in range(count)
+        (("", str(n)), Lineage(str(n - 1), None, True, {"inner": str(n)}, {})) for n in range(count)
     )
     assert with_ancestors(history, list(history)) == set(history)
     assert history.looked_up < 5 * count

@@ -3,6 +3,7 @@
 import glob
 import threading
 import time
+from collections import Counter
 from typing import Annotated, Any
 
 import pytest
@@ -277,6 +278,63 @@ def test_pruning_keeps_the_last_few_or_the_young_and_can_be_tried(saver, config)
     assert graph.get_state(config).values == expected[0]
     with pytest.raises(ValueError, match="keep_latest"):
         saver.prune(["t"], strategy="forget")
+
+
+def checkpoints_by_node(saver: Any, config: Any) -> Counter[str]:
+    """How many checkpoints a thread has, of the root and of graphs inside each node."""
+    found = saver.list(config)
+    return Counter(one.config["configurable"]["checkpoint_ns"].split(":")[0] for one in found)
+
+
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+def test_pruning_removes_calls_of_inner_graphs_with_the_checkpoints_that_made_them(
+    saver, config, durability
+):
+    deep = line("d").compile()
+    inner = StateGraph(Log).add_node("deep", deep).add_edge(START, "deep").compile()
+    memory = line("m").compile(checkpointer=True)
+    asks = StateGraph(Log).add_node("ask", lambda _: {"log": [interrupt("?")]})
+    graph = (
+        StateGraph(Log)
+        .add_sequence(
+            [
+                ("inner", inner),
+                ("called", lambda _: inner.invoke({"log": []}) and None),
+                ("memory", lambda _: memory.invoke({"log": []}) and None),
+                ("asking", asks.add_edge(START, "ask").compile()),
+            ]
+        )
+        .add_edge(START, "inner")
+        .compile(checkpointer=saver)
+    )
+    for turn in range(3):
+        graph.invoke({"log": []}, config, durability=durability)
+        if turn < 2:
+            graph.invoke(Command(resume=turn), config, durability=durability)
+    waiting = graph.get_state(config, subgraphs=True)
+    saver.prune(["t"])
+    assert checkpoints_by_node(saver, config) == {"": 1, "memory": 1, "asking": 1}
+    assert orphans(saver) == []
+    after = graph.get_state(config, subgraphs=True)
+    assert after.tasks[0].state.values == waiting.tasks[0].state.values
+    of_memory = {"configurable": {"thread_id": "t", "checkpoint_ns": "memory"}}
+    assert graph.get_state(of_memory).values == {"log": ["m"] * 3}
+    assert graph.invoke(Command(resume="yes"), config)["log"][-1] == "yes"
+
+
+def test_pruning_keeps_calls_of_inner_graphs_that_kept_checkpoints_made(saver, config):
+    graph = (
+        StateGraph(Log)
+        .add_node("inner", line("a").compile())
+        .add_edge(START, "inner")
+        .compile(checkpointer=saver)
+    )
+    for _ in range(3):
+        graph.invoke({"log": []}, config)
+    saver.prune(["t"], keep=2)  # the last call began at the second of these
+    assert checkpoints_by_node(saver, config) == {"": 2, "inner": 2}
+    saver.prune(["t"], keep=1)
+    assert checkpoints_by_node(saver, config) == {"": 1}
 
 
 class Delta(TypedDict):

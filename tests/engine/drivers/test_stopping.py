@@ -172,6 +172,29 @@ class TestDraining:
         result = run.invoke(graph, Command(resume="yes"), config, durability=durability)
         assert sorted(result["log"]) == ["ask", "drain", "yes"]
 
+    def test_a_breakpoint_comes_first(self, run, trace, control, saver, config, durability):
+        """A resume does not stop at it, so a drained run would go past it unseen."""
+        child = chain(
+            ("drain", self.draining(trace, control)),
+            ("b", step(trace, "b")),
+            interrupt_before=["b"],
+        )
+        graph = chain(
+            ("child", child),
+            ("z", step(trace, "z")),
+            checkpointer=saver,
+            interrupt_before=["z"],
+        )
+        run.invoke(graph, {"log": []}, config, control=control, durability=durability)
+        inner = run.get_state(graph, config, subgraphs=True).tasks[0].state
+        assert inner.next == ("b",)
+        run.invoke(graph, None, config, control=RunControl(), durability=durability)
+        assert run.get_state(graph, config).next == ("z",)
+        assert trace == ["drain", "b"]
+        assert run.invoke(graph, None, config, durability=durability) == {
+            "log": ["drain", "b", "z"]
+        }
+
 
 class TestCancelling:
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])

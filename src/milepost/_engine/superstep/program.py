@@ -260,6 +260,14 @@ class ExecutableGraph:
 
     def writes_of_input(self, input: Any) -> list[Write]:
         """What an input writes."""
+        writes = self._writes_of_input(input)
+        if not self.delta:
+            return writes
+        from milepost._engine.superstep.message_ids import identified
+
+        return identified(writes, self.delta)
+
+    def _writes_of_input(self, input: Any) -> list[Write]:
         if isinstance(self.input_channel, str):
             return [(self.input_channel, input)]
         if not isinstance(input, Mapping):

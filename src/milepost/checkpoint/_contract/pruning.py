@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, TypeAlias
 
+from milepost.constants import NS_END
+
 CheckpointKey: TypeAlias = tuple[str, str]
 """A checkpoint in its thread: namespace and id."""
 
@@ -18,6 +20,8 @@ class Lineage(NamedTuple):
     """A delta channel has no value stored at this checkpoint: it is rebuilt from the parent's."""
     inner: Mapping[str, str]
     """The checkpoints of inner graphs: namespace → checkpoint id."""
+    enclosing: Mapping[str, str]
+    """The checkpoints of the graphs around this one, at which it was called: namespace → id."""
 
 
 History: TypeAlias = "Mapping[CheckpointKey, Lineage]"
@@ -46,13 +50,27 @@ def with_ancestors(history: History, wanted: Collection[CheckpointKey]) -> set[C
 def latest(
     history: History, count: int, before: Callable[[str], bool] | None
 ) -> set[CheckpointKey]:
-    """The last `count` checkpoints of each graph, and those that `before` does not call older."""
+    """The last `count` checkpoints of each graph, and those that `before` does not call older.
+
+    A call of an inner graph has a namespace of its own. It is over when the graph around it has
+    gone on, and what it has stored goes with the checkpoint at which it was called.
+    """
     by_graph: dict[str, list[str]] = {}
     for ns, id in history:
         by_graph.setdefault(ns, []).append(id)
-    return {
-        (ns, id)
-        for ns, ids in by_graph.items()
-        for n, id in enumerate(sorted(ids, reverse=True))
-        if n < count or (before is not None and not before(id))
-    }
+    for ids in by_graph.values():
+        ids.sort(reverse=True)
+    kept: set[CheckpointKey] = set()
+
+    def is_over(ns: str, id: str) -> bool:
+        return NS_END in ns and any(
+            outer in by_graph and at < by_graph[outer][0] and (outer, at) not in kept
+            for outer, at in history[ns, id].enclosing.items()
+        )
+
+    for ns in sorted(by_graph, key=len):  # that of an enclosing graph is shorter
+        for n, id in enumerate(by_graph[ns]):
+            is_young = before is not None and not before(id)
+            if is_young or (n < count and not is_over(ns, id)):
+                kept.add((ns, id))
+    return kept

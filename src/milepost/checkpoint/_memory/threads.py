@@ -248,6 +248,7 @@ class MemoryThreads(Threads):
             None if run_id is None else str(run_id),
             needs_parent,
             manifests.seen_in(stored, CHILDREN, inner),
+            metadata.get("parents") or {},
         )
 
     def _threads_of_runs(self, run_ids: Collection[str]) -> Transactions[list[str]]:

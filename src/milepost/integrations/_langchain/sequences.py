@@ -12,7 +12,12 @@ from typing import Any
 from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.runnables import RunnableSequence
 
-from milepost.integrations.langchain import TaskStream
+from milepost._internal.supported import unsupported
+
+try:
+    from langchain_core.tracers._streaming import _StreamingCallbackHandler
+except ImportError as error:
+    raise unsupported("callbacks of nodes", "langchain") from error
 
 _FIRST = "seq:step:1"
 
@@ -72,7 +77,8 @@ def steps_in(target: object) -> int:
 def streams(handler: Any) -> bool:
     """Whether a handler belongs to `astream_events` or `astream_log`.
 
-    Those have a method through which the chunks of runnables go. Ours have the method for another
-    reason, and do not look at chunks.
+    Those have methods through which the chunks of runnables go. A handler of the program's that
+    merely has methods of these names gets what other handlers get: a tracer, what a `TracePolicy`
+    lets through.
     """
-    return hasattr(handler, "tap_output_aiter") and not isinstance(handler, TaskStream)
+    return _StreamingCallbackHandler in type(handler).__mro__

@@ -132,6 +132,8 @@ def is_plain(text: str) -> bool:
 def validate_op_namespace(op: Op) -> None:
     """Check the namespace of an operation.
 
+    What only `put` refuses, such as a root that is reserved, is allowed: a batch may write there.
+
     Args:
         op: The operation.
 
@@ -142,9 +144,7 @@ def validate_op_namespace(op: Op) -> None:
         >>> from milepost.store.base import PutOp, validate_op_namespace
         >>> validate_op_namespace(PutOp(("users", "ada"), "city", {"name": "Paris"}))
     """
-    if isinstance(op, PutOp):
-        check_put(op.namespace)
-    elif isinstance(op, GetOp):
+    if isinstance(op, (GetOp, PutOp)):
         check(op.namespace)
     elif isinstance(op, ListNamespacesOp):
         for condition in op.match_conditions or ():

@@ -89,9 +89,9 @@ def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
-        return json.dumps(value, ensure_ascii=False, sort_keys=True, default=_word)
+        return json.dumps(value, ensure_ascii=False, sort_keys=True, default=_plain)
     except (TypeError, ValueError):  # names that have no order or are no texts, or long numbers
-        return json.dumps(_spelled(value), ensure_ascii=False, sort_keys=True, default=_word)
+        return json.dumps(_spelled(value), ensure_ascii=False, sort_keys=True, default=_plain)
 
 
 def _spelled(value: Any) -> Any:
@@ -101,6 +101,11 @@ def _spelled(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_spelled(member) for member in value]
     return _word(value) if isinstance(value, int) and not has_word(value) else value
+
+
+def _plain(value: Any) -> Any:
+    """What stands in JSON for an object that JSON does not have."""
+    return dict(value) if isinstance(value, Mapping) else _word(value)
 
 
 def _word(value: Any) -> str:

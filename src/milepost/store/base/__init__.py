@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast
 
 from milepost.errors import InvalidNamespaceError, VersionConflict
-from milepost.store._core.namespaces import check_put, validate_op_namespace
+from milepost.store._core.namespaces import check, check_put, validate_op_namespace
 from milepost.store._core.records import (
     NOT_PROVIDED,
     GetOp,
@@ -160,6 +160,7 @@ class BaseStore(ABC):
                 gives the oldest first, and one in a database the last updated first.
 
         Raises:
+            InvalidNamespaceError: Such a namespace cannot exist.
             FilterError: A filter cannot be understood.
 
         Examples:
@@ -199,7 +200,7 @@ class BaseStore(ABC):
             >>> item = store.get(("users", "ada"), "city")
             >>> store.put(("users", "ada"), "city", {"name": "Rome"}, if_version=item.version)
         """
-        check_put(namespace)
+        namespace = check_put(namespace)
         self.batch([self._put(namespace, key, value, index, ttl, if_version)])
 
     def delete(
@@ -213,6 +214,7 @@ class BaseStore(ABC):
             if_version: The version that the caller has read.
 
         Raises:
+            InvalidNamespaceError: Such a namespace cannot exist.
             VersionConflict: The item is at another version by now; nothing has changed.
 
         Examples:
@@ -220,7 +222,7 @@ class BaseStore(ABC):
             >>> store.get(("users", "ada"), "city") is None
             True
         """
-        self.batch([self._put(namespace, key, None, None, None, if_version)])
+        self.batch([self._put(check(namespace), key, None, None, None, if_version)])
 
     def list_namespaces(
         self,
@@ -239,6 +241,9 @@ class BaseStore(ABC):
             max_depth: Deeper ones are cut to this depth, and listed once.
             limit: How many at most.
             offset: How many to skip.
+
+        Raises:
+            InvalidNamespaceError: Such a namespace cannot exist.
 
         Examples:
             >>> store.list_namespaces(prefix=("users",))
@@ -282,14 +287,14 @@ class BaseStore(ABC):
         if_version: int | None = None,
     ) -> None:
         """`put`, for use on an event loop."""
-        check_put(namespace)
+        namespace = check_put(namespace)
         await self._one(self._put(namespace, key, value, index, ttl, if_version))
 
     async def adelete(
         self, namespace: tuple[str, ...], key: str, *, if_version: int | None = None
     ) -> None:
         """`delete`, for use on an event loop."""
-        await self._one(self._put(namespace, key, None, None, None, if_version))
+        await self._one(self._put(check(namespace), key, None, None, None, if_version))
 
     async def alist_namespaces(
         self,
@@ -305,6 +310,9 @@ class BaseStore(ABC):
         return cast("list[tuple[str, ...]]", await self._one(op))
 
     # -- from arguments to operations
+    #
+    # Namespaces are checked before `batch`: a store may put what several callers ask for into one
+    # batch, and what is wrong with one of them fails for this caller alone.
 
     def _refresh(self, asked: bool | None) -> bool:
         if asked is not None:
@@ -312,7 +320,7 @@ class BaseStore(ABC):
         return self.ttl_config is None or bool(self.ttl_config.get("refresh_on_read", True))
 
     def _get(self, namespace: tuple[str, ...], key: str, refresh_ttl: bool | None) -> GetOp:
-        return GetOp(namespace, key, self._refresh(refresh_ttl))
+        return GetOp(check(namespace), key, self._refresh(refresh_ttl))
 
     def _search(
         self,
@@ -328,7 +336,8 @@ class BaseStore(ABC):
             raise NotImplementedError(
                 f"{type(self).__name__} cannot sort as asked. Sort the results, or leave out order."
             )
-        return SearchOp(prefix, filter, limit, offset, query, self._refresh(refresh_ttl), order)
+        refresh = self._refresh(refresh_ttl)
+        return SearchOp(check(prefix), filter, limit, offset, query, refresh, order)
 
     def _put(
         self,
@@ -340,7 +349,7 @@ class BaseStore(ABC):
         if_version: int | None,
     ) -> PutOp:
         if isinstance(ttl, NotProvided):
-            ttl = (self.ttl_config or {}).get("default_ttl")
+            ttl = _ensure_ttl(self.ttl_config, ttl)
         elif ttl is not None and not self.supports_ttl:
             raise NotImplementedError(
                 f"TTL is not supported by {type(self).__name__}. Use a store that supports TTL, "
@@ -354,6 +363,18 @@ class BaseStore(ABC):
         return PutOp(namespace, key, value, index, ttl, if_version)
 
 
+def _ensure_ttl(
+    ttl_config: TTLConfig | None, ttl: float | None | NotProvided = NOT_PROVIDED
+) -> float | None:
+    """The lifetime that was asked for, or the one that the settings of a store give.
+
+    Under this name, since the stores of langgraph-checkpoint-aws import it.
+    """
+    if isinstance(ttl, NotProvided):
+        return (ttl_config or {}).get("default_ttl")
+    return ttl
+
+
 def _listing(
     prefix: NamespacePath | None,
     suffix: NamespacePath | None,
@@ -363,7 +384,7 @@ def _listing(
 ) -> ListNamespacesOp:
     conditions: list[MatchCondition] = []
     if prefix:
-        conditions.append(MatchCondition("prefix", tuple(prefix)))
+        conditions.append(MatchCondition("prefix", check(prefix)))
     if suffix:
-        conditions.append(MatchCondition("suffix", tuple(suffix)))
+        conditions.append(MatchCondition("suffix", check(suffix)))
     return ListNamespacesOp(tuple(conditions) or None, max_depth, limit, offset)

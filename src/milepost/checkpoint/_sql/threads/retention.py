@@ -73,7 +73,13 @@ class ThreadRows:
         metadata: Mapping[str, Any] = metadata_of(self._codec, self._thread_id, checkpoint[0], row)
         counters = metadata.get("counters_since_delta_snapshot") or ()
         needs_parent = any(manifest.inline.get(channel, EMPTIED) is EMPTIED for channel in counters)
-        return Lineage(row.parent_id, row.run_id, needs_parent, manifest.seen.get(CHILDREN, {}))
+        return Lineage(
+            row.parent_id,
+            row.run_id,
+            needs_parent,
+            manifest.seen.get(CHILDREN, {}),
+            metadata.get("parents") or {},
+        )
 
     def add_writes(self, rows: Iterable[Sequence[Any]]) -> None:
         for ns, *cells in rows:

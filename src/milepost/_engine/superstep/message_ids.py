@@ -8,7 +8,7 @@ nothing could replace or remove it. So it gets its id before it is stored.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost._internal.ids import random_uuid
@@ -32,15 +32,17 @@ def with_message_ids(
     """`writes_of`, whose messages for the channels in `delta` all have ids."""
 
     def writes_with_ids(output: Any) -> list[Write]:
-        return [
-            (key, _identified(value)) if key in delta else (key, value)
-            for key, value in writes_of(output)
-        ]
+        return identified(writes_of(output), delta)
 
     return writes_with_ids
 
 
-def _identified(value: Any) -> Any:
+def identified(writes: Sequence[Write], delta: Collection[str]) -> list[Write]:
+    """The writes, with ids for the messages for the channels in `delta`."""
+    return [(key, _with_ids(value)) if key in delta else (key, value) for key, value in writes]
+
+
+def _with_ids(value: Any) -> Any:
     """A write with ids. Message objects get theirs in place; lists and dicts stay as they are."""
     replacement = overwrite_of(value)
     if replacement is not MISSING:

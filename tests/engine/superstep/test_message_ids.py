@@ -33,6 +33,24 @@ def graph_of(lib: Any, *written: Any) -> Any:
     return builder.compile(checkpointer=lib.InMemorySaver())
 
 
+def of_channels(lib: Any, *, written: Any = None) -> Any:
+    """A graph without a state schema, whose input goes to its channels as it is."""
+    channels = importlib.import_module(f"{lib.name}.channels")
+    pregel = importlib.import_module(f"{lib.name}.pregel")
+    node = pregel.NodeBuilder().subscribe_only("go").do(lambda _: written)
+    return pregel.Pregel(
+        nodes={"node": node.write_to("out" if written is None else "log")},
+        channels={
+            "log": channels.DeltaChannel(flat),
+            "go": channels.LastValue(int),
+            "out": channels.LastValue(int),
+        },
+        input_channels=["log", "go"],
+        output_channels=["log"],
+        checkpointer=lib.InMemorySaver(),
+    )
+
+
 def ids(run: Any, graph: Any) -> list[Any]:
     log = run.get_state(graph, THREAD).values["log"]
     return [m["id"] if isinstance(m, dict) else m.id for m in log]
@@ -99,3 +117,41 @@ def test_a_message_that_has_an_id_keeps_it(run, lib):
     graph = graph_of(lib, [messages.HumanMessage("hi", id="mine")])
     run.invoke(graph, {"log": []}, THREAD)
     assert ids(run, graph) == ["mine"]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda: messages.HumanMessage("hi"),
+        lambda: [{"role": "user", "content": "hi"}],
+        lambda: {"role": "user", "content": "hi"},
+    ],
+    ids=["message", "dict in a list", "dict"],
+)
+class TestAGraphThatIsMadeFromChannels:
+    def test_gives_ids_to_messages_of_the_input(self, run, lib, written):
+        graph = of_channels(lib)
+        run.invoke(graph, {"log": written(), "go": 1}, THREAD)
+        [first] = ids(run, graph)
+        assert first
+
+    def test_gives_ids_to_messages_of_a_node(self, run, lib, written):
+        graph = of_channels(lib, written=written())
+        run.invoke(graph, {"log": [], "go": 1}, THREAD)
+        [first] = ids(run, graph)
+        assert first
+
+    def test_gives_ids_to_messages_of_an_update(self, run, lib, written):
+        graph = of_channels(lib)
+        run.invoke(graph, {"log": [], "go": 1}, THREAD)
+        run.update_state(graph, THREAD, {"log": written()}, "__input__")
+        [first] = ids(run, graph)
+        assert first
+
+    def test_gives_ids_to_messages_of_a_command(self, run, lib, written):
+        command = importlib.import_module(f"{lib.name}.types").Command
+        graph = of_channels(lib)
+        run.invoke(graph, {"log": [], "go": 1}, THREAD)
+        run.invoke(graph, command(update={"log": written()}), THREAD)
+        [first] = ids(run, graph)
+        assert first
