@@ -76,14 +76,13 @@ def old_checkpoint(lib: Any) -> Any:
 
 
 @ROWS.differ(
-    "an answer after `update_state`, which edits what was asked about",
+    "an answer after `update_state`, where a graph inside asks, or several tasks wait",
     langgraph=([], ["yes"]),
     milepost=([2], []),
 )
 def answer_after_an_update(lib: Any) -> Any:
-    graph = saved(
-        lib, line(lib, first=says(), n=lambda state: {"log": [lib.interrupt(state["a"])]})
-    )
+    asking = line(lib, n=lambda state: {"log": [lib.interrupt(state["a"])]}).compile()
+    graph = saved(lib, line(lib, first=says(), inner=asking))
     graph.invoke({"a": 1}, T)
     graph.update_state(T, {"a": 2}, as_node="first")
     found = graph.invoke(lib.Command(resume="yes"), T)

@@ -310,7 +310,8 @@ def _open_with_command(
         opened = open_interrupts(tasks)
         left = [id for id in opened if id not in run.answers]
         again = answered_before_failures(tasks)
-        given = chosen_answers(run, command.resume, [*opened, *again], left or opened or again)
+        next_to_answer = left or opened or again or _asked_after_update(run, tasks)
+        given = chosen_answers(run, command.resume, [*opened, *again], next_to_answer)
     run.answers = {**run.answers, **given}
     # Also if no answer fits: tasks without an answer keep waiting, and are not run again.
     run.has_answers = run.has_answers or command.resume is not None
@@ -402,6 +403,18 @@ def chosen_answers(
         reason="ambiguous",
         pending_ids=next_to_answer,
     )
+
+
+def _asked_after_update(run: GraphRun, tasks: Sequence[Task]) -> list[str]:
+    """After an update, the first question of the only task that waits: the task asks it in this
+    run, and a caller that has edited the state before answering has answered it.
+
+    Not of a graph inside: its tasks, and so their questions, have no ids yet.
+    """
+    waiting = [task for task in tasks if not task.finished]
+    if run.checkpoints.metadata.get("source") != "update" or len(waiting) != 1:
+        return []
+    return [] if waiting[0].node.subgraphs else [interrupt_id(waiting[0].ns, 0)]
 
 
 def _questions_of_fork(tasks: Sequence[Task]) -> tuple[list[str], list[str]]:
