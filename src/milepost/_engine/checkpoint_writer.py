@@ -247,7 +247,8 @@ class CheckpointWriter:
             position.present = position.present.successor()
         else:
             position.present = LateId(position.present, thread.fence.head)
-        self._announce(thread)
+        if thread.fence.forced:
+            self._announce(thread)
         self._source, self.pending = source, ()
 
     def store_prepared(self) -> EffectGenerator[None]:
@@ -344,12 +345,8 @@ class CheckpointWriter:
     def _announce(self, thread: ThreadWriter) -> None:
         """Tell the fence of a run from an older checkpoint which checkpoint the run makes first."""
         fence, position = thread.fence, self.position
-        if (
-            fence.forced
-            and position.parent is None
-            and not fence.taken
-            and (fence.first_checkpoint is None or self.stores_at_exit)
-        ):
+        is_first = fence.first_checkpoint is None or self.stores_at_exit
+        if is_first and position.parent is None and not fence.taken:
             fence.first_checkpoint = (position.ns, position.present)
 
     def _describe(self, source: str, made_by: Sequence[Writer]) -> None:

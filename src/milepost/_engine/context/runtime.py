@@ -38,10 +38,13 @@ class RunControl:
         >>> control = RunControl()
     """
 
-    __slots__ = ("_reason",)
+    __slots__ = ("drain_reason", "drain_requested")
 
     def __init__(self) -> None:
-        self._reason: str | None = None
+        self.drain_requested = False
+        """Whether the run was asked to stop."""
+        self.drain_reason: str | None = None
+        """The reason given to `request_drain`."""
 
     def request_drain(self, reason: str = "shutdown") -> None:
         """Ask the run to finish the tasks in flight, save, and stop.
@@ -59,17 +62,7 @@ class RunControl:
             >>> graph.invoke(None, config)  # goes on, here or in another process
             {'n': 2}
         """
-        self._reason = reason
-
-    @property
-    def drain_requested(self) -> bool:
-        """Whether the run was asked to stop."""
-        return self._reason is not None
-
-    @property
-    def drain_reason(self) -> str | None:
-        """The reason given to `request_drain`."""
-        return self._reason
+        self.drain_reason, self.drain_requested = reason, True
 
 
 @dataclass(frozen=True, slots=True)
