@@ -38,13 +38,10 @@ class RunControl:
         >>> control = RunControl()
     """
 
-    __slots__ = ("drain_reason", "drain_requested")
+    __slots__ = ("_reason",)
 
     def __init__(self) -> None:
-        self.drain_requested = False
-        """Whether the run was asked to stop."""
-        self.drain_reason: str | None = None
-        """The reason given to `request_drain`."""
+        self._reason: str | None = None
 
     def request_drain(self, reason: str = "shutdown") -> None:
         """Ask the run to finish the tasks in flight, save, and stop.
@@ -62,7 +59,17 @@ class RunControl:
             >>> graph.invoke(None, config)  # goes on, here or in another process
             {'n': 2}
         """
-        self.drain_reason, self.drain_requested = reason, True
+        self._reason = reason
+
+    @property
+    def drain_requested(self) -> bool:
+        """Whether the run was asked to stop."""
+        return self._reason is not None
+
+    @property
+    def drain_reason(self) -> str | None:
+        """The reason given to `request_drain`."""
+        return self._reason
 
 
 @dataclass(frozen=True, slots=True)

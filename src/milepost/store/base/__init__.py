@@ -349,7 +349,7 @@ class BaseStore(ABC):
         if_version: int | None,
     ) -> PutOp:
         if isinstance(ttl, NotProvided):
-            ttl = _ensure_ttl(self.ttl_config, ttl)
+            ttl = (self.ttl_config or {}).get("default_ttl")
         elif ttl is not None and not self.supports_ttl:
             raise NotImplementedError(
                 f"TTL is not supported by {type(self).__name__}. Use a store that supports TTL, "
