@@ -19,6 +19,7 @@ from milepost.checkpoint.base import (
 from milepost.checkpoint.serde.types import _DeltaSnapshot
 from milepost.errors import BrokenChainError
 from milepost.graph import START, StateGraph
+from milepost.warnings import MilepostWarning
 
 
 class ThreadByHand:
@@ -486,3 +487,13 @@ def test_a_foreign_serializer_with_the_two_typed_methods_is_enough(run, saver, c
         ["a", "b", "a", "b"],
         ["a", "b", "a"],
     ]
+
+
+def test_values_without_a_version_are_named_in_a_warning(run, saver):
+    kept = {"a": saver.get_next_version(None, None)}
+    checkpoint = {**empty_checkpoint(), "channel_values": {"a": 1, "b": 2}}
+    config = thread("t")
+    config["configurable"]["checkpoint_ns"] = ""
+    with pytest.warns(MilepostWarning, match="values without versions, which are not stored: 'b'"):
+        run.saver(saver, "put", config, checkpoint, {"source": "input", "step": -1}, kept)
+    assert run.saver(saver, "get_tuple", config).checkpoint["channel_values"] == {"a": 1}

@@ -251,6 +251,12 @@ class NewCheckpoint:
         values: Callable[[], dict[str, Any]],
     ) -> NewCheckpoint:
         """A checkpoint that `put` is given, of which `changed` is new."""
+        if unversioned := checkpoint["channel_values"].keys() - checkpoint["channel_versions"]:
+            warn_of(
+                f"The checkpoint has values without versions, which are not stored: "
+                f"{', '.join(map(repr, sorted(unversioned)))}. Add the channels to "
+                "`channel_versions`, and to the `new_versions` of put()."
+            )
         return cls(
             checkpoint["id"],
             checkpoint["ts"],
