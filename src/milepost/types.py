@@ -443,7 +443,8 @@ class Interrupt:
     value: Any
     """What `interrupt(value)` was called with."""
     id: str = "placeholder-id"
-    """Names this interrupt in `Command(resume={id: answer})`; the same after every re-run."""
+    """Names this interrupt in `Command(resume={id: answer})`; the same after every re-run,
+    until the state is updated."""
     response_schema: Any = field(default=None, kw_only=True)
     """JSON Schema of the answer, if `interrupt(response_schema=)` gave one."""
 

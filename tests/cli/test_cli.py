@@ -83,16 +83,16 @@ class TestDemo:
             "| * ID   2 loop    charge: receipt; pack: parcel  -> ship",
             "|/",
             "* ID   1 loop    quote: price  -> charge, pack",
-            "* ID   0 loop    __start__: item, count  -> quote",
-            "* ID  -1 input   __start__: item, count  -> __start__",
+            "* ID   0 loop    input: item, count  -> quote",
+            "* ID  -1 input   input: item, count  -> start",
         ]
         assert "10 coins taken" in section(demo, 3)[-1]
 
     def test_shows_what_differs_between_the_branches(self, demo):
         assert [line.strip() for line in section(demo, 5)[1:]] == [
-            "price: 12 -> 10",
-            "receipt: 12 coins taken -> 10 coins taken",
-            "sent: 3 x tea, 12 coins taken -> 3 x tea, 10 coins taken",
+            "~ price: 12 -> 10",
+            "~ receipt: 12 coins taken -> 10 coins taken",
+            "~ sent: 3 x tea, 12 coins taken -> 3 x tea, 10 coins taken",
         ]
 
     def test_ends_with_what_to_read_next(self, demo):

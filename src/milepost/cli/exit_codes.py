@@ -6,7 +6,7 @@
 | 1 | it failed, or something is wrong: damaged rows, a run that failed, threads that do not fit |
 | 2 | wrong use: an unknown option, no JSON, a bad reference, a question without a terminal |
 | 3 | there is no such thread, checkpoint, tag, key or graph, or the reference is ambiguous |
-| 4 | the database cannot be opened |
+| 4 | the database cannot be opened, or is not one that can be moved |
 | 5 | refused: opened for reading, LangGraph's, or taken by another run |
 | 6 | what is stored is damaged |
 | 7 | a merge has conflicts |

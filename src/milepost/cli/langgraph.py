@@ -165,6 +165,7 @@ def run_import(options: argparse.Namespace) -> int:
 
 
 def run_export(options: argparse.Namespace) -> int:
+    _, called = _registry(options)  # first: without LangGraph it says what to install
     from milepost._db.addresses import is_redis
     from milepost.integrations.langgraph._adapters.their_saver_for_ours import (
         ForeignSaver,
@@ -174,7 +175,6 @@ def run_export(options: argparse.Namespace) -> int:
     from milepost.integrations.langgraph._moving.sources import our_tables
     from milepost.integrations.langgraph._moving.threads import Route, move_threads
 
-    _, called = _registry(options)
     sealed = options.encrypted
     if is_redis(options.source):
         raise addresses.bad_address(options.source)

@@ -148,7 +148,7 @@ def task(
     It can be called inside an entrypoint or a node, and returns a future at once: wait with
     `.result()` or `await`. Calls run in parallel. A finished call is not repeated when the run is
     resumed, provided the program makes its calls in the same order again. Parameters called
-    `config`, `runtime`, `store` and `writer` are filled in, as those of nodes.
+    `config`, `runtime`, `store`, `writer` and `previous` are filled in, as those of nodes.
 
     Args:
         name: What the task is called in streams and traces; the function's name by default.

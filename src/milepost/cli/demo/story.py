@@ -14,6 +14,7 @@ from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.cli.demo import order
 from milepost.cli.demo.worker import SAVED, STALLED
 from milepost.cli.lines import Text, table
+from milepost.constants import START
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,19 +136,20 @@ def _fork(graph: Graph) -> None:
 
 def _show(db: inspect.Database, original: str) -> None:
     """Both branches, and what differs between them."""
-    _heading("4. The history, newest first, as `milepost log` shows it")
+    _heading("4. The history, newest first; `milepost log` has the times too")
     for lanes, entry in inspect.graph_rows(inspect.log(db, order.THREAD)):
         if entry is None:
             _line(f"  {lanes}")
             continue
-        made = "; ".join(f"{node}: {', '.join(keys)}" for node, keys in entry.writes.items())
-        then = f"  -> {', '.join(entry.next)}" if entry.next else ""
+        wrote = {"input" if node == START else node: keys for node, keys in entry.writes.items()}
+        made = "; ".join(f"{name}: {', '.join(keys)}" for name, keys in wrote.items())
+        then = f"  -> {', '.join(entry.next)}".replace(START, "start") if entry.next else ""
         about = f"{entry.step:>3} {entry.source:<6}  {made}{then}"
         _line(f"  {lanes} {_short(entry.checkpoint_id)} {about}")
-    _heading("5. What differs between the branches, as `milepost diff` shows it")
+    _heading("5. What differs between the branches; `milepost diff` shows it too")
     latest = inspect.Ref(order.THREAD)
     for change in inspect.diff(db, inspect.Ref(order.THREAD, at=original), latest):
-        _line(f"  {change.path[0]}: {change.before} -> {change.after}")
+        _line(f"  ~ {change.path[0]}: {change.before} -> {change.after}")
 
 
 def _short(id: str) -> str:

@@ -104,7 +104,7 @@ def _spelled(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """What stands in JSON for an object that JSON does not have."""
+    """What JSON has in place of an object that it does not have."""
     return dict(value) if isinstance(value, Mapping) else _word(value)
 
 
