@@ -255,6 +255,20 @@ class TestWithoutTheExtra:
         assert self.run("demo").returncode == 0
         assert self.run("export").returncode == 2
 
+    def test_export_says_what_to_install_where_langgraph_is_missing(self, file, tmp_path):
+        hide = (
+            "import sys; sys.modules['langgraph'] = None\n"
+            "from milepost.cli import main; sys.exit(main(sys.argv[1:]))"
+        )
+        target = str(tmp_path / "theirs.db")
+        done = subprocess.run(
+            [sys.executable, "-c", hide, "export", "--from", str(file), "--to-langgraph", target],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert (done.returncode, "milepost[langgraph]" in done.stderr) == (8, True), done.stderr
+
 
 class TestHostileValues:
     HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b31m[bold]x[/bold]\u202eabc\u200b\r:smile:"
