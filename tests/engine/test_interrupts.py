@@ -621,3 +621,17 @@ class TestEffectsBeforeAnInterrupt:
         before = next(snap for snap in run.history(graph, config) if snap.next == ("node",))
         assert questions(run.invoke(graph, None, before.config)) == ["keep it?"]
         assert effects == [5, 5]
+
+
+def test_an_answer_after_an_update_that_no_node_asks_for_is_warned_of(run, trace, saver, config):
+    graph = chain(
+        ("a", step(trace, "a")),
+        ("b", step(trace, "b")),
+        checkpointer=saver,
+        interrupt_before=["b"],
+    )
+    run.invoke(graph, {"log": []}, config)
+    run.update_state(graph, config, {"log": ["edited"]})
+    with pytest.warns(MilepostWarning, match="was given an answer, and has asked nothing"):
+        found = run.invoke(graph, Command(resume="lost"), config)
+    assert found["log"] == ["a", "edited", "b"]

@@ -688,7 +688,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             >>> graph.get_state(config).values
             {'n': 2}
         """
-        steps = [[u._replace(as_node=plain(u.as_node)) for u in step] for step in supersteps]
+        steps = [[u._replace(as_node=plain(u.as_node)) for u in step] for step in supersteps or ()]
         return _thread_state.update(self, config, steps, on_conflict)
 
     bulk_update_state, abulk_update_state = sync_and_async(_bulk_update_state)

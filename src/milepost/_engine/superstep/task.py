@@ -18,9 +18,10 @@ from milepost._engine.drivers.effects import Call, EffectGenerator, Pause, TaskG
 from milepost._engine.observers import observed
 from milepost._engine.superstep.node_cache import keep_cached, recall_cached
 from milepost._internal import log
-from milepost._internal.ids import getrandbits
+from milepost._internal.ids import getrandbits, interrupt_id
 from milepost._internal.notes import add_note
 from milepost._internal.other_root import is_from_their_call
+from milepost._internal.warn import warn_of
 from milepost.errors import (
     GraphBubbleUp,
     GraphInterrupt,
@@ -92,6 +93,10 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
             retry = "%s '%s' of %s has failed with %s in attempt %d; the next one is in %.1f s."
             log.info(log.RUN, retry, *_names(run, task), error, attempt, delay)
             yield Pause(delay)
+    if run.answers and not context.interrupts_asked and interrupt_id(task.ns, 0) in run.answers:
+        # It came after an update, for what the node would ask: it asks nothing.
+        kind, name, where = _names(run, task)
+        warn_of(f"{kind} '{name}' of {where} was given an answer, and has asked nothing.")
     if task.cache_entry is not None:
         try:
             task.cache_entry.take(task.writes)

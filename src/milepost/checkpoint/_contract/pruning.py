@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from milepost.constants import NS_END
 
@@ -22,6 +22,14 @@ class Lineage(NamedTuple):
     """The checkpoints of inner graphs: namespace → checkpoint id."""
     enclosing: Mapping[str, str]
     """The checkpoints of the graphs around this one, at which it was called: namespace → id."""
+
+
+def enclosing_of(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """The checkpoints of enclosing graphs in stored metadata, where a program may put anything."""
+    found = metadata.get("parents")
+    if not isinstance(found, Mapping):
+        return {}
+    return {ns: id for ns, id in found.items() if isinstance(ns, str) and isinstance(id, str)}
 
 
 History: TypeAlias = "Mapping[CheckpointKey, Lineage]"

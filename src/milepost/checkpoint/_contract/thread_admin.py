@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from milepost._db.engine import Vacuum
@@ -344,13 +345,19 @@ class Threads:
             raise ValueError("Say which threads to erase: by thread_ids, metadata or prefix.")
         wanted = ThreadFilter(metadata or {}, prefix=prefix)
         wanted.check_removal()
-        ids = [] if thread_ids is None else thread_ids_of(thread_ids)
-        if metadata or prefix:
-            ids += yield from self._all(wanted)
-        removed = Removed()
-        for done, thread_id in enumerate(dict.fromkeys(ids), 1):
+        removed, done = Removed(), count(1)
+        for thread_id in [] if thread_ids is None else thread_ids_of(thread_ids):
             removed.add((yield from self._remove(thread_id)))
-            report(progress, done, None)
+            report(progress, next(done), None)
+        while metadata or prefix:
+            # Searched again after each page: others may have given a thread away meanwhile, or
+            # begun one that is meant.
+            page = yield from self._found(wanted)
+            for thread_id in page:
+                removed.add((yield from self._remove(thread_id)))
+                report(progress, next(done), None)
+            if len(page) < wanted.limit:
+                break
         unjudged = (yield from self._unjudged(wanted)) if metadata else []
         if vacuum:
             yield Vacuum()

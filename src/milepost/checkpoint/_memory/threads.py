@@ -7,7 +7,13 @@ from copy import deepcopy
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from milepost.checkpoint._contract.pruning import CheckpointKey, Choice, Lineage, with_ancestors
+from milepost.checkpoint._contract.pruning import (
+    CheckpointKey,
+    Choice,
+    Lineage,
+    enclosing_of,
+    with_ancestors,
+)
 from milepost.checkpoint._contract.records import Place
 from milepost.checkpoint._contract.thread_admin import Page, Sweeping, Threads
 from milepost.checkpoint._contract.thread_metadata import metadata_text
@@ -248,7 +254,7 @@ class MemoryThreads(Threads):
             None if run_id is None else str(run_id),
             needs_parent,
             manifests.seen_in(stored, CHILDREN, inner),
-            metadata.get("parents") or {},
+            enclosing_of(metadata),
         )
 
     def _threads_of_runs(self, run_ids: Collection[str]) -> Transactions[list[str]]:

@@ -74,7 +74,8 @@ class Embedder:
         if is_fixed and not is_length:
             raise ValueError(f"index['dims'] is the length of a vector, not {dims!r}.")
         self._is_fixed = is_fixed
-        self._set_dims(dims if is_length else 0)
+        self.dims = dims if is_length else 0
+        self._pack = struct.Struct(f"<{self.dims}f").pack
         name = model or (embed if isinstance(embed, str) else _own_name(embed))
         self.model = name or _type_name(embed)
         self.is_named = name is not None
@@ -89,39 +90,45 @@ class Embedder:
             )
         self._is_async = self._function is not None and _is_async(self._function)
 
-    def _set_dims(self, dims: int) -> None:
-        self.dims = dims
-        self._pack = struct.Struct(f"<{dims}f").pack
-
     def documents(self, texts: Sequence[str]) -> list[Packed]:
         """One vector for each text."""
-        if self._object is not None:
-            return self._checked(self._object.embed_documents(list(texts)), len(texts))
-        return self._checked(self._called(texts), len(texts))
+        packed = self._checked(self._embedded(texts), len(texts))
+        self._fix_length(packed)
+        return packed
 
     def queries(self, texts: Sequence[str]) -> list[Packed]:
         """The same for questions, which some models treat in another way."""
         if self._object is None:
-            return self.documents(texts)
+            return self._checked(self._embedded(texts), len(texts))
         return self._checked([self._object.embed_query(text) for text in texts], len(texts))
 
     async def adocuments(self, texts: Sequence[str]) -> list[Packed]:
         """`documents`, for use on an event loop: a sync model runs in a thread."""
-        if self._object is not None:
-            if hasattr(self._object, "aembed_documents"):
-                return self._checked(await self._object.aembed_documents(list(texts)), len(texts))
-        elif self._is_async:
-            return self._checked(await self._function(list(texts)), len(texts))
-        return await in_thread(self.documents, texts)
+        packed = self._checked(await self._aembedded(texts), len(texts))
+        self._fix_length(packed)
+        return packed
 
     async def aqueries(self, texts: Sequence[str]) -> list[Packed]:
         """`queries`, for use on an event loop."""
         if self._object is None:
-            return await self.adocuments(texts)
+            return self._checked(await self._aembedded(texts), len(texts))
         if hasattr(self._object, "aembed_query"):
             found = await asyncio.gather(*map(self._object.aembed_query, texts))
             return self._checked(found, len(texts))
         return await in_thread(self.queries, texts)
+
+    def _embedded(self, texts: Sequence[str]) -> Any:
+        """What the model makes of texts that are to be kept."""
+        if self._object is not None:
+            return self._object.embed_documents(list(texts))
+        return self._called(texts)
+
+    async def _aembedded(self, texts: Sequence[str]) -> Any:
+        if self._object is not None and hasattr(self._object, "aembed_documents"):
+            return await self._object.aembed_documents(list(texts))
+        if self._is_async:
+            return await self._function(list(texts))
+        return await in_thread(self._embedded, texts)
 
     def _called(self, texts: Sequence[str]) -> Any:
         # The model gets a list of its own each time: it may do with it what it likes.
@@ -162,13 +169,13 @@ class Embedder:
                 f"`embed` returned {_described(vector)} in place of a vector. A vector is a list "
                 f"of {self.dims} numbers."
             )
+        pack = self._pack
         if len(vector) != self.dims:
-            self._take_length(len(vector))
-        self._is_fixed = True
+            pack = self._other_length(len(vector))
         if type(vector) is not list and hasattr(vector, "tolist"):
             vector = vector.tolist()  # numpy's own numbers are slow one by one
         try:
-            packed = self._pack(*vector)
+            packed = pack(*vector)
         except (OverflowError, struct.error, TypeError) as error:
             raise EmbeddingError(
                 f"`embed` returned a vector that is not of 32-bit floats: {error}."
@@ -179,17 +186,29 @@ class Embedder:
             raise EmbeddingError("`embed` returned a vector with NaN or infinity in it.")
         return packed
 
-    def _take_length(self, length: int) -> None:
-        """Go by the length of the first vector, if nothing has been kept by another one."""
-        if self.dims:
-            error = EmbeddingError(
-                f"`embed` returned a vector of length {length}, but index['dims'] is {self.dims}. "
-                "Set dims to what the model makes."
-            )
-            if self._is_fixed:
-                raise error
-            mistake(error, "Here the model's length counts.")
-        self._set_dims(length)
+    def _other_length(self, length: int) -> Callable[..., bytes]:
+        """What packs a vector of another length than `dims`, as long as none is kept."""
+        if self._is_fixed or not length:
+            raise self._length_error(length)
+        return struct.Struct(f"<{length}f").pack
+
+    def _length_error(self, length: int) -> EmbeddingError:
+        return EmbeddingError(
+            f"`embed` returned a vector of length {length}, but index['dims'] is {self.dims}. "
+            "Set dims to what the model makes."
+        )
+
+    def _fix_length(self, packed: Sequence[Packed]) -> None:
+        """From the first vector on that is kept, all have its length."""
+        if self._is_fixed or not packed:
+            return
+        length = len(packed[0]) // 4
+        if self.dims and length != self.dims:
+            mistake(self._length_error(length), "Here the model's length counts.")
+        self._pack, self.dims = struct.Struct(f"<{length}f").pack, length
+        self._is_fixed = True
+        if any(len(one) != 4 * length for one in packed):
+            raise self._length_error(next(len(o) // 4 for o in packed if len(o) != 4 * length))
 
 
 def _described(thing: Any) -> str:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 from milepost._db.engine import Transactions, transaction
 from milepost._db.operations import Execute, ExecuteMany, Operation, Query
 from milepost._internal.ids import new_epoch
-from milepost.checkpoint._contract.pruning import CheckpointKey, Choice, Lineage, with_ancestors
+from milepost.checkpoint._contract.pruning import (
+    CheckpointKey,
+    Choice,
+    Lineage,
+    enclosing_of,
+    with_ancestors,
+)
 from milepost.checkpoint._contract.thread_admin import Ids, Page, Threads, thread_ids_of
 from milepost.checkpoint._contract.threads import Removed, ThreadFilter, ThreadInfo
 from milepost.checkpoint._sql import manifest as manifests
@@ -78,7 +84,7 @@ class ThreadRows:
             row.run_id,
             needs_parent,
             manifest.seen.get(CHILDREN, {}),
-            metadata.get("parents") or {},
+            enclosing_of(metadata),
         )
 
     def add_writes(self, rows: Iterable[Sequence[Any]]) -> None:

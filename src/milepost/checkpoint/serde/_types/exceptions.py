@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from milepost.checkpoint.serde.registry import TypeRegistry, Writer
 
 _MARK = frozenset({bool})
+_DEEPEST = 10
+"""So many exceptions inside each other are kept; of the next one, its repr."""
+_LONGEST = 2_000
+"""Characters of a repr that are stored."""
 _SHOWN = "repr"
 """The name, among the attributes of a stand-in, of the repr of what it replaces."""
 _FIXED = {"builtins": builtins, "milepost.errors": errors}
@@ -199,22 +203,26 @@ def stand_in_writer(registry: TypeRegistry) -> Writer:
     return lambda error, level: write_remote(_stand_in(error, registry), level)
 
 
-def _stand_in(error: BaseException, registry: TypeRegistry) -> RemoteError:
+def _stand_in(error: BaseException, registry: TypeRegistry, depth: int = 0) -> RemoteError:
+    """`depth`: so many exceptions have this one among their arguments."""
     cls = type(error)
-    arguments = tuple(_argument(one, registry) for one in error.args)
+    arguments = tuple(_argument(one, registry, depth + 1) for one in error.args)
     name = f"{cls.__module__}:{cls.__qualname__}".encode("utf-8", "backslashreplace").decode()
     made = RemoteError(name, message_of(error), arguments)
     own = _safe_repr(error)
-    if own != _safe_repr(made):
-        made.shown = own
+    if own != repr(made):
+        made.shown = own if len(own) <= _LONGEST else f"{own[:_LONGEST]}…"
     return made
 
 
-def _argument(value: Any, registry: TypeRegistry) -> Any:
+def _argument(value: Any, registry: TypeRegistry, depth: int) -> Any:
     """An argument of an exception, as it is stored with the exception's stand-in."""
-    if isinstance(value, BaseException):
-        return storable_error(value, registry)  # without a warning: it is part of a failure
-    return value if _packs(value, registry) else _safe_repr(value)[:2_000]
+    if isinstance(value, BaseException):  # without a warning: it is part of a failure
+        if depth > _DEEPEST:  # exceptions may name each other
+            return _safe_repr(value)[:_LONGEST]
+        if not (registry._is_allowed(type(value)) and _packs(value, registry)):
+            value = _stand_in(value, registry, depth)
+    return value if _packs(value, registry) else _safe_repr(value)[:_LONGEST]
 
 
 def _packs(value: Any, registry: TypeRegistry) -> bool:

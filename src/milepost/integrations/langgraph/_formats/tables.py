@@ -127,6 +127,8 @@ class LangGraphReader(BaseCheckpointSaver[Any]):
         )
 
     def _pending(self, place: Place) -> Pending:
+        if not self._columns:
+            return []
         rows = self.execute(
             f"SELECT {self._path}, task_id, idx, channel, type, {self._blob}"
             f" FROM {self.writes_table}"
@@ -139,13 +141,19 @@ class LangGraphReader(BaseCheckpointSaver[Any]):
 
     def paths(self, place: Place) -> dict[str, str]:
         """The paths of the tasks that wrote after a checkpoint, as far as they are stored."""
+        if not self._columns:
+            return {}
         return task_paths(self.execute, place, self.writes_table, self._path)
 
     @cached_property
+    def _columns(self) -> set[str]:
+        """The columns with writes; none if there is no such table."""
+        return {row[0] for row in self.execute(self.dialect.columns, (self.writes_table,))}
+
+    @property
     def _path(self) -> str:
         """The column with the path of a task; tables of older versions have none."""
-        columns = self.execute(self.dialect.columns, (self.writes_table,))
-        return "task_path" if ("task_path",) in columns else "''"
+        return "task_path" if "task_path" in self._columns else "''"
 
     _blob = "blob"
 

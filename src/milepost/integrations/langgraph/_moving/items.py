@@ -36,6 +36,9 @@ MINUTE: Final = 60_000_000
 _EPOCH: Final = to_datetime(0)
 
 
+_TIMES_TO_LIVE: Final = frozenset({"ttl_minutes", "expires_at"})
+
+
 class StoredItem(NamedTuple):
     """An item with all that is stored of it. Times are in microseconds."""
 
@@ -71,7 +74,8 @@ class ItemDatabase(ABC):
         self._given = store
         self._execute = execute
         # Tables of older versions have no times to live.
-        names = (name if there is None or name in there else "NULL" for name in self.names)
+        missing = _TIMES_TO_LIVE - set(_TIMES_TO_LIVE if there is None else there)
+        names = ("NULL" if name in missing else name for name in self.names)
         self._columns = ", ".join(names)
 
     @property
