@@ -148,18 +148,20 @@ def run_as_langgraph(options: Any) -> int:
 
 def run_import(options: argparse.Namespace) -> int:
     from milepost.integrations.langgraph._moving import addresses
+    from milepost.integrations.langgraph._moving.sources import BadAddressError
     from milepost.integrations.langgraph._moving.threads import Route, move_threads
 
     registry, called = _registry(options)
     sealed = options.encrypted
     with (
-        addresses.plain_errors(),
+        addresses.plain_errors(BadAddressError),
         addresses.open_theirs(options.source, registry, encrypted=sealed) as source,
         addresses.our_saver(options.target, encrypted=sealed) as target,
         addresses.our_saver(options.target, encrypted=sealed) as reader,
     ):
         route = Route(source, target, reader, called=called)
-        with shown("import", "checkpoints", quiet=options.quiet) as progress:
+        bar = shown("import", "checkpoints", quiet=options.quiet)
+        with addresses.plain_errors(), bar as progress:
             report = move_threads(route, only=options.thread, progress=progress)
     return _conclude(options, report, addresses.their_items, addresses.our_items)
 
@@ -172,7 +174,7 @@ def run_export(options: argparse.Namespace) -> int:
         NoTranslation,
     )
     from milepost.integrations.langgraph._moving import addresses
-    from milepost.integrations.langgraph._moving.sources import our_tables
+    from milepost.integrations.langgraph._moving.sources import BadAddressError, our_tables
     from milepost.integrations.langgraph._moving.threads import Route, move_threads
 
     sealed = options.encrypted
@@ -180,7 +182,7 @@ def run_export(options: argparse.Namespace) -> int:
         raise addresses.bad_address(options.source)
     addresses.check_exists(options.source)
     with (
-        addresses.plain_errors(),
+        addresses.plain_errors(BadAddressError),
         addresses.our_saver(options.source, encrypted=sealed) as saver,
         addresses.their_saver(options.target, encrypted=sealed) as target,
         addresses.their_saver(options.target, encrypted=sealed) as reader,
@@ -192,7 +194,8 @@ def run_export(options: argparse.Namespace) -> int:
             to_langgraph=True,
             called=called,
         )
-        with shown("export", "checkpoints", quiet=options.quiet) as progress:
+        bar = shown("export", "checkpoints", quiet=options.quiet)
+        with addresses.plain_errors(), bar as progress:
             report = move_threads(route, only=options.thread, progress=progress)
     return _conclude(options, report, addresses.our_items, addresses.their_items)
 

@@ -48,13 +48,13 @@ _PREFIXES: Final = {
 
 
 @contextmanager
-def plain_errors() -> Iterator[None]:
+def plain_errors(kind: type[MilepostError] = MilepostError) -> Iterator[None]:
     """Errors of LangGraph's databases as errors of ours, which a command shows in one line."""
     try:
         yield
     except Exception as error:
         if isinstance(error, sqlite3.Error) or type(error).__module__.startswith(_DRIVERS):
-            raise BadAddressError(f"The database says: {error}") from error
+            raise kind(f"The database says: {error}") from error
         raise
 
 
@@ -268,8 +268,7 @@ def _opened(library: str, room: str, address: str, **options: Any) -> AbstractCo
 
 
 def _connection(address: str, *, to_read: bool) -> AbstractContextManager[Any]:
-    """A connection on which every statement is a transaction of its own; to a copy of a SQLite
-    file that is to be read."""
+    """A connection to a database; to a copy of a SQLite file that is to be read."""
     if (file := sqlite_file(address)) is not None:
         return _copied(file) if to_read else closing(sqlite3.connect(file, isolation_level=None))
     if not is_postgres(address):
