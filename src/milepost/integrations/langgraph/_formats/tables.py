@@ -92,19 +92,23 @@ class LangGraphReader(BaseCheckpointSaver[Any]):
             "checkpoint_id = ?": place.checkpoint_id,
             "checkpoint_id < ?": get_checkpoint_id(before) if before else None,
         }
+        given = {clause: value for clause, value in conditions.items() if value is not None}
+        clauses, values = [*given], [*given.values()]
+        last: tuple[Any, ...] = ()
         while True:
-            given = {clause: value for clause, value in conditions.items() if value is not None}
+            # With the namespace, since two graphs may have made checkpoints of one id.
+            beyond = ["(checkpoint_id, checkpoint_ns) < (?, ?)"] if last else []
             rows = self.execute(
                 "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, metadata,"
-                f" {self.stored} FROM checkpoints WHERE {' AND '.join(given)}"
-                f" ORDER BY checkpoint_id DESC LIMIT {size}",
-                tuple(given.values()),
+                f" {self.stored} FROM checkpoints WHERE {' AND '.join(clauses + beyond)}"
+                f" ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT {size}",
+                (*values, *last),
             )
             for row in rows:
                 yield self._tuple(*row)
             if len(rows) < size:
                 return
-            conditions["checkpoint_id < ?"] = rows[-1][2]
+            last = (rows[-1][2], rows[-1][1])
 
     def _tuple(
         self, thread_id: str, ns: str, id: str, parent: str | None, about: Any, *stored: Any
