@@ -59,9 +59,10 @@ class ThreadWriter:
         """A step for a saver of another kind, which encodes in `put`, perhaps while the next node
         runs."""
         new, writes = step.new, step.writes
+        values = {} if new is None else new.values()
         try:
             if new is not None:
-                values = deepcopy(new.values()) if self.deferred else new.values()
+                values = deepcopy(values) if self.deferred else values
                 versions = dict(new.versions)
                 seen = {node: dict(versions) for node, versions in new.versions_seen.items()}
                 new = replace(

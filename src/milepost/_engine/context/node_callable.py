@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -218,7 +219,7 @@ def _may_be(name: str, hint: Any) -> bool:
     if wanted is None or hint in (inspect.Parameter.empty, Any):
         return True
     if isinstance(hint, str):
-        return wanted in hint
+        return re.search(rf"\b{wanted}\b", hint) is not None
     # Also of LangChain or LangGraph, by their names.
     kinds = [kind.__name__ for kind in getattr(hint, "__mro__", ())]
     return wanted in kinds or (name == "writer" and hint == StreamWriter)
