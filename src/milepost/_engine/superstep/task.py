@@ -93,8 +93,7 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
             retry = "%s '%s' of %s has failed with %s in attempt %d; the next one is in %.1f s."
             log.info(log.RUN, retry, *_names(run, task), error, attempt, delay)
             yield Pause(delay)
-    if run.answers and not context.interrupts_asked and interrupt_id(task.ns, 0) in run.answers:
-        # It came after an update, for what the node would ask: it asks nothing.
+    if run.answers and not context.interrupts_asked and _is_answered_early(run, task):
         kind, name, where = _names(run, task)
         warn_of(f"{kind} '{name}' of {where} was given an answer, and has asked nothing.")
     if task.cache_entry is not None:
@@ -208,6 +207,12 @@ def _give_up(task: Task, context: TaskContext, error: Exception) -> TaskGenerato
         task.pause(pause.interrupts)
     except Exception as worse:
         task.error = worse
+
+
+def _is_answered_early(run: GraphRun, task: Task) -> bool:
+    """Whether the caller has answered after an update what the task would ask first."""
+    after_update = run.checkpoints.metadata.get("source") == "update"
+    return after_update and interrupt_id(task.ns, 0) in run.answers
 
 
 def _names(run: GraphRun, task: Task) -> tuple[str, str, str]:
