@@ -64,7 +64,7 @@ class ThreadWriter:
             if new is not None:
                 values = deepcopy(values) if self.deferred else values
                 versions = dict(new.versions)
-                seen = {node: dict(versions) for node, versions in new.versions_seen.items()}
+                seen = {node: dict(by_it) for node, by_it in new.versions_seen.items()}
                 new = replace(
                     new, versions=versions, versions_seen=seen, values=partial(dict, values)
                 )

@@ -192,10 +192,7 @@ class MilepostItems(ItemDatabase):
 class LangGraphPostgresItems(ItemDatabase):
     """A LangGraph store on PostgreSQL."""
 
-    names = (
-        *("prefix", "key", "value", "created_at", "updated_at"),
-        *("ttl_minutes", "expires_at"),
-    )
+    names = ("prefix", "key", "value", "created_at", "updated_at", "ttl_minutes", "expires_at")
     table = "store"
     space = "prefix"
     times = "created_at = ?, updated_at = ?, ttl_minutes = ?, expires_at = ?"
