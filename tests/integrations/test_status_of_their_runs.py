@@ -5,13 +5,17 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 
+from milepost.checkpoint.memory import InMemorySaver as MemorySaver
 from milepost.inspect import Database, Ref, resume, run, show
 
 langgraph = pytest.importorskip("langgraph.graph")
 
+from langgraph.checkpoint.base import empty_checkpoint  # noqa: E402
+from langgraph.checkpoint.memory import InMemorySaver  # noqa: E402
 from langgraph.types import Command, Send, interrupt  # noqa: E402
 
 from milepost.integrations.langgraph import as_langgraph  # noqa: E402
+from milepost.integrations.langgraph._adapters import head_fence  # noqa: E402
 
 
 class State(TypedDict, total=False):
@@ -109,6 +113,46 @@ def test_a_run_that_asks_or_fails_or_ends_leaves_its_status(any_saver, fence):
             graph.invoke(Command(resume=answers), at(thread), durability=durability)
             assert graph.get_state(at(thread)).next == ()
             assert status(thread) == "idle", thread
+
+
+@pytest.mark.parametrize("fence", [False, True])
+@pytest.mark.parametrize("turns", [0, 1])
+def test_an_error_that_comes_before_its_checkpoint_is_the_threads_status(any_saver, turns, fence):
+    """With durability="exit" LangGraph stores both at the same time, in any order."""
+    theirs = as_langgraph(any_saver, fence=fence)
+    name = f"early {turns} {fence}"
+    for _ in range(turns):
+        built("ends").compile(checkpointer=theirs).invoke({"log": []}, at(name), durability="sync")
+    graph = built("fails beside").compile(checkpointer=InMemorySaver())
+    with pytest.raises(RuntimeError):
+        graph.invoke({"log": []}, at("model"), durability="exit")
+    saved = graph.checkpointer.get_tuple(at("model"))
+    failed = next(write for write in saved.pending_writes if write[1] == "__error__")
+
+    found = theirs.get_tuple(at(name))
+    parent = found.config["configurable"] if found else {**at(name)["configurable"]}
+    config = {"configurable": {"checkpoint_ns": "", **parent}}
+    at_new = {"configurable": {**config["configurable"], "checkpoint_id": saved.checkpoint["id"]}}
+    theirs.put_writes(at_new, [failed[1:]], failed[0])
+    theirs.put(config, saved.checkpoint, saved.metadata, saved.checkpoint["channel_versions"])
+    assert any_saver.get_thread(name).status == "error"
+
+
+def test_both_in_one_transaction_leave_the_status_too(any_saver):
+    if isinstance(any_saver, MemorySaver):
+        return  # it has no transactions of several steps
+    as_langgraph(any_saver).put(at("both"), empty_checkpoint(), {}, {})
+    first = any_saver.get_tuple(at("both"))
+    new = {**empty_checkpoint(), "channel_versions": {"branch:to:plan": "1"}}
+    new["channel_values"] = {"branch:to:plan": None}
+    new_config = {"configurable": {**first.config["configurable"], "checkpoint_id": new["id"]}}
+    given = (first.config, new, {}, new["channel_versions"])
+    steps = [
+        any_saver._put_writes(new_config, [("__error__", "it fails")], "task", ""),
+        head_fence.prepared(any_saver, *given),
+    ]
+    assert any_saver.commit(steps) == [None, None]
+    assert any_saver.get_thread("both").status == "error"
 
 
 def test_what_a_task_asked_before_its_checkpoint_came_is_not_forgotten(any_saver):

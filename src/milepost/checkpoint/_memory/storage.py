@@ -388,7 +388,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
             if ns == "" and (thread.head is None or stored.id > thread.head):
                 thread.head = stored.id
                 thread.status = status
-                if fence is None:  # its writes may have come first
+                if fence is None or fence.is_foreign:  # its writes may have come first
                     for _, position in self.writes.get((thread_id, ns, stored.id), ()):
                         thread.status = _STATUSES.get(position, thread.status)
 

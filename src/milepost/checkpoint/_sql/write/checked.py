@@ -146,7 +146,7 @@ class CheckedSteps:
             # right after its last one any more, and the status has to be stored again. Only once,
             # since all that a foreign runtime builds on is stored whole after that.
             yield from self._begin_epoch(step, row, foreign_epoch())
-        row.status = yield from self._status(step, row)
+        row.status = yield from self._status(step, row, tables)
         if checkpoint is None and step.writes and not tables.counts.knows(step):
             yield from tables.send()
             written = yield from stored_writes(self._codec, self._q, step.place)
@@ -211,7 +211,7 @@ class CheckedSteps:
         if parent_id is not None and not (yield Query(self._q.checkpoint, step.place)):
             raise parent_gone(thread_id, id, parent_id)
 
-    def _status(self, step: Prepared, row: LockedThread) -> Operation[str]:
+    def _status(self, step: Prepared, row: LockedThread, tables: TransactionRows) -> Operation[str]:
         """The thread's status after a step.
 
         A foreign runtime stores checkpoints and writes in any order. So an interrupt may be stored
@@ -223,9 +223,10 @@ class CheckedSteps:
             return before if is_late else step.status or before
         if before not in ("interrupted", "error") or step.status != "running" or not checkpoint:
             return step.status or before
-        if step.fence is not None and step.fence.loaded:
+        if step.fence is not None and not step.fence.is_foreign:
             return step.status  # our own runtime knows the status
         thread_id, ns, _ = step.place
+        yield from tables.send()
         tasks = yield Query(self._q.writers, (thread_id, ns, checkpoint.checkpoint_id))
         return before if tasks else step.status
 

@@ -68,7 +68,7 @@ def prepared(
             parent,
             (),
             NewCheckpoint.of(kept, metadata, changed, values.copy),
-            Fence(parent, forced=is_fork),
+            Fence(parent, forced=is_fork, is_foreign=True),
             status_left(changed),
         )
     )
