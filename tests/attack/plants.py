@@ -237,7 +237,7 @@ def memory_takes_any_name() -> None:
     from milepost.checkpoint._memory import saver, storage
 
     class Taking(NameChecker):
-        def step(self, step: Any) -> None:
+        def check(self, place: Any, tasks: Any, new: Any) -> None:
             pass
 
         def checkpoint(self, place: Any, new: Any) -> None:

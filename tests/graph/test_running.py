@@ -471,3 +471,10 @@ def test_types_of_a_graph_that_was_compiled_before_the_serializer_are_stored():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "Order(total=1)\n", done.stderr
+
+
+@pytest.mark.parametrize("returned", [{}, {"a": 1}, {1: 2}])
+def test_a_node_of_a_state_that_is_one_value_replaces_it_with_any_dict(run, returned):
+    builder = StateGraph(Annotated[dict, lambda _, new: new])
+    graph = builder.add_node("node", lambda _: returned).add_edge(START, "node").compile()
+    assert run.invoke(graph, {"before": True}) == returned

@@ -12,7 +12,6 @@ for its tasks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import repeat
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from milepost._engine.context.config import (
     recursion_limit,
     resources_of,
 )
-from milepost._engine.drivers.effects import AWAIT, Await, EffectGenerator, Start
+from milepost._engine.drivers.effects import AWAIT, Await, EffectGenerator, Start, TaskGenerator
 from milepost._engine.observers import RunObserver, observed, observers_of
 from milepost._engine.position import NO_CHECKPOINTS, Position, pin, pin_children
 from milepost._engine.start import open_run
@@ -320,8 +319,10 @@ class GraphRun:
         if (limit := self.settings.step_timeout) is not None:
             wait = Await(monotonic() + limit)
         apart = self.program.starts_tasks and self._stores_calls(tasks)
-        programs = map(perform_observed if events.observers else perform, repeat(self), tasks)
-        started = list(zip(tasks, programs, strict=True))
+        work = perform_observed if events.observers else perform
+        started: list[tuple[Task, TaskGenerator]] = []
+        for task in tasks:
+            started.append((task, work(self, task)))
         ended = yield Start(started, at_once, apart or limit is not None)
         left, has_saver = len(tasks), checkpoints.thread is not None
         waiting: list[Task] = []

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _OF_BOTH = ("Command", "Send")
 """Classes that tell the graph what to do: LangGraph's would be taken for data."""
-_TEXT = frozenset({str})
 
 
 def edge_channel(node: str) -> str:
@@ -196,11 +195,11 @@ class _ResultReader:
         """The writes of what the node has returned."""
         if output is None:
             return []
-        if type(output) is dict:
-            is_usual = self.names is not None and output.keys() <= self.names
-            if is_usual and _TEXT.issuperset(map(type, output)):
-                return list(output.items())
-            return self.from_mapping(output)
+        if type(output) is dict and (names := self.names) is not None:
+            for key in output:
+                if type(key) is not str or key not in names:
+                    return self.from_mapping(output)
+            return list(output.items())
         if isinstance(output, Command):
             return self.from_command(output)
         if isinstance(output, Send):

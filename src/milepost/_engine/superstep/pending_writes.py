@@ -82,24 +82,29 @@ def is_worth_storing(task: Task) -> bool:
 
 def to_store(task: Task) -> TaskWrites:
     """The writes that are stored for a task that has ended."""
-    writes: list[tuple[str, Any]]
-    asked = [*map(_Answered, task.answered_interrupts), *task.interrupts]
     if task.finished:
         writes = list(task.writes) or [(NO_WRITES, None)]
         if task.inner_heads:
             writes.append((CHILDREN, task.inner_heads))
-    elif task.paused:
-        writes = [(INTERRUPT, asked)]
+    else:
+        writes = _unfinished(task)
+    return TaskWrites(task.id, task.path_text, task.name, writes)
+
+
+def _unfinished(task: Task) -> list[Write]:
+    asked = [*map(_Answered, task.answered_interrupts), *task.interrupts]
+    if task.paused:
+        writes: list[Write] = [(INTERRUPT, asked)]
         if task.answers:
             writes.append((RESUME, list(task.answers)))
-    else:
-        from milepost.checkpoint.serde._types.exceptions import storable_error
+        return writes
+    from milepost.checkpoint.serde._types.exceptions import storable_error
 
-        error = task.error
-        writes = [(ERROR, storable_error(error) if isinstance(error, Exception) else error)]
-        if asked:
-            writes.append((INTERRUPT, asked))
-    return TaskWrites(task.id, task.path_text, task.name, writes)
+    error = task.error
+    writes = [(ERROR, storable_error(error) if isinstance(error, Exception) else error)]
+    if asked:
+        writes.append((INTERRUPT, asked))
+    return writes
 
 
 def null_writes(pending: Sequence[PendingWrite]) -> list[list[Write]]:

@@ -62,7 +62,7 @@ class NameChecker:
         check_name("checkpoint_id", new.id)
         for version in new.versions.values():
             check_name("version", str(version))
-        self.check((), new)
+        self.check(place, (), new)
 
     def writes(self, place: Place, task: TaskWrites) -> None:
         """Check the names in a foreign runtime's `put_writes`."""
@@ -73,31 +73,38 @@ class NameChecker:
                 "writes belong to: pass its checkpoint_id in the config."
             )
         check_name("task_id", task.task_id)
-        self.check([task], None)
+        check_name("task_path", task.task_path)
+        for channel, _ in task.writes:
+            check_name("channel", channel)
 
-    def check(self, tasks: Sequence[TaskWrites], new: NewCheckpoint | None, **others: str) -> None:
-        """Check the names in writes, in a checkpoint, and in `others`: what is named, and the name.
+    def check(self, place: Place, tasks: Sequence[TaskWrites], new: NewCheckpoint | None) -> None:
+        """Check the names in a step.
 
         Checkpoint ids and task ids are not checked: our runs have made or read these.
         """
-        names: list[tuple[str, Any]] = [*others.items()]
+        sound = self._sound
+        if place.thread_id not in sound:
+            self._check("thread_id", place.thread_id)
+        if place.checkpoint_ns not in sound:
+            self._check("checkpoint_ns", place.checkpoint_ns)
         for task in tasks:
-            names.append(("task_path", task.task_path))
+            if task.task_path not in sound:
+                self._check("task_path", task.task_path)
             for channel, _ in task.writes:
-                names.append(("channel", channel))
+                if channel not in sound:
+                    self._check("channel", channel)
         if new is not None:
             if (run_id := new.metadata.get("run_id")) is not None:
-                names.append(("run_id", str(run_id)))
+                check_name("run_id", str(run_id))
             for channel in new.changed:
-                names.append(("channel", channel))
-        sound = self._sound
-        for what, name in names:
-            if type(name) is str and name in sound:
-                continue
-            check_name(what, name)
-            if len(sound) >= _MOST_SOUND:
-                sound.clear()
-            sound.add(name)
+                if channel not in sound:
+                    self._check("channel", channel)
+
+    def _check(self, what: str, name: Any) -> None:
+        check_name(what, name)
+        if len(self._sound) >= _MOST_SOUND:
+            self._sound.clear()
+        self._sound.add(name)
 
 
 def _shown(name: Any) -> str:

@@ -50,5 +50,6 @@ class TextVersions:
             )
         digits = b2a_base64(getrandbits(48).to_bytes(6, "big"), newline=False).decode()
         # Nearly always without a letter, and without a call for that.
-        begin = f"{count + 1:08}" if count + 1 < _LETTERED else counter_text(count + 1)
-        return f"{begin}.{digits}"
+        if count + 1 < _LETTERED:
+            return "%08d.%s" % (count + 1, digits)  # noqa: UP031 - faster
+        return f"{counter_text(count + 1)}.{digits}"

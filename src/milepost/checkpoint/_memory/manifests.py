@@ -57,7 +57,7 @@ def stored(
     changed: Collection[str] = new.changed
     seen: Collection[str] | None = new.seen
     level = 0
-    if seen is None or base is None or base.level >= min(_MAX_LEVELS, len(versions)):
+    if seen is None or base is None or base.level >= _MAX_LEVELS or base.level >= len(versions):
         base, changed, seen = None, versions, versions_seen
     else:
         level = base.level + 1
@@ -65,9 +65,9 @@ def stored(
     named = [versions[name] for name in names]
     if named and named.count(named[0]) == len(named):
         del named[1:]  # mostly all channels of a step get the same version
+    sights = {node: versions_seen[node] for node in seen}
     # A moment is packed as the text that `isoformat` gives.
-    stamp = (new.format, new.made_at, new.updated)
-    manifest = packb((*stamp, names, named, {node: versions_seen[node] for node in seen}))
+    manifest = packb((new.format, new.made_at, new.updated, names, named, sights))
     return StoredCheckpoint(new.id, parent_id, manifest, metadata, base, level)
 
 

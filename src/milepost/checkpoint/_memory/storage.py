@@ -155,10 +155,8 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
     # -- a step in one go
 
     def prepare(self, step: StepCommit) -> Prepared:
-        self._names.check(
-            step.writes, step.new, thread_id=step.thread_id, checkpoint_ns=step.checkpoint_ns
-        )
         place = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id)
+        self._names.check(place, step.writes, step.new)
         base = self._latest.get(place.thread_id)
         if base is None or base.id != place.checkpoint_id:
             base = self._stored(place)
@@ -187,18 +185,11 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
         return Prepared(place, writes, blobs, codes.checkpoint(place, new, base), fence, status)
 
     def commit(self, steps: Sequence[Prepared]) -> list[Exception | None]:
-        outcome: list[Exception | None] = []
         with self._lock:
-            for step in steps:
-                try:
-                    self._store(step)
-                except Exception as error:
-                    outcome.append(error)
-                else:
-                    outcome.append(None)
-        for step, failure in zip(steps, outcome, strict=True):
+            outcome = [self._try_to_store(step) for step in steps]
+        for at, step in enumerate(steps):
             if (fence := step.fence) is not None and (fence.overtakes or fence.refusal):
-                fence.log_outcome(step.place.thread_id, failure)
+                fence.log_outcome(step.place.thread_id, outcome[at])
         return outcome
 
     async def acommit(self, steps: Sequence[Prepared]) -> list[Exception | None]:
@@ -344,6 +335,13 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
         first = fence.first_ids(ns, stored.id if stored is not None else None)
         return any(other > id for graph, id in first.items() for other in graphs.get(graph) or ())
 
+    def _try_to_store(self, step: Prepared) -> Exception | None:
+        try:
+            self._store(step)
+        except Exception as error:
+            return error
+        return None
+
     def _store(self, step: Prepared) -> None:
         """Store a step, unless its run has lost the thread or the parent checkpoint is gone."""
         place, writes, blobs, stored, fence, status = step
@@ -353,9 +351,12 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
         graph = by_ns.get(ns) if by_ns is not None else None
         if fence is not None:
             self._check_fence(step, thread, by_ns, graph)
-            # First of all, since sealing may raise, and then nothing may be stored.
-            described = self._described(thread_id, thread, fence.thread_metadata)
-            fence.taken, fence.thread_metadata = True, {}
+            if fence.thread_metadata:
+                # First of all, since sealing may raise, and then nothing may be stored.
+                described = self._described(thread_id, thread, fence.thread_metadata)
+                thread = self._registered(thread_id)
+                thread.metadata, fence.thread_metadata = described, {}
+            fence.taken = True
             if stored is not None and not ns:
                 fence.reached = stored.id
         if thread is None:
@@ -363,7 +364,6 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
         if fence is not None:
             thread.token, thread.fence = fence.token, fence
             fence.status = thread.status = status
-            thread.metadata = described
         thread.claimed = False
         thread.updated_at = time.time()
         large = self._store_values(place, blobs) if blobs else {}

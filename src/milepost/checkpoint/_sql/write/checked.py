@@ -120,6 +120,7 @@ class CheckedSteps:
 
     def _step(self, step: Prepared, row: LockedThread, tables: TransactionRows) -> Operation[None]:
         checkpoint, fence, head = step.checkpoint, step.fence, row.head
+        status = yield from self._status(step, row, tables)
         if checkpoint is not None:
             yield from self._ready_checkpoint(step, checkpoint, row, tables)
         elif fence is not None and step.place.checkpoint_id != row.head:
@@ -146,7 +147,7 @@ class CheckedSteps:
             # right after its last one any more, and the status has to be stored again. Only once,
             # since all that a foreign runtime builds on is stored whole after that.
             yield from self._begin_epoch(step, row, foreign_epoch())
-        row.status = yield from self._status(step, row, tables)
+        row.status = status
         if checkpoint is None and step.writes and not tables.counts.knows(step):
             yield from tables.send()
             written = yield from stored_writes(self._codec, self._q, step.place)

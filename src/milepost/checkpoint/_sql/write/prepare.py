@@ -57,9 +57,7 @@ class Preparer:
     def step(self, step: StepCommit) -> Prepared:
         """The rows of a step of one of our own runs."""
         place = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id)
-        self._names.check(
-            step.writes, step.new, thread_id=step.thread_id, checkpoint_ns=step.checkpoint_ns
-        )
+        self._names.check(place, step.writes, step.new)
         codec, new = self._codec, step.new
         prepared = Prepared(place, step.fence, step.fence.token, [], [], None, [], step.status)
         once: _EncodedOnce = {}
