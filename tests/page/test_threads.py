@@ -83,6 +83,21 @@ def test_a_search_that_finds_nothing_says_so_and_can_be_cleared(site, visit):
     page.get_by_text("10 threads", exact=True).wait_for()
 
 
+def test_a_key_that_is_pressed_as_soon_as_a_view_is_there_is_not_lost(site, visit):
+    page = visit(site)
+    page.get_by_role("link", name="lamp-refund").wait_for()
+    page.evaluate("""() => new MutationObserver((_, observer) => {
+        if (![...document.querySelectorAll("h1")].some(h => h.textContent.includes("lamp-refund")))
+            return;
+        observer.disconnect();
+        window.pressed = true;
+        dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" }));
+    }).observe(document.body, { childList: true, subtree: true, characterData: true })""")
+    page.get_by_role("link", name="lamp-refund").click()
+    page.wait_for_function("window.pressed")
+    page.get_by_role("list", name="Threads").wait_for()
+
+
 def test_keys_move_through_the_list_and_open_a_thread(site, visit):
     page = visit(site)
     page.get_by_text("10 threads", exact=True).wait_for()

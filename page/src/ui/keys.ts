@@ -1,6 +1,6 @@
 // Keys for the whole page. A view adds its own while it is shown; the newest one is asked first.
 
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 type Keys = Record<string, (event: KeyboardEvent) => void>;
 const maps: { current: Keys }[] = [];
@@ -31,7 +31,8 @@ addEventListener("keydown", (event) => {
 export function useKeys(keys: Keys): void {
   const latest = useRef(keys);
   latest.current = keys;
-  useEffect(() => {
+  // Before the view is painted: a key that is pressed at once is not lost.
+  useLayoutEffect(() => {
     maps.push(latest);
     return () => {
       maps.splice(maps.indexOf(latest), 1);
