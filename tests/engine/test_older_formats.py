@@ -69,11 +69,14 @@ def test_a_run_goes_on_along_the_edges_of_format_2(run, saver, config, waiting, 
     assert run.invoke(made, None, config)["log"] == ["old", *ran]
 
 
-def test_the_sends_of_format_3_are_among_the_writes_of_the_parent(run, saver, config):
+@pytest.mark.parametrize("pruned", [False, True])
+def test_the_sends_of_format_3_are_among_the_writes_of_the_parent(run, saver, config, pruned):
     first = put(
         run, saver, 1, None, v=3, channel_values={"log": []}, channel_versions={"log": v(1)}
     )
     writes = [("__pregel_tasks", Send("c", {"log": []})), ("log", ["old"])]
     run.saver(saver, "put_writes", first, writes, "11111111-1111-1111-1111-111111111111")
     put(run, saver, 2, 1, v=3, channel_values={"log": ["old"]}, channel_versions={"log": v(2)})
+    if pruned:
+        run.saver(saver, "prune", [config["configurable"]["thread_id"]])
     assert run.invoke(graph(saver), None, config)["log"] == ["old", "c"]

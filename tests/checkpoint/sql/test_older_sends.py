@@ -48,3 +48,10 @@ def test_a_listing_has_them_too_where_it_ends_before_the_parent(saver, last):
     assert [shown(found) for found in saver.list(ROOT)] == [SENDS, {}]
     assert [shown(found) for found in saver.list(ROOT, limit=1)] == [SENDS]
     assert [shown(found) for found in saver.list(last, filter={})] == [SENDS]
+
+
+def test_pruning_and_copies_keep_them(saver, last):
+    saver.prune(["t"])
+    saver.copy_thread("t", "u")
+    assert shown(saver.get_tuple(ROOT)) == SENDS
+    assert shown(saver.get_tuple({"configurable": {"thread_id": "u"}})) == SENDS

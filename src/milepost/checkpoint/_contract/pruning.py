@@ -22,6 +22,8 @@ class Lineage(NamedTuple):
     """The checkpoints of inner graphs: namespace → checkpoint id."""
     enclosing: Mapping[str, str]
     """The checkpoints of the graphs around this one, at which it was called: namespace → id."""
+    is_older: bool = False
+    """The checkpoint is of a format in which its Sends are among the writes at its parent."""
 
 
 def enclosing_of(metadata: Mapping[str, Any]) -> dict[str, str]:
@@ -39,7 +41,8 @@ Choice: TypeAlias = "Callable[[History], Collection[CheckpointKey]]"
 
 
 def with_ancestors(history: History, wanted: Collection[CheckpointKey]) -> set[CheckpointKey]:
-    """The wanted checkpoints, and those that they need for delta channels and inner graphs."""
+    """The wanted checkpoints, and those that they need for delta channels, inner graphs and older
+    Sends."""
     kept: set[CheckpointKey] = set()
     pending = [checkpoint for checkpoint in wanted if checkpoint in history]
     while pending:
@@ -52,7 +55,8 @@ def with_ancestors(history: History, wanted: Collection[CheckpointKey]) -> set[C
         if line.needs_parent and line.parent_id is not None:
             needed.append((checkpoint[0], line.parent_id))
         pending += [other for other in needed if other in history]
-    return kept
+    older = [(ns, history[ns, id].parent_id or "") for ns, id in kept if history[ns, id].is_older]
+    return kept.union(parent for parent in older if parent in history)
 
 
 def latest(

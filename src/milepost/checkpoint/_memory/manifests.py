@@ -131,6 +131,12 @@ def _nearest(checkpoint: StoredCheckpoint, find: Callable[[bytes], Any], cache: 
     return found
 
 
+def format_of(checkpoint: StoredCheckpoint) -> int:
+    """The format of a checkpoint."""
+    found: int = unpackb(checkpoint.manifest)[0]
+    return found
+
+
 def versions_named(checkpoint: StoredCheckpoint) -> Iterator[tuple[str, Any]]:
     """The channels and versions in a manifest itself, without those that it builds on."""
     _, _, _, names, versions, _ = unpackb(checkpoint.manifest)

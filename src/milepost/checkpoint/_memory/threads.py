@@ -14,7 +14,7 @@ from milepost.checkpoint._contract.pruning import (
     enclosing_of,
     with_ancestors,
 )
-from milepost.checkpoint._contract.records import Place
+from milepost.checkpoint._contract.records import SENDS_ARE_A_CHANNEL, Place
 from milepost.checkpoint._contract.thread_admin import Page, Sweeping, Threads
 from milepost.checkpoint._contract.thread_metadata import metadata_text
 from milepost.checkpoint._contract.threads import (
@@ -255,6 +255,7 @@ class MemoryThreads(Threads):
             needs_parent,
             manifests.seen_in(stored, CHILDREN, inner),
             enclosing_of(metadata),
+            manifests.format_of(stored) < SENDS_ARE_A_CHANNEL,
         )
 
     def _threads_of_runs(self, run_ids: Collection[str]) -> Transactions[list[str]]:

@@ -16,6 +16,7 @@ from milepost.checkpoint._contract.pruning import (
     enclosing_of,
     with_ancestors,
 )
+from milepost.checkpoint._contract.records import SENDS_ARE_A_CHANNEL
 from milepost.checkpoint._contract.thread_admin import Ids, Page, Threads, thread_ids_of
 from milepost.checkpoint._contract.threads import Removed, ThreadFilter, ThreadInfo
 from milepost.checkpoint._sql import manifest as manifests
@@ -85,6 +86,7 @@ class ThreadRows:
             needs_parent,
             manifest.seen.get(CHILDREN, {}),
             enclosing_of(metadata),
+            self.manifests[checkpoint[0]].stamp(row)[0] < SENDS_ARE_A_CHANNEL,
         )
 
     def add_writes(self, rows: Iterable[Sequence[Any]]) -> None:
