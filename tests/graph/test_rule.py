@@ -326,6 +326,12 @@ CASES = [
         TypeError,
     ),
     Case(
+        "limit in configurable",
+        lambda lib: one(lib, said).invoke({}, {"configurable": {"max_concurrency": 1}}),
+        "'max_concurrency' in `configurable` limits nothing",
+        ValueError,
+    ),
+    Case(
         "interrupt_before",
         lambda lib: one(lib, said, checkpointer=lib.InMemorySaver()).invoke(
             {}, T, interrupt_before=["z"]

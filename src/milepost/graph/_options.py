@@ -39,6 +39,8 @@ _FROM_LANGCHAIN = ("configurable", "metadata", "tags", "callbacks", "max_concurr
 
 Without the limit of steps: LangChain puts one of 25 into every config.
 """
+_LIMITS = frozenset({"max_concurrency", "recursion_limit"})
+"""Keys of a config that are easily put into its `configurable`."""
 _FROM_RUN = (*_FROM_LANGCHAIN, "recursion_limit", "run_id")
 """What a run takes over from the run that calls its graph."""
 
@@ -93,6 +95,12 @@ def run_settings(
         # A node is called with the config of its run, which comes before what is bound to it.
         configs.append({"configurable": (inherited or {}).get(CONF) or {}})
     merged, saver = without_saver(run_config(*configs))
+    for key in _LIMITS.intersection((parent is None and merged.get(CONF)) or ()):
+        misplaced = ValueError(
+            f"'{key}' in `configurable` limits nothing: put it beside `configurable`, as in "
+            f'config={{"{key}": 10}}.'
+        )
+        _refuse(graph.program.strictness, (CONF, key), misplaced, "It is passed over.")
     return RunSettings(
         config=merged,
         checkpointer=graph.checkpointer if saver is None else saver,
