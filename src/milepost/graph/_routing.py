@@ -107,6 +107,7 @@ def branch_route(
     # A name is what most branches return. What it leads to is found once, not in every step; and
     # when it is first returned, since every branch may know every node.
     ready: dict[str, list[Write]] = {}
+    subject = f"The conditional edge of '{source}'"
 
     def route(answer: Any) -> list[Write]:
         if type(answer) is not str:
@@ -120,29 +121,32 @@ def branch_route(
         answers = answer if isinstance(answer, (list, tuple)) else [answer]
         writes = []
         for one in answers:
-            target = one
-            is_theirs = type(one).__name__ in _OF_BOTH and advice(one)
-            if ends is not None and not isinstance(one, Send) and not is_theirs:
-                if not isinstance(one, Hashable) or one not in ends:
-                    known = ", ".join(map(repr, ends))
-                    raise KeyError(
-                        f"The conditional edge of '{source}' returned {one!r}; its path map or "
-                        f"return type has {known}."
-                    )
-                target = ends[one]
-            if target is None or target == START:
-                raise ValueError(
-                    f"The conditional edge of '{source}' returned {one!r}, which is no "
-                    "destination: return a node's name, a list of names, a Send, or END."
-                )
+            target = one if isinstance(one, Send) else destination(one)
             if isinstance(target, Send) and target.node == END:
-                raise InvalidUpdateError(
-                    f"The conditional edge of '{source}' sent to END: return END itself."
-                )
-            write = router.target(target, f"The conditional edge of '{source}'", culprit)
+                raise InvalidUpdateError(f"{subject} sent to END: return END itself.")
+            write = router.target(target, subject, culprit)
             if write is not None:
                 writes.append(write)
         return writes
+
+    def destination(answer: Any) -> Any:
+        """Where an answer leads that is no Send."""
+        is_theirs = type(answer).__name__ in _OF_BOTH and advice(answer)
+        if ends is None or is_theirs:
+            found = answer
+        elif isinstance(answer, Hashable) and answer in ends:
+            found = ends[answer]
+        else:
+            known = ", ".join(map(repr, ends))
+            raise KeyError(
+                f"{subject} returned {answer!r}; its path map or return type has {known}."
+            )
+        if found is None or found == START:
+            raise ValueError(
+                f"{subject} returned {answer!r}, which is no destination: return a node's name, a "
+                "list of names, a Send, or END."
+            )
+        return found
 
     return route
 

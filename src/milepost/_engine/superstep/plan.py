@@ -240,14 +240,15 @@ def _push(program: ExecutableGraph, send: Any, at: int, base: Base) -> Task | No
 
 def path_text(path: tuple[Any, ...]) -> str:
     """A path as text that sorts like the path: numbers are padded."""
-    return "~" + ", ".join(
-        path_text(part)
-        if isinstance(part, tuple)
-        else f"{part:010d}"
+    parts = [
+        f"{part:010d}"
         if type(part) is int
+        else path_text(part)
+        if isinstance(part, tuple)
         else str(part)
         for part in path
-    )
+    ]
+    return "~" + ", ".join(parts)
 
 
 def in_path_order(tasks: Iterable[Task]) -> list[Task]:
