@@ -563,7 +563,7 @@ def test_a_sweeper_sweeps_until_it_is_stopped(saver):
     done = saver.start_sweeper(ttl=0, every=0.001)
     assert saver.start_sweeper(ttl=0, every=0.001) is done
     for name in ("first", "second"):
-        graph.invoke({}, thread(name))
+        graph.invoke({}, thread(name), durability="exit")  # stored at once: no step finds it swept
         until(lambda name=name: saver.get_thread(name) is None, "nothing was swept")
     saver.stop_sweeper()
     assert done.result(PATIENCE) is None

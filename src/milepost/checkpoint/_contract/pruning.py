@@ -22,8 +22,8 @@ class Lineage(NamedTuple):
     """The checkpoints of inner graphs: namespace → checkpoint id."""
     enclosing: Mapping[str, str]
     """The checkpoints of the graphs around this one, at which it was called: namespace → id."""
-    is_older: bool = False
-    """The checkpoint is of a format in which its Sends are among the writes at its parent."""
+    sends_at_parent: bool = False
+    """The checkpoint's Sends are among the writes at its parent, as in formats before 4."""
 
 
 def enclosing_of(metadata: Mapping[str, Any]) -> dict[str, str]:
@@ -55,8 +55,9 @@ def with_ancestors(history: History, wanted: Collection[CheckpointKey]) -> set[C
         if line.needs_parent and line.parent_id is not None:
             needed.append((checkpoint[0], line.parent_id))
         pending += [other for other in needed if other in history]
-    older = [(ns, history[ns, id].parent_id or "") for ns, id in kept if history[ns, id].is_older]
-    return kept.union(parent for parent in older if parent in history)
+    lines = [(ns, history[ns, id]) for ns, id in kept]
+    senders = {(ns, line.parent_id or "") for ns, line in lines if line.sends_at_parent}
+    return kept | (senders & history.keys())
 
 
 def latest(

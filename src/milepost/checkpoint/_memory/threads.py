@@ -29,7 +29,7 @@ from milepost.checkpoint._memory import manifests
 from milepost.checkpoint._memory.rows import RegistryEntry, blobs_of
 from milepost.checkpoint._memory.storage import MemoryStorage
 from milepost.checkpoint._memory.value_log import Slice, StoredValue, release, size_of
-from milepost.constants import CHILDREN
+from milepost.constants import CHILDREN, TASKS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -255,8 +255,14 @@ class MemoryThreads(Threads):
             needs_parent,
             manifests.seen_in(stored, CHILDREN, inner),
             enclosing_of(metadata),
-            manifests.format_of(stored) < SENDS_ARE_A_CHANNEL,
+            self._are_sends_at_parent(place, stored),
         )
+
+    def _are_sends_at_parent(self, place: Place, stored: StoredCheckpoint) -> bool:
+        if manifests.format_of(stored) >= SENDS_ARE_A_CHANNEL or not stored.parent_id:
+            return False
+        writes = self._saver.writes.get((*place[:2], stored.parent_id), {})
+        return any(channel == TASKS for _, channel, *_ in writes.values())
 
     def _threads_of_runs(self, run_ids: Collection[str]) -> Transactions[list[str]]:
         with self._saver._lock:

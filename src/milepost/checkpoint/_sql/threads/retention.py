@@ -34,7 +34,7 @@ from milepost.checkpoint._sql.rows import short_kind
 from milepost.checkpoint._sql.statements import just_after
 from milepost.checkpoint._sql.threads.copy import copy
 from milepost.checkpoint._sql.threads.lock import lock
-from milepost.constants import CHILDREN
+from milepost.constants import CHILDREN, TASKS
 
 if TYPE_CHECKING:
     from milepost._db.engine import Engine
@@ -68,7 +68,8 @@ class ThreadRows:
         self.writes: dict[CheckpointKey, list[WriteRecord]] = {}
 
     def history(self) -> dict[CheckpointKey, Lineage]:
-        """The lineage of each checkpoint, which decides what can be removed."""
+        """The lineage of each checkpoint, which decides what can be removed. Needs the writes if
+        `is_older`."""
         return {checkpoint: self._lineage(checkpoint, row) for checkpoint, row in self.rows.items()}
 
     def manifest(self, checkpoint: CheckpointKey) -> Manifest:
@@ -80,14 +81,25 @@ class ThreadRows:
         metadata: Mapping[str, Any] = metadata_of(self._codec, self._thread_id, checkpoint[0], row)
         counters = metadata.get("counters_since_delta_snapshot") or ()
         needs_parent = any(manifest.inline.get(channel, EMPTIED) is EMPTIED for channel in counters)
+        at_parent = self.writes.get((checkpoint[0], row.parent_id or ""), ())
         return Lineage(
             row.parent_id,
             row.run_id,
             needs_parent,
             manifest.seen.get(CHILDREN, {}),
             enclosing_of(metadata),
-            self.manifests[checkpoint[0]].stamp(row)[0] < SENDS_ARE_A_CHANNEL,
+            self._is_older(checkpoint) and any(write.channel == TASKS for write in at_parent),
         )
+
+    def is_older(self) -> bool:
+        """Whether some checkpoints are of a format in which Sends are writes."""
+        return any(map(self._is_older, self.rows))
+
+    def _is_older(self, checkpoint: CheckpointKey) -> bool:
+        """Whether a checkpoint is of a format in which its Sends are writes at its parent."""
+        row = self.rows[checkpoint]
+        found: bool = self.manifests[checkpoint[0]].stamp(row)[0] < SENDS_ARE_A_CHANNEL
+        return found
 
     def add_writes(self, rows: Iterable[Sequence[Any]]) -> None:
         for ns, *cells in rows:
@@ -208,12 +220,16 @@ class Remover:
         thread = ThreadRows(self._reader.codec, thread_id, rows)
         if not thread.rows:
             return Removed()
+        writes = Query(self._q.all_writes_of, (thread_id, thread_id))
+        if is_older := thread.is_older():
+            thread.add_writes((yield writes))
         history = thread.history()
         kept = thread.kept = with_ancestors(history, choose(history))
         doomed = [checkpoint for checkpoint in thread.rows if checkpoint not in kept]
         if not doomed:
             return Removed()
-        thread.add_writes((yield Query(self._q.all_writes_of, (thread_id, thread_id))))
+        if not is_older:
+            thread.add_writes((yield writes))
         # Checked now, since a removed child may be the only row that counts missing writes.
         thread.check_writes()
         used = thread.used_values()
