@@ -25,6 +25,8 @@ from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
 from milepost.errors import MilepostError, SerializationError, UnregisteredTypeError
 from milepost.integrations.langgraph import as_langgraph
+from milepost.integrations.langgraph._formats.records import shared
+from milepost.types import Interrupt
 from milepost.warnings import MilepostWarning
 
 pytest.importorskip("langgraph.checkpoint.conformance")
@@ -241,6 +243,7 @@ from langgraph.graph import StateGraph, START
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.integrations.langgraph import as_langgraph
+from milepost.integrations.langgraph._formats.records import shared
 
 builder = StateGraph(stories.Shop)
 builder.add_node("buy", lambda state: {"order": stories.Order("pen")})
@@ -313,3 +316,11 @@ def test_a_damaged_checkpoint_does_not_hide_newer_ones(tmp_path):
         assert [next(listed).metadata["step"] for _ in range(3)] == [2, 1, 0]
         with pytest.raises(MilepostError):
             next(listed)
+
+
+def test_a_field_that_an_older_langgraph_does_not_have_is_left_out():
+    class Older:
+        def __init__(self, value: Any, id: str = "") -> None: ...
+
+    *_, names = shared(Interrupt, Older, "value", "id", "response_schema")
+    assert names == ("value", "id")

@@ -8,6 +8,7 @@ the same object.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot as TheirDeltaSnapshot
@@ -36,13 +37,20 @@ if TYPE_CHECKING:
 _Turn = Callable[[Any], Any]
 _Table = dict[type, Callable[[Any, _Turn], Any]]
 
-SHARED: Final[tuple[tuple[type, type, tuple[str, ...]], ...]] = (
-    (Send, TheirSend, ("node", "arg", "timeout")),
-    (Interrupt, TheirInterrupt, ("value", "id", "response_schema")),
-    (Command, TheirCommand, ("graph", "update", "resume", "goto")),
-    (Overwrite, TheirOverwrite, ("value",)),
-    (TimeoutPolicy, TheirTimeoutPolicy, ("run_timeout", "idle_timeout", "refresh_on")),
-    (_DeltaSnapshot, TheirDeltaSnapshot, ("value",)),
+
+def shared(ours: type, theirs: type, *names: str) -> tuple[type, type, tuple[str, ...]]:
+    """Two records, and the fields of ours that theirs has: LangGraph 1.2.0 lacks some."""
+    known = signature(theirs).parameters
+    return ours, theirs, tuple(name for name in names if name in known)
+
+
+SHARED: Final = (
+    shared(Send, TheirSend, "node", "arg", "timeout"),
+    shared(Interrupt, TheirInterrupt, "value", "id", "response_schema"),
+    shared(Command, TheirCommand, "graph", "update", "resume", "goto"),
+    shared(Overwrite, TheirOverwrite, "value"),
+    shared(TimeoutPolicy, TheirTimeoutPolicy, "run_timeout", "idle_timeout", "refresh_on"),
+    shared(_DeltaSnapshot, TheirDeltaSnapshot, "value"),
 )
 """Our record, theirs, and the fields of both."""
 
