@@ -328,7 +328,13 @@ CASES = [
     Case(
         "limit in configurable",
         lambda lib: one(lib, said).invoke({}, {"configurable": {"max_concurrency": 1}}),
-        "'max_concurrency' in `configurable` limits nothing",
+        "'max_concurrency' limits nothing inside `configurable`",
+        ValueError,
+    ),
+    Case(
+        "steps in configurable",
+        lambda lib: one(lib, said).invoke({}, {"configurable": {"recursion_limit": 50}}),
+        "'recursion_limit' limits nothing inside `configurable`",
         ValueError,
     ),
     Case(
@@ -377,6 +383,7 @@ SILENT: dict[str, Callable[[Any], Any]] = {
         .compile(),
     ).invoke({"a": 1, "log": ["x"]}),
     "graphs in nodes": lambda lib: found(lib),
+    "own limits": lambda lib: own_limits(lib),
     "dict of runnables": lambda lib: one(lib, {"a": lambda _: 3, "log": lambda _: ["q"]}).invoke(
         {"a": 4}
     ),
@@ -487,6 +494,20 @@ def with_more_keys(lib: Any) -> Any:
     streamed = list(keys.stream({"__root__": [7]}, T, stream_mode=["values", "updates"]))
     keys.update_state(T, {"note": "y"})
     return before, streamed, keys.get_state(T).values
+
+
+class Limited(TypedDict):
+    max_concurrency: int
+
+
+def own_limits(lib: Any) -> Any:
+    """Programs with keys of these names, and one that says the same in both places."""
+    builder = lib.StateGraph(State, context_schema=Limited)
+    builder.add_node("n", lambda _, config: {"a": config["configurable"]["max_concurrency"]})
+    graph = builder.add_edge(lib.START, "n").compile()
+    inside = {"configurable": {"max_concurrency": 3}}
+    twice = one(lib, said).invoke({}, {**inside, "max_concurrency": 3})
+    return graph.invoke({}, inside), twice
 
 
 def metadata(lib: Any, *, whole: bool = False) -> Any:

@@ -138,9 +138,25 @@ def test_an_error_that_comes_before_its_checkpoint_is_the_threads_status(any_sav
     assert any_saver.get_thread(name).status == "error"
 
 
+@pytest.mark.parametrize("fence", [False, True])
+@pytest.mark.parametrize(
+    ("channel", "status"), [("__error__", "error"), ("__interrupt__", "interrupted")]
+)
+def test_a_checkpoint_that_is_put_again_keeps_the_threads_status(any_saver, fence, channel, status):
+    theirs, name = as_langgraph(any_saver, fence=fence), f"again {fence} {status}"
+    made = {**empty_checkpoint(), "channel_versions": {"branch:to:plan": "1"}}
+    made["channel_values"] = {"branch:to:plan": None}
+    place = {"configurable": {**at(name)["configurable"], "checkpoint_ns": ""}}
+    config = theirs.put(place, made, {}, made["channel_versions"])
+    theirs.put_writes(config, [(channel, "x")], "task")
+    assert any_saver.get_thread(name).status == status
+    theirs.put(config, made, {}, made["channel_versions"])
+    assert any_saver.get_thread(name).status == status
+
+
 def test_both_in_one_transaction_leave_the_status_too(any_saver):
     if isinstance(any_saver, MemorySaver):
-        return  # it has no transactions of several steps
+        pytest.skip("it has no transactions of several steps")
     as_langgraph(any_saver).put(at("both"), empty_checkpoint(), {}, {})
     first = any_saver.get_tuple(at("both"))
     new = {**empty_checkpoint(), "channel_versions": {"branch:to:plan": "1"}}

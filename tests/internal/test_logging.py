@@ -561,7 +561,8 @@ def test_a_thread_that_is_not_taken_after_all_is_not_logged(place, stage, lines)
 
     def fail(*given: Any) -> Any:
         last_check(*given)
-        raise Trouble
+        if any(getattr(one, "fence", None) and one.fence.overtakes for one in given):
+            raise Trouble
 
     def node(state: Log) -> Any:
         with pytest.MonkeyPatch.context() as patch:

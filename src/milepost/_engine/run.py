@@ -321,7 +321,7 @@ class GraphRun:
         apart = self.program.starts_tasks and self._stores_calls(tasks)
         work = perform_observed if events.observers else perform
         started: list[tuple[Task, TaskGenerator]] = []
-        for task in tasks:
+        for task in tasks:  # in 3.11 a comprehension is a call
             started.append((task, work(self, task)))
         ended = yield Start(started, at_once, apart or limit is not None)
         left, has_saver = len(tasks), checkpoints.thread is not None

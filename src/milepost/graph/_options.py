@@ -19,7 +19,7 @@ from milepost._engine.context.task_context import TaskContext, find_context
 from milepost._engine.run import GraphRun
 from milepost._engine.streaming.events import Event, EventStream
 from milepost._internal.warn import Strictness, warn_of
-from milepost._schema import is_pydantic, schema_of
+from milepost._schema import annotated_keys, is_pydantic, schema_of
 from milepost.constants import CONF, CONFIG_KEY_CHECKPOINTER, INTERRUPT, START
 from milepost.types import MISSING, Durability, OnConflict, RunOptions, StreamMode
 from milepost.warnings import LangGraphDeprecatedSinceV10
@@ -39,7 +39,7 @@ _FROM_LANGCHAIN = ("configurable", "metadata", "tags", "callbacks", "max_concurr
 
 Without the limit of steps: LangChain puts one of 25 into every config.
 """
-_LIMITS = frozenset({"max_concurrency", "recursion_limit"})
+_LIMITS = ("max_concurrency", "recursion_limit")
 """Keys of a config that are easily put into its `configurable`."""
 _FROM_RUN = (*_FROM_LANGCHAIN, "recursion_limit", "run_id")
 """What a run takes over from the run that calls its graph."""
@@ -95,12 +95,8 @@ def run_settings(
         # A node is called with the config of its run, which comes before what is bound to it.
         configs.append({"configurable": (inherited or {}).get(CONF) or {}})
     merged, saver = without_saver(run_config(*configs))
-    for key in _LIMITS.intersection((parent is None and merged.get(CONF)) or ()):
-        misplaced = ValueError(
-            f"'{key}' in `configurable` limits nothing: put it beside `configurable`, as in "
-            f'config={{"{key}": 10}}.'
-        )
-        _refuse(graph.program.strictness, (CONF, key), misplaced, "It is passed over.")
+    if parent is None:
+        _check_limits(graph, merged)
     return RunSettings(
         config=merged,
         checkpointer=graph.checkpointer if saver is None else saver,
@@ -120,6 +116,22 @@ def run_settings(
         run_id=(config or {}).get("run_id") or graph.config.get("run_id"),
         own_thread=parent is not None and not is_node and _names_thread(graph, config, parent),
     )
+
+
+def _check_limits(graph: AnyGraph, config: RunnableConfig) -> None:
+    """Refuse limits inside `configurable`, unless the program has keys of these names."""
+    inside = config.get(CONF) or {}
+    for key in _LIMITS:
+        if key in inside and key not in config and not _is_own_key(graph.context_schema, key):
+            error = ValueError(
+                f"'{key}' limits nothing inside `configurable`: put it beside `configurable`, as "
+                f'in config={{"{key}": 10}}.'
+            )
+            _refuse(graph.program.strictness, (CONF, key), error, "The run has no such limit.")
+
+
+def _is_own_key(schema: Any, key: str) -> bool:
+    return isinstance(schema, type) and key in annotated_keys(schema)
 
 
 def _breakpoints_of(graph: AnyGraph, given: All | Sequence[str] | None) -> All | Sequence[str]:

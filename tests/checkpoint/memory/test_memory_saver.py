@@ -512,8 +512,8 @@ def test_a_prune_opens_each_frame_a_few_times_whatever_is_before_it(monkeypatch)
     assert saver.prune(["t"]).checkpoints == 601
     few, opened = opened, 0
     assert saver.prune(["other"], keep=300).checkpoints == 302
-    assert few < 4 * 602
-    assert opened < 5 * 602
+    assert few < 3 * 602
+    assert opened < 4 * 602
     values = {"n": 600, **others}
     assert graph.get_state(CONFIG).values == graph.get_state(thread("other")).values == values
     assert len(list(graph.get_state_history(thread("other")))) == 300

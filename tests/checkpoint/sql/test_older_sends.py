@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from milepost.checkpoint.base import create_checkpoint, empty_checkpoint
+from milepost.checkpoint.memory import InMemorySaver
 from milepost.constants import TASKS
 
 ROOT: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
@@ -48,6 +49,55 @@ def test_a_listing_has_them_too_where_it_ends_before_the_parent(saver, last):
     assert [shown(found) for found in saver.list(ROOT)] == [SENDS, {}]
     assert [shown(found) for found in saver.list(ROOT, limit=1)] == [SENDS]
     assert [shown(found) for found in saver.list(last, filter={})] == [SENDS]
+
+
+def line_of(saver: Any, sent: dict[int, list[Any]]) -> list[str]:
+    """The ids of five checkpoints of format 3, of which some have writes; the fourth is of a run."""
+    checkpoint: Any = {**empty_checkpoint(), "v": 3}
+    config, found = ROOT, []
+    for number in range(5):
+        metadata: Any = {"run_id": "gone"} if number == 3 else {}
+        config = saver.put(config, checkpoint, metadata, {})
+        found.append(checkpoint["id"])
+        if number in sent:
+            saver.put_writes(config, sent[number], task_id="task")
+        checkpoint = create_checkpoint(checkpoint, {}, number)
+    return found
+
+
+def kept(saver: Any, ids: list[str]) -> list[int]:
+    return sorted(
+        ids.index(found.config["configurable"]["checkpoint_id"]) for found in saver.list(ROOT)
+    )
+
+
+SEND = (TASKS, "a send")
+OTHER = ("log", "no send")
+
+
+@pytest.mark.parametrize("make", [InMemorySaver, None], ids=["memory", "database"])
+@pytest.mark.parametrize(
+    ("sent", "remove", "left"),
+    [
+        ({3: [SEND]}, lambda saver: saver.prune(["t"]), [3, 4]),
+        ({3: [OTHER, SEND]}, lambda saver: saver.prune(["t"], keep=2), [3, 4]),
+        ({n: [SEND] for n in range(4)}, lambda saver: saver.prune(["t"]), [3, 4]),
+        ({n: [SEND] for n in range(4)}, lambda saver: saver.prune(["t"], keep=2), [2, 3, 4]),
+        ({3: [OTHER]}, lambda saver: saver.prune(["t"]), [4]),
+        ({2: [SEND]}, lambda saver: saver.prune(["t"]), [4]),
+        ({3: [SEND]}, lambda saver: saver.delete_for_runs(["gone"]), [0, 1, 2, 3, 4]),
+        ({3: [OTHER]}, lambda saver: saver.delete_for_runs(["gone"]), [0, 1, 2, 4]),
+    ],
+)
+def test_a_parent_is_kept_for_the_sends_that_a_kept_checkpoint_waits_with(
+    saver, make, sent, remove, left
+):
+    saver = saver if make is None else make()
+    ids = line_of(saver, sent)
+    dry = saver.prune(["t"], dry_run=True).checkpoints
+    assert dry == (3 if 3 in sent and SEND in sent[3] else 4)
+    remove(saver)
+    assert kept(saver, ids) == left
 
 
 def test_pruning_and_copies_keep_them(saver, last):

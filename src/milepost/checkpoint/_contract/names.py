@@ -50,7 +50,7 @@ def check_place(place: Place) -> Place:
 class NameChecker:
     """Checks the names of a step, in the same way for every saver.
 
-    A name that comes up in every step is checked once.
+    A name that comes up in every step of our runs is checked once.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class NameChecker:
 
         Checkpoint ids and task ids are not checked: our runs have made or read these.
         """
-        sound = self._sound
+        sound = self._sound  # looked up here, since each step passes by
         if place.thread_id not in sound:
             self._check("thread_id", place.thread_id)
         if place.checkpoint_ns not in sound:

@@ -22,8 +22,6 @@ class Lineage(NamedTuple):
     """The checkpoints of inner graphs: namespace → checkpoint id."""
     enclosing: Mapping[str, str]
     """The checkpoints of the graphs around this one, at which it was called: namespace → id."""
-    sends_at_parent: bool = False
-    """The checkpoint's Sends are among the writes at its parent, as in formats before 4."""
 
 
 def enclosing_of(metadata: Mapping[str, Any]) -> dict[str, str]:
@@ -41,8 +39,7 @@ Choice: TypeAlias = "Callable[[History], Collection[CheckpointKey]]"
 
 
 def with_ancestors(history: History, wanted: Collection[CheckpointKey]) -> set[CheckpointKey]:
-    """The wanted checkpoints, and those that they need for delta channels, inner graphs and older
-    Sends."""
+    """The wanted checkpoints, and those that they need for delta channels and inner graphs."""
     kept: set[CheckpointKey] = set()
     pending = [checkpoint for checkpoint in wanted if checkpoint in history]
     while pending:
@@ -55,9 +52,7 @@ def with_ancestors(history: History, wanted: Collection[CheckpointKey]) -> set[C
         if line.needs_parent and line.parent_id is not None:
             needed.append((checkpoint[0], line.parent_id))
         pending += [other for other in needed if other in history]
-    lines = [(ns, history[ns, id]) for ns, id in kept]
-    senders = {(ns, line.parent_id or "") for ns, line in lines if line.sends_at_parent}
-    return kept | (senders & history.keys())
+    return kept
 
 
 def latest(

@@ -116,9 +116,9 @@ class Fence:
     """What has happened to the thread, if the transaction under way refuses a step of the run."""
     is_refused: bool = False
     """Whether a refusal was logged: one line is enough for a run."""
-    is_foreign: bool = False
-    """Whether the run is one of another runtime, which does not tell the thread's status, and may
-    store the writes at a checkpoint before the checkpoint."""
+    is_of_other_runtime: bool = False
+    """Whether another runtime stores the steps. It does not tell the thread's status, may store the
+    writes at a checkpoint before the checkpoint, and has a fence for each checkpoint."""
 
     @property
     def root(self) -> str | None:

@@ -385,10 +385,10 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
                 stored = stored._replace(parent_id=None if former is None else former.parent_id)
             graph[stored.id] = stored
             # If a node called `update_state` on its own thread, the run's next id may be older.
-            if ns == "" and (thread.head is None or stored.id > thread.head):
+            if ns == "" and (thread.head is None or stored.id >= thread.head):
                 thread.head = stored.id
                 thread.status = status
-                if fence is None or fence.is_foreign:  # its writes may have come first
+                if fence is None or fence.is_of_other_runtime:  # its writes may have come first
                     for _, position in self.writes.get((thread_id, ns, stored.id), ()):
                         thread.status = _STATUSES.get(position, thread.status)
 
@@ -409,7 +409,8 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
             token = thread.token if thread else None
             fence.check(thread_id, head, token, self._is_overtaken(step))
             holder = thread.fence if thread is not None else None
-            fence.overtakes = holder is not None and not holder.ended
+            is_held = holder is not None and not holder.ended
+            fence.overtakes = is_held and not fence.is_of_other_runtime
         if parent_id and parent_id not in (graph or ()):
             raise parent_gone(thread_id, stored.id if stored else None, parent_id)
         if fence.taken and ns and (root := fence.root) and root not in (by_ns or {}).get("", ()):

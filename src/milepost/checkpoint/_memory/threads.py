@@ -32,7 +32,7 @@ from milepost.checkpoint._memory.value_log import Slice, StoredValue, release, s
 from milepost.constants import CHILDREN, TASKS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from milepost._db.engine import Transactions
     from milepost.checkpoint._memory.manifests import StoredCheckpoint
@@ -198,6 +198,7 @@ class MemoryThreads(Threads):
         with self._saver._lock:
             history = self._history(thread_id)
             kept = with_ancestors(history, choose(history))
+            kept |= self._senders(thread_id, kept)
             removed = Removed([] if kept or not history else [thread_id])
             removed.checkpoints = len(history) - len(kept)
             if not removed.checkpoints:
@@ -224,6 +225,19 @@ class MemoryThreads(Threads):
             if not dry_run:
                 self._tidy(thread_id)
             return _done(removed)
+
+    def _senders(self, thread_id: str, kept: Iterable[CheckpointKey]) -> set[CheckpointKey]:
+        """The parents that hold Sends of kept checkpoints, as in formats before 4. What they need
+        themselves is not kept for that."""
+        found = set()
+        for ns, id in kept:
+            saved = self._saver.storage[thread_id][ns]
+            parent_id = saved[id].parent_id or ""
+            writes = self._saver.writes.get((thread_id, ns, parent_id), {}).values()
+            sends = parent_id in saved and any(channel == TASKS for _, channel, *_ in writes)
+            if sends and manifests.format_of(saved[id]) < SENDS_ARE_A_CHANNEL:
+                found.add((ns, parent_id))
+        return found
 
     def _history(self, thread_id: str) -> dict[CheckpointKey, Lineage]:
         inner: manifests.LookupCache = {}
@@ -255,14 +269,7 @@ class MemoryThreads(Threads):
             needs_parent,
             manifests.seen_in(stored, CHILDREN, inner),
             enclosing_of(metadata),
-            self._are_sends_at_parent(place, stored),
         )
-
-    def _are_sends_at_parent(self, place: Place, stored: StoredCheckpoint) -> bool:
-        if manifests.format_of(stored) >= SENDS_ARE_A_CHANNEL or not stored.parent_id:
-            return False
-        writes = self._saver.writes.get((*place[:2], stored.parent_id), {})
-        return any(channel == TASKS for _, channel, *_ in writes.values())
 
     def _threads_of_runs(self, run_ids: Collection[str]) -> Transactions[list[str]]:
         with self._saver._lock:

@@ -68,8 +68,7 @@ class ThreadRows:
         self.writes: dict[CheckpointKey, list[WriteRecord]] = {}
 
     def history(self) -> dict[CheckpointKey, Lineage]:
-        """The lineage of each checkpoint, which decides what can be removed. Needs the writes if
-        `is_older`."""
+        """The lineage of each checkpoint, which decides what can be removed."""
         return {checkpoint: self._lineage(checkpoint, row) for checkpoint, row in self.rows.items()}
 
     def manifest(self, checkpoint: CheckpointKey) -> Manifest:
@@ -81,30 +80,31 @@ class ThreadRows:
         metadata: Mapping[str, Any] = metadata_of(self._codec, self._thread_id, checkpoint[0], row)
         counters = metadata.get("counters_since_delta_snapshot") or ()
         needs_parent = any(manifest.inline.get(channel, EMPTIED) is EMPTIED for channel in counters)
-        at_parent = self.writes.get((checkpoint[0], row.parent_id or ""), ())
         return Lineage(
             row.parent_id,
             row.run_id,
             needs_parent,
             manifest.seen.get(CHILDREN, {}),
             enclosing_of(metadata),
-            self._is_older(checkpoint) and any(write.channel == TASKS for write in at_parent),
         )
-
-    def is_older(self) -> bool:
-        """Whether some checkpoints are of a format in which Sends are writes."""
-        return any(map(self._is_older, self.rows))
-
-    def _is_older(self, checkpoint: CheckpointKey) -> bool:
-        """Whether a checkpoint is of a format in which its Sends are writes at its parent."""
-        row = self.rows[checkpoint]
-        found: bool = self.manifests[checkpoint[0]].stamp(row)[0] < SENDS_ARE_A_CHANNEL
-        return found
 
     def add_writes(self, rows: Iterable[Sequence[Any]]) -> None:
         for ns, *cells in rows:
             write = WriteRecord(*cells)
             self.writes.setdefault((ns, write.checkpoint_id), []).append(write)
+
+    def senders(self, kept: Iterable[CheckpointKey]) -> set[CheckpointKey]:
+        """The parents that hold Sends of kept checkpoints, as in formats before 4. What they need
+        themselves is not kept for that."""
+        found = set()
+        for ns, id in kept:
+            row = self.rows[ns, id]
+            parent = (ns, row.parent_id or "")
+            writes = self.writes.get(parent, ())
+            sends = parent in self.rows and any(write.channel == TASKS for write in writes)
+            if sends and self.manifests[ns].stamp(row)[0] < SENDS_ARE_A_CHANNEL:
+                found.add(parent)
+        return found
 
     def check_writes(self) -> None:
         """Raises BrokenChainError if writes at a kept checkpoint are gone."""
@@ -220,16 +220,16 @@ class Remover:
         thread = ThreadRows(self._reader.codec, thread_id, rows)
         if not thread.rows:
             return Removed()
-        writes = Query(self._q.all_writes_of, (thread_id, thread_id))
-        if is_older := thread.is_older():
-            thread.add_writes((yield writes))
         history = thread.history()
-        kept = thread.kept = with_ancestors(history, choose(history))
+        kept = with_ancestors(history, choose(history))
+        if len(kept) == len(thread.rows):
+            return Removed()
+        thread.add_writes((yield Query(self._q.all_writes_of, (thread_id, thread_id))))
+        kept |= thread.senders(kept)
+        thread.kept = kept
         doomed = [checkpoint for checkpoint in thread.rows if checkpoint not in kept]
         if not doomed:
             return Removed()
-        if not is_older:
-            thread.add_writes((yield writes))
         # Checked now, since a removed child may be the only row that counts missing writes.
         thread.check_writes()
         used = thread.used_values()

@@ -120,6 +120,7 @@ class CheckedSteps:
 
     def _step(self, step: Prepared, row: LockedThread, tables: TransactionRows) -> Operation[None]:
         checkpoint, fence, head = step.checkpoint, step.fence, row.head
+        # First, since it sends the rows so far: what this step counts must not go with them.
         status = yield from self._status(step, row, tables)
         if checkpoint is not None:
             yield from self._ready_checkpoint(step, checkpoint, row, tables)
@@ -135,7 +136,8 @@ class CheckedSteps:
             if not fence.alone:
                 part_inline(self._codec, step)
             if row.token != fence.token:
-                fence.overtakes = row.stored == "running" and not row.new
+                is_held = row.stored == "running" and not row.new
+                fence.overtakes = is_held and not fence.is_of_other_runtime
             row.token, fence.epoch, fence.touched = fence.token, row.epoch, time.time()
             row.metadata = {**row.metadata, **fence.thread_metadata}
         elif (
@@ -224,7 +226,7 @@ class CheckedSteps:
             return before if is_late else step.status or before
         if before not in ("interrupted", "error") or step.status != "running" or not checkpoint:
             return step.status or before
-        if step.fence is not None and not step.fence.is_foreign:
+        if step.fence is not None and not step.fence.is_of_other_runtime:
             return step.status  # our own runtime knows the status
         thread_id, ns, _ = step.place
         yield from tables.send()

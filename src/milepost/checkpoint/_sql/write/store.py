@@ -159,7 +159,11 @@ class Storer:
         tables = TransactionRows(self._codec, self._q)
         for step in steps:
             fence, row = step.fence, step.checkpoint
-            if fence is None or fence.is_foreign or (row is not None and row.cached.partial):
+            if (
+                fence is None
+                or fence.is_of_other_runtime
+                or (row is not None and row.cached.partial)
+            ):
                 return None
             thread_id, ns, _ = step.place
             entry = held.get(thread_id)

@@ -68,7 +68,7 @@ def prepared(
             parent,
             (),
             NewCheckpoint.of(kept, metadata, changed, values.copy),
-            Fence(parent, forced=is_fork, is_foreign=True),
+            Fence(parent, forced=is_fork, is_of_other_runtime=True),
             status_left(changed),
         )
     )
