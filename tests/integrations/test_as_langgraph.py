@@ -243,7 +243,6 @@ from langgraph.graph import StateGraph, START
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.integrations.langgraph import as_langgraph
-from milepost.integrations.langgraph._formats.records import shared
 
 builder = StateGraph(stories.Shop)
 builder.add_node("buy", lambda state: {"order": stories.Order("pen")})

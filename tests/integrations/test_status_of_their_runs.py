@@ -154,6 +154,14 @@ def test_a_checkpoint_that_is_put_again_keeps_the_threads_status(any_saver, fenc
     assert any_saver.get_thread(name).status == status
 
 
+def test_a_run_is_not_said_to_take_its_thread_from_itself(any_saver, caplog):
+    graph = built("ends").compile(checkpointer=as_langgraph(any_saver, fence=True))
+    with caplog.at_level("INFO", "milepost"):
+        for _ in range(2):
+            graph.invoke({"log": []}, at("own thread"), durability="sync")
+    assert [line for line in caplog.messages if "own thread" in line] == []
+
+
 def test_both_in_one_transaction_leave_the_status_too(any_saver):
     if isinstance(any_saver, MemorySaver):
         pytest.skip("it has no transactions of several steps")

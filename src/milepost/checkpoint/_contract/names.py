@@ -82,7 +82,8 @@ class NameChecker:
 
         Checkpoint ids and task ids are not checked: our runs have made or read these.
         """
-        sound = self._sound  # looked up here, since each step passes by
+        # Each name is looked up here: every step is checked, and most names are known as sound.
+        sound = self._sound
         if place.thread_id not in sound:
             self._check("thread_id", place.thread_id)
         if place.checkpoint_ns not in sound:
