@@ -126,37 +126,41 @@ STATEMENTS: Final = Statements(
         JOIN LATERAL (SELECT * FROM checkpoints c WHERE thread_id = ? AND checkpoint_ns = ?
             AND checkpoint_id = id OFFSET 0) c ON TRUE""",
     newest="""
-        WITH RECURSIVE tip (channel, version) AS (
-            (SELECT channel, version FROM checkpoint_blobs
+        WITH RECURSIVE tip (channel, version, base_channel, base) AS (
+            (SELECT channel, version, base_channel, base FROM checkpoint_blobs
                 WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY channel DESC, version DESC
                     LIMIT 1)
             UNION ALL
-            SELECT t.channel, t.version FROM tip, LATERAL (
-                SELECT channel, version FROM checkpoint_blobs
+            SELECT t.* FROM tip, LATERAL (
+                SELECT channel, version, base_channel, base FROM checkpoint_blobs
                     WHERE thread_id = ? AND checkpoint_ns = ? AND channel < tip.channel
                 ORDER BY channel DESC, version DESC LIMIT 1) t),
-        chain (channel, version) AS (
-            SELECT channel, version FROM tip
+        chain (channel, version, base_channel, base) AS (
+            SELECT * FROM (SELECT * FROM tip LIMIT (SELECT 1000000)) AS tips
             UNION
-            SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
-            JOIN LATERAL (SELECT * FROM checkpoint_blobs c
+            SELECT c.* FROM chain
+            JOIN LATERAL (SELECT channel, version, base_channel, base FROM checkpoint_blobs c
                 WHERE c.thread_id = ? AND c.checkpoint_ns = ?
-                AND c.channel = chain.channel AND c.version = chain.version OFFSET 0) c ON TRUE
-            WHERE c.base IS NOT NULL)
-        SELECT 0, checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type, metadata,
-            led, NULL, NULL, NULL
-        FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?
-            AND checkpoint_id >= COALESCE((SELECT checkpoint_id FROM checkpoints
-                WHERE thread_id = ? AND checkpoint_ns = ? AND complete = 1
-                    AND checkpoint_id < (SELECT MAX(checkpoint_id) FROM checkpoints
-                        WHERE thread_id = ? AND checkpoint_ns = ?)
-                ORDER BY checkpoint_id DESC LIMIT 1), '')
+                AND c.channel = COALESCE(chain.base_channel, chain.channel)
+                AND c.version = chain.base OFFSET 0) c ON TRUE),
+        line (depth, id, parent_id, complete, frame, metadata_type, metadata, led) AS (
+            (SELECT 0, checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type,
+                metadata, led FROM checkpoints
+                WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY checkpoint_id DESC LIMIT 1)
+            UNION ALL
+            SELECT line.depth + 1, c.* FROM line, LATERAL (
+                SELECT checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type,
+                    metadata, led FROM checkpoints
+                    WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id < line.id
+                ORDER BY checkpoint_id DESC LIMIT 1) c
+            WHERE line.depth = 0 OR line.complete <> 1)
+        SELECT 0, id, parent_id, complete, frame, metadata_type, metadata, led, NULL, NULL, NULL
+        FROM line
         UNION ALL
         SELECT 1, checkpoint_id, task_id, idx, NULL, type, blob, NULL, channel, task_path, base
-        FROM checkpoint_writes WHERE thread_id = ? AND checkpoint_ns = ?
-            AND checkpoint_id >= COALESCE((SELECT checkpoint_id FROM checkpoints
-                WHERE thread_id = ? AND checkpoint_ns = ?
-                ORDER BY checkpoint_id DESC LIMIT 1 OFFSET 1), '')
+        FROM line JOIN LATERAL (SELECT * FROM checkpoint_writes w
+            WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = id OFFSET 0) w ON TRUE
+            WHERE depth < 2
         UNION ALL
         SELECT 2, head, status, epoch, NULL, NULL, NULL, NULL, NULL, NULL, NULL
         FROM threads WHERE thread_id = ?

@@ -112,7 +112,7 @@ class CheckpointReader:
         """The latest checkpoint with the newest values, in one transaction; its place, if its
         parent is not the checkpoint right before it."""
         at = place[:2]
-        given = (*at, *at, *at, *at, *at, *at, *at, *at, place.thread_id, *at)
+        given = (*at, *at, *at, *at, *at, *at, place.thread_id, *at)
         return latest_at(place, (yield Query(self.q.newest, given, True)))
 
     def _assembled(

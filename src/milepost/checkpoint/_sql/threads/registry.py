@@ -267,6 +267,8 @@ class Registry:
         return self._opened(self._as_stored(row))
 
     def _opened(self, info: ThreadInfo) -> ThreadInfo:
+        if SEALED not in info.metadata:
+            return info
         return info._replace(metadata=self._metadata.opened(info.thread_id, info.metadata))
 
 
@@ -307,7 +309,7 @@ def _entry(row: Sequence[Any]) -> ThreadInfo | str:
         return "its thread_id is no text"
     if type(status) is not str or not (head is None or type(head) is str):
         return "its status or its head is no text"
-    if not all(isinstance(time, (int, float)) for time in (created_at, updated_at)):
+    if not (isinstance(created_at, (int, float)) and isinstance(updated_at, (int, float))):
         return "a time in it is no number"
     found = stored_metadata(metadata)
     if isinstance(found, str):
