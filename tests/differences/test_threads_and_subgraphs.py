@@ -99,15 +99,6 @@ def writes_in_metadata(lib: Any) -> Any:
     return metadata["writes"] if lib.name == "milepost" else metadata.get("writes")
 
 
-@ROWS.differ("`tasks[i].state` before the subgraph has saved anything", langgraph={}, milepost=None)
-def nothing_saved(lib: Any) -> Any:
-    inner = line(lib, i=says("x")).compile()
-    graph = line(lib, n=inner).compile(checkpointer=lib.InMemorySaver(), interrupt_before=["n"])
-    graph.invoke({}, T)
-    state = graph.get_state(T, subgraphs=True).tasks[0].state
-    return state if state is None else state.values
-
-
 @ROWS.differ(
     "`checkpointer=True` after a fork or a replay", langgraph=["1", "2", "3"], milepost=["1", "3"]
 )
