@@ -81,12 +81,12 @@ def metadata_of_the_caller(lib: Any) -> Any:
 )
 def saver_fails(lib: Any) -> Any:
     saver_of = importlib.import_module(f"{lib.name}.checkpoint.sqlite").SqliteSaver
-    conn = sqlite3.connect(":memory:", check_same_thread=False)
-    saver = saver_of(conn)
-    saver.setup()
-    conn.execute("PRAGMA query_only = ON")
-    graph = line(lib, n=says("x")).compile(checkpointer=saver)
-    kinds = outcome(lambda: graph.invoke({}, T, durability="sync"))
+    with contextlib.closing(sqlite3.connect(":memory:", check_same_thread=False)) as conn:
+        saver = saver_of(conn)
+        saver.setup()
+        conn.execute("PRAGMA query_only = ON")
+        graph = line(lib, n=says("x")).compile(checkpointer=saver)
+        kinds = outcome(lambda: graph.invoke({}, T, durability="sync"))
     return sorted(kinds & {"OperationalError", "SaverError"})
 
 
