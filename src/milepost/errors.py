@@ -203,9 +203,10 @@ class NodeError(MilepostError):
 
 
 class NodeTimeoutError(MilepostError, TimeoutError):
-    """A node ran longer than its timeout and was cancelled.
+    """A node, or its error handler, ran longer than its timeout and was cancelled.
 
     `kind` says which of its timeouts it was, `timeout` how long that is, in seconds.
+    `in_error_handler` is True for the error handler of `node`.
     """
 
     def __init__(
@@ -216,16 +217,19 @@ class NodeTimeoutError(MilepostError, TimeoutError):
         kind: Literal["idle", "run"],
         idle_timeout: float | None = None,
         run_timeout: float | None = None,
+        in_error_handler: bool = False,
     ) -> None:
         self.timeout = idle_timeout if kind == "idle" else run_timeout
+        who = f"The error handler of node '{node}'" if in_error_handler else f"Node '{node}'"
         super().__init__(
-            f"Node '{node}' went over its {kind} timeout of {self.timeout} s and was cancelled."
+            f"{who} went over its {kind} timeout of {self.timeout} s and was cancelled."
         )
         self.node = node
         self.elapsed = elapsed
         self.kind = kind
         self.idle_timeout = idle_timeout
         self.run_timeout = run_timeout
+        self.in_error_handler = in_error_handler
 
 
 class StepTimeoutError(MilepostError, TimeoutError):

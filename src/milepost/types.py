@@ -13,7 +13,7 @@ Examples:
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import (
     TYPE_CHECKING,
@@ -740,7 +740,7 @@ class Command(Generic[N], _ToolOutput):
 
     def targets(self) -> Sequence[Send | N]:
         """`goto` as a sequence."""
-        if isinstance(self.goto, (Send, str)) or not isinstance(self.goto, Collection):
+        if isinstance(self.goto, (Send, str)) or not isinstance(self.goto, Iterable):
             return [self.goto]
         return self.goto if isinstance(self.goto, Sequence) else list(self.goto)
 

@@ -33,6 +33,8 @@ ELSEWHERE = {
     '`config["callbacks"]` in a node': "integrations/test_callbacks.py "
     "test_a_node_may_dispatch_events_and_pass_callbacks_on_though_nobody_listens",
     "a step stops in the middle": "model/strategies.py _without_joins",
+    "`max_concurrency` and the calls of a `ToolNode`": "prebuilt/test_durable_tools.py "
+    "test_no_more_calls_run_at_once_outside_a_graph_than_the_config_allows",
     "a `Send` of `create_react_agent`": "prebuilt/test_durable_tools.py "
     "test_the_state_is_not_stored_again_with_each_call",
     "replay of the head": "engine/test_replay.py test_a_replay_can_itself_be_replayed",

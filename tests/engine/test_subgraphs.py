@@ -454,6 +454,14 @@ class TestReadingASubgraphsState:
         run.invoke(graph, {"log": []}, config, durability="async")
         assert run.get_state(graph, config, subgraphs=True).tasks[0].state is None
 
+    def test_of_a_child_that_has_saved_nothing_is_empty(self, run, trace, saver, config):
+        child = chain(("ask", step(trace, "ask", "child?")))
+        graph = chain(("child", child), checkpointer=saver)
+        run.invoke(graph, {"log": []}, config, interrupt_before=["child"])
+        [task] = run.get_state(graph, config, subgraphs=True).tasks
+        place = run.get_state(graph, config).tasks[0].state
+        assert task.state == StateSnapshot({}, (), place, None, None, None, (), ())
+
     def test_of_a_child_with_memory_of_its_own_is_under_its_name(
         self, run, trace, saver, config, durability
     ):

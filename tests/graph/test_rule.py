@@ -399,6 +399,10 @@ SILENT: dict[str, Callable[[Any], Any]] = {
     "or nothing": lambda lib: routed(lib, or_nothing),
     "a list or one": lambda lib: routed(lib, list_or_one),
     "goto a set": lambda lib: two(lib, lambda _: lib.Command(goto={"m"})).invoke({"a": 1}),
+    "goto an iterator": lambda lib: two(lib, lambda _: lib.Command(goto=iter(["m"]))).invoke({}),
+    "goto a generator of Sends": lambda lib: two(
+        lib, lambda _: lib.Command(update={"a": 1}, goto=(lib.Send("m", {"a": n}) for n in "xy"))
+    ).invoke({}),
     "empty path map": lambda lib: routed(lib, or_text, {}),
     "key of an Iterable": lambda lib: of_iterable(lib),
     "a list of a name that is no node": lambda lib: routed(lib, lists_more),

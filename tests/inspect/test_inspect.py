@@ -218,8 +218,24 @@ class TestGoingOn:
         assert update["ask"]["count"] == 2
         assert show(db, Ref("open")).next == ()
 
-    def test_an_answer_to_nothing_is_refused(self, db):
+    def test_an_answer_after_an_update_is_for_what_the_waiting_node_asks(self, db):
+        graph = builder().compile()
+        fork(db, Ref("open"), {"count": 7}, graph=graph, as_node="plan")
+        assert show(db, Ref("open")).interrupts == ()
         with pytest.raises(StateNotFoundError, match="asks nothing"):
+            answer(db, graph, "open", "sure", interrupt_id="ab")
+        list(answer(db, graph, "open", "sure"))
+        view = show(db, Ref("open"))
+        assert (view.next, view.values["count"]) == ((), 8)
+        assert view.values["messages"][-1]["content"] == "answer: sure"
+
+    def test_an_answer_to_what_was_not_asked_yet_says_how_it_is_asked(self, db):
+        fork(db, Ref("open"), {"count": 7})
+        with pytest.raises(StateNotFoundError, match="not asked yet: ask"):
+            answer(db, builder().compile(), "open", "sure")
+
+    def test_an_answer_to_nothing_is_refused(self, db):
+        with pytest.raises(StateNotFoundError, match=r"asks nothing\.$"):
             answer(db, builder().compile(), "done", 1)
         with pytest.raises(StateNotFoundError, match="none, or not only one"):
             answer(db, builder().compile(), "open", 1, interrupt_id="zz")

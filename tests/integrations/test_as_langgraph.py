@@ -8,6 +8,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -305,7 +306,7 @@ def test_a_damaged_checkpoint_does_not_hide_newer_ones(tmp_path):
     with SqliteSaver.from_conn_string(str(file)) as saver:
         graph = line(LANGGRAPH, says("a"), says("b")).compile(checkpointer=as_langgraph(saver))
         graph.invoke({"log": []}, thread())
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         connection.execute(
             "UPDATE checkpoints SET frame = x'00' WHERE checkpoint_id ="
             " (SELECT MIN(checkpoint_id) FROM checkpoints)"

@@ -144,14 +144,51 @@ def test_an_error_that_comes_before_its_checkpoint_is_the_threads_status(any_sav
 )
 def test_a_checkpoint_that_is_put_again_keeps_the_threads_status(any_saver, fence, channel, status):
     theirs, name = as_langgraph(any_saver, fence=fence), f"again {fence} {status}"
-    made = {**empty_checkpoint(), "channel_versions": {"branch:to:plan": "1"}}
-    made["channel_values"] = {"branch:to:plan": None}
+    made = waiting_checkpoint("1")
     place = {"configurable": {**at(name)["configurable"], "checkpoint_ns": ""}}
     config = theirs.put(place, made, {}, made["channel_versions"])
     theirs.put_writes(config, [(channel, "x")], "task")
     assert any_saver.get_thread(name).status == status
     theirs.put(config, made, {}, made["channel_versions"])
     assert any_saver.get_thread(name).status == status
+
+
+@pytest.mark.parametrize("fence", [False, True])
+@pytest.mark.parametrize("channel", ["__error__", "__interrupt__"])
+def test_what_a_task_wrote_before_its_checkpoint_came_does_not_keep_the_status_of_the_turn_before(
+    any_saver, fence, channel
+):
+    """With durability="async" LangGraph stores both at the same time, in any order."""
+    theirs, name = as_langgraph(any_saver, fence=fence), f"turns {fence} {channel}"
+    first = waiting_checkpoint("1")
+    place = {"configurable": {**at(name)["configurable"], "checkpoint_ns": ""}}
+    config = theirs.put(place, first, {}, first["channel_versions"])
+    theirs.put_writes(config, [(channel, "x")], "task")
+    theirs.get_tuple(at(name))
+    second = waiting_checkpoint("2")
+    there = {"configurable": {**config["configurable"], "checkpoint_id": second["id"]}}
+    theirs.put_writes(there, [("log", ["planned"])], "another")
+    theirs.put(config, second, {}, second["channel_versions"])
+    assert any_saver.get_thread(name).status == "running"
+
+
+@pytest.mark.parametrize("channel", ["__error__", "__interrupt__"])
+def test_a_checkpoint_that_comes_after_a_newer_one_keeps_the_threads_status(any_saver, channel):
+    theirs, name = as_langgraph(any_saver), f"late {channel}"
+    late, newer = waiting_checkpoint("1"), waiting_checkpoint("2")
+    place = {"configurable": {**at(name)["configurable"], "checkpoint_ns": ""}}
+    config = theirs.put(place, newer, {}, newer["channel_versions"])
+    theirs.put_writes(config, [(channel, "x")], "task")
+    status = any_saver.get_thread(name).status
+    assert status in ("error", "interrupted")
+    theirs.put(place, late, {}, late["channel_versions"])
+    assert any_saver.get_thread(name).status == status
+
+
+def waiting_checkpoint(version: str) -> Any:
+    """A checkpoint at which the node `plan` is to run."""
+    made = {**empty_checkpoint(), "channel_versions": {"branch:to:plan": version}}
+    return {**made, "channel_values": {"branch:to:plan": None}}
 
 
 def test_a_run_is_not_said_to_take_its_thread_from_itself(any_saver, caplog):
@@ -167,8 +204,7 @@ def test_both_in_one_transaction_leave_the_status_too(any_saver):
         pytest.skip("it has no transactions of several steps")
     as_langgraph(any_saver).put(at("both"), empty_checkpoint(), {}, {})
     first = any_saver.get_tuple(at("both"))
-    new = {**empty_checkpoint(), "channel_versions": {"branch:to:plan": "1"}}
-    new["channel_values"] = {"branch:to:plan": None}
+    new = waiting_checkpoint("1")
     new_config = {"configurable": {**first.config["configurable"], "checkpoint_id": new["id"]}}
     given = (first.config, new, {}, new["channel_versions"])
     steps = [

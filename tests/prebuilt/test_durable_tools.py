@@ -1,6 +1,7 @@
 """Every tool call of a ToolNode is a durable task: stored as it ends, and not repeated."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -230,6 +231,42 @@ def test_no_more_calls_run_at_once_than_the_config_allows(run, config, limit, at
     done = run.invoke(graph, INPUT, {**config, "max_concurrency": limit})
     assert results(done) == [str(n) for n in range(6)]
     assert max(most) <= at_once
+
+
+@pytest.mark.parametrize(("limit", "at_once"), [(1, 1), (2, 2), (None, 6), (0, 6)])
+def test_no_more_calls_run_at_once_outside_a_graph_than_the_config_allows(limit, at_once):
+    busy: list[int] = []
+    most: list[int] = []
+
+    async def work(n: int) -> str:
+        """Work."""
+        busy.append(n)
+        for _ in range(9):
+            await asyncio.sleep(0)
+            most.append(len(busy))
+        busy.remove(n)
+        return str(n)
+
+    calls = [("work", {"n": n}, str(n)) for n in range(6)]
+    config: Any = {"max_concurrency": limit}
+    given = {"messages": [calling(*calls)]}
+    done = asyncio.run(ToolNode([tool(work)]).ainvoke(given, config))
+    assert results(done) == [str(n) for n in range(6)]
+    assert max(most) == at_once
+
+
+@pytest.mark.parametrize("limit", [1, 0])
+def test_sync_calls_outside_a_graph_heed_the_limit_too(limit):
+    together = threading.Barrier(1 if limit else 2)
+
+    def work(n: int) -> str:
+        """Work."""
+        return f"{n} {together.wait(30)}"
+
+    given = {"messages": [calling(("work", {"n": 0}, "0"), ("work", {"n": 1}, "1"))]}
+    config: Any = {"max_concurrency": limit}
+    done = results(ToolNode([work]).invoke(given, config))
+    assert {text.split()[0] for text in done} == {"0", "1"}
 
 
 def test_a_sync_call_inside_an_async_node_does_not_block_its_own_tools(shop):

@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -119,6 +119,12 @@ def environment(request: pytest.FixtureRequest) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("page", GUIDES, ids=lambda page: f"{page.parent.name}/{page.stem}")
+def marked(page: Path) -> Any:
+    """The parameter of a test, with the marker of those that need a server."""
+    marks = [pytest.mark.postgres] if "DB_URI" in page.read_text("utf-8") else []
+    return pytest.param(page, id=f"{page.parent.name}/{page.stem}", marks=marks)
+
+
+@pytest.mark.parametrize("page", [marked(page) for page in GUIDES])
 def test_a_guide_can_be_followed(page, environment, tmp_path):
     Reader(tmp_path, environment).follow(page)

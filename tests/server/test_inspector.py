@@ -13,6 +13,7 @@ from serving import Chat, State, asking_graph, chatting_graph, on, serving
 
 from milepost.graph import START, StateGraph
 from milepost.inspect import Database, attached, open_database
+from milepost.server import create_app
 from milepost.server._json import encode
 
 LARGE = "x" * 300_000
@@ -299,11 +300,11 @@ def test_a_search_that_looks_into_too_many_threads_is_refused(filled: str) -> No
         assert client.post("/threads/search", json={}).status_code == 200
 
 
-def test_a_database_of_langgraph_is_read_and_not_written(tmp_path: Any) -> None:
+def test_a_database_of_langgraph_is_read_and_not_written(tmp_path: Any, monkeypatch: Any) -> None:
     from langgraph.checkpoint.sqlite import SqliteSaver as TheirSaver
     from langgraph.graph import StateGraph as TheirStateGraph
 
-    from milepost.inspect import ReadOnlyError
+    from milepost.inspect import ReadOnlyError, Ref, show
 
     file = str(tmp_path / "theirs.db")
     builder = TheirStateGraph(Chat)
@@ -320,8 +321,17 @@ def test_a_database_of_langgraph_is_read_and_not_written(tmp_path: Any) -> None:
         assert [one["content"] for one in state["values"]["messages"]] == ["hi", "hello"]
         assert len(client.get("/threads/theirs/history").json()) == 3
         assert client.post("/threads/search", json={}).json()[0]["thread_id"] == "theirs"
+    opened: list[Any] = []
+
+    def opening(*given: Any, **options: Any) -> Any:
+        opened.append(open_database(*given, **options))
+        return opened[-1]
+
+    monkeypatch.setattr("milepost.server._app.open_database", opening)
     with pytest.raises(ReadOnlyError):
-        serving(file, write=True).__enter__()
+        create_app(file, token=None, write=True)
+    with pytest.raises(Exception, match="closed"):
+        show(opened[0], Ref("theirs"))
 
 
 def test_a_server_that_writes_needs_a_database_that_may_be_written(filled: str) -> None:

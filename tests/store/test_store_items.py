@@ -146,6 +146,14 @@ class TestNamespaces:
         with pytest.raises(InvalidNamespaceError):
             store.list_namespaces(prefix=namespace)
 
+    def test_nothing_is_found_or_deleted_in_the_empty_one(self, store):
+        store.put(NS, "k", {"n": 1})
+        assert store.get((), "k") is None
+        store.delete((), "k")
+        assert store.batch([PutOp((), "k", None), GetOp(NS, "k")])[1].value == {"n": 1}
+        with pytest.raises(VersionConflict):
+            store.delete((), "k", if_version=1)
+
     def test_a_text_is_taken_letter_by_letter_with_a_warning(self, store):
         text = uuid.uuid4().hex  # another one each time: it is warned of once
         with pytest.warns(MilepostWarning, match=r"Write \(label,\)"):

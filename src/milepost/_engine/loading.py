@@ -195,7 +195,7 @@ def _claim(
         if enclosing.deferred:
             yield Flush(enclosing, last=False)
         return enclosing.fence
-    fence = Fence(None, thread_metadata=_thread_metadata(saver, thread_id, settings.config))
+    fence = Fence(None, thread_metadata=thread_metadata_in(saver, thread_id, settings.config))
     if settings.on_conflict == "reject":
         native = step_saver(saver)
         if native is None:
@@ -229,7 +229,7 @@ def _hold(saver: StepSaver[Any], thread_id: str, fence: Fence) -> EffectGenerato
         fence.overtakes = False
 
 
-def _thread_metadata(saver: Saver, thread_id: str, config: RunnableConfig) -> dict[str, Any]:
+def thread_metadata_in(saver: Saver, thread_id: str, config: RunnableConfig) -> dict[str, Any]:
     """The thread metadata in a run's config: what the checkpoints of the run have of these keys.
 
     Raises TypeError or ValueError for values that the registry cannot hold, before any node runs.

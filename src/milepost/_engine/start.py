@@ -37,6 +37,7 @@ from milepost.checkpoint._contract.records import (
     SENDS_ARE_A_CHANNEL,
     CheckpointTuple,
     Place,
+    is_older,
     with_sends,
 )
 from milepost.checkpoint._contract.step_saver import TaskWrites
@@ -95,7 +96,7 @@ def open_channels(run: GraphRun, saved: CheckpointTuple | None) -> EffectGenerat
         return
     assert checkpoints.thread is not None
     checkpoint, parent = saved.checkpoint, saved.parent_config
-    if checkpoint["v"] < SENDS_ARE_A_CHANNEL and parent is not None:
+    if is_older(checkpoint["v"], SENDS_ARE_A_CHANNEL) and parent is not None:
         found = yield from LoadCheckpoint(checkpoints.thread.saver, parent)
         checkpoint = with_sends(checkpoint, (found and found.pending_writes) or ())
     run.channels = checkpoints.channels = run.program.open_channels(checkpoint)

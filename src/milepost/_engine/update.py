@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._engine.context.node_callable import Callee, same
 from milepost._engine.drivers.effects import AWAIT, EffectGenerator, LoadCheckpoint, Start
-from milepost._engine.loading import load_checkpoint
+from milepost._engine.loading import load_checkpoint, thread_metadata_in
 from milepost._engine.observers import TRACE, trace_of
 from milepost._engine.position import start_lineage
 from milepost._engine.run import GraphRun
@@ -51,12 +51,16 @@ _OUTCOME = "interrupted"
 
 
 def update_thread(
-    run: GraphRun, supersteps: Sequence[Sequence[StateUpdate]], around: ThreadWriter | None
+    run: GraphRun,
+    supersteps: Sequence[Sequence[StateUpdate]],
+    around: ThreadWriter | None,
+    given: RunnableConfig,
 ) -> EffectGenerator[RunnableConfig]:
     """Make one checkpoint for each superstep; return the config of the last.
 
     `around` is the thread writer of an enclosing run. On the same thread and saver, the update
-    shares its fence.
+    shares its fence. `given` is the config without the metadata of that run, which describes a new
+    thread, but gives no other owner to a known one.
     """
     if not supersteps:
         raise ValueError("No supersteps provided: bulk_update_state needs at least one.")
@@ -71,6 +75,10 @@ def update_thread(
         saved, explicit = yield from load_checkpoint(
             saver, run.settings, run.position, run.checkpoints, in_place=True
         )
+        if saved is not None and run.checkpoints.enclosing_writer is None:
+            assert run.checkpoints.thread is not None
+            fence = run.checkpoints.thread.fence
+            fence.thread_metadata = thread_metadata_in(saver, thread_id, given)
         # The enclosing checkpoints of an inner graph stay those of its last step.
         run.position.parents = saved.metadata.get("parents", {}) if saved is not None else {}
         yield from open_channels(run, saved)

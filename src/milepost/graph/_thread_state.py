@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from milepost._engine.context.config import run_config
+from milepost._engine.checkpoint_writer import metadata_in_configurable
+from milepost._engine.context.config import merge_configs, run_config
 from milepost._engine.context.task_context import find_context
 from milepost._engine.loading import no_parent
 from milepost._engine.position import node_names
@@ -64,10 +65,11 @@ def update(
 ) -> EffectGenerator[RunnableConfig]:
     """Write to a thread from outside."""
     view, config, place = _view(graph, config)
-    settings = run_settings(graph, config, {"on_conflict": on_conflict}, None)
+    merged = merge_configs(_metadata_around(), config)
+    settings = run_settings(graph, merged, {"on_conflict": on_conflict}, None)
     settings = replace(settings, checkpointer=view.saver, durability="sync")
     run = GraphRun(view.program, settings, EventStream())
-    updating = update_thread(run, supersteps, _thread_around())
+    updating = update_thread(run, supersteps, _thread_around(), config)
     return followed(Operation("update_state", place.thread_id, view.program.name), updating)
 
 
@@ -91,6 +93,16 @@ def _thread_around() -> ThreadWriter | None:
     """The writer of the run that the caller is part of, if the caller is inside a run."""
     context = find_context()
     return context.run.checkpoints.thread if context is not None else None
+
+
+def _metadata_around() -> RunnableConfig:
+    """The metadata of the run that the caller is part of. An update there has it, as a graph that
+    is called there has."""
+    context = find_context()
+    if context is None:
+        return {}
+    config = context.run.resources.config
+    return {"metadata": {**metadata_in_configurable(config), **(config.get("metadata") or {})}}
 
 
 def _view(graph: AnyGraph, config: RunnableConfig) -> tuple[View, RunnableConfig, Place]:

@@ -142,7 +142,9 @@ def answer(
         graph: The compiled graph.
         thread_id: The thread.
         value: The answer.
-        interrupt_id: The question, or the beginning of its id; not needed if there is one.
+        interrupt_id: The question, or the beginning of its id; not needed if there is one. After
+            an update the only node that waits has asked nothing yet: an answer without an id is for
+            what it asks first.
 
     Examples:
         >>> from milepost.types import interrupt
@@ -154,9 +156,16 @@ def answer(
         {'city': 'Rome'}
     """
     db.check_writable("answer")
-    questions = [one.id for one in show(db, Ref(thread_id), limit=1_000).interrupts]
+    view = show(db, Ref(thread_id), limit=1_000)
+    questions = [one.id for one in view.interrupts]
+    make = import_module(records_of(graph)).Command
+    place = Place(thread_id, "", None).config()
     if not questions:
-        raise StateNotFoundError(f"Thread '{thread_id}' asks nothing.")
+        was_updated = view.metadata.get("source") == "update"
+        if interrupt_id is None and was_updated and len(view.tasks) == 1:
+            return _events(db, graph, make(resume=value), place)
+        waits = f" What waits has not asked yet: {', '.join(view.next)}. `milepost resume` runs it."
+        raise StateNotFoundError(f"Thread '{thread_id}' asks nothing.{waits if view.next else ''}")
     given = [id for id in questions if interrupt_id is None or id.startswith(interrupt_id)]
     if len(given) != 1:
         reason = (
@@ -166,8 +175,7 @@ def answer(
             f"Thread '{thread_id}' asks {len(questions)} questions: {reason}. They are "
             f"{', '.join(questions)}."
         )
-    command = import_module(records_of(graph)).Command(resume={given[0]: value})
-    return _events(db, graph, command, Place(thread_id, "", None).config())
+    return _events(db, graph, make(resume={given[0]: value}), place)
 
 
 def resume(db: Database, graph: Any, ref: Ref) -> Iterator[RunEvent]:

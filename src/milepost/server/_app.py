@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mimetypes
 from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -68,13 +68,16 @@ def create_app(
         'Starlette'
     """
     rules = Rules(token, hosts, origins, max_body)
-    opened = open_database(database, write=write) if isinstance(database, str) else database
-    if not isinstance(opened, Database):
-        opened = Database.of(opened)
     operations = [operation for routes in ALL for operation in routes.operations]
-    server = Server(
-        opened, graphs or {}, write=write, limits=limits or Limits(), operations=operations
-    )
+    with ExitStack() as on_error:
+        if isinstance(database, str):
+            opened = on_error.enter_context(open_database(database, write=write))
+        else:
+            opened = database if isinstance(database, Database) else Database.of(database)
+        server = Server(
+            opened, graphs or {}, write=write, limits=limits or Limits(), operations=operations
+        )
+        on_error.pop_all()
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

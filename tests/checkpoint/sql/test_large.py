@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import sqlite3
+from contextlib import closing
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
@@ -134,13 +135,15 @@ def test_a_value_that_is_gone_or_damaged_is_told(sqlite, path, damage):
 
 
 def test_cells_are_read_alike_where_the_module_can_only_ask_for_them():
-    connection = sqlite3.connect(":memory:")
-    connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, data BLOB)")
-    connection.executemany("INSERT INTO t VALUES (?, ?)", [(3, b"three"), (70, b"seventy" * 99)])
-    without = SimpleNamespace(connection=object(), execute=connection.execute)
-    for cursor, own in ((connection.cursor(), True), (connection.cursor(), False), (without, True)):
-        cells = read_cells(cursor, ReadCells("t", "data", [70, 3]), own=own)
-        assert cells == [b"seventy" * 99, b"three"]
+    rows = [(3, b"three"), (70, b"seventy" * 99)]
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, data BLOB)")
+        connection.executemany("INSERT INTO t VALUES (?, ?)", rows)
+        without = SimpleNamespace(connection=object(), execute=connection.execute)
+        cursors = (connection.cursor(), True), (connection.cursor(), False), (without, True)
+        for cursor, own in cursors:
+            cells = read_cells(cursor, ReadCells("t", "data", [70, 3]), own=own)
+            assert cells == [b"seventy" * 99, b"three"]
 
 
 def test_elsewhere_values_are_in_their_rows():

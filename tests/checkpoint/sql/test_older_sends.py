@@ -7,6 +7,7 @@ import pytest
 from milepost.checkpoint.base import create_checkpoint, empty_checkpoint
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.constants import TASKS
+from milepost.graph import START, StateGraph
 
 ROOT: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 SENDS = {TASKS: ["send-1", "send-2", "send-3"]}
@@ -98,6 +99,22 @@ def test_a_parent_is_kept_for_the_sends_that_a_kept_checkpoint_waits_with(
     assert dry == (3 if 3 in sent and SEND in sent[3] else 4)
     remove(saver)
     assert kept(saver, ids) == left
+
+
+@pytest.mark.parametrize("make", [InMemorySaver, None], ids=["memory", "database"])
+@pytest.mark.parametrize("format", [None, "4"])
+def test_a_checkpoint_whose_format_is_no_number_is_read_and_pruned(saver, make, format):
+    saver = saver if make is None else make()
+    config, checkpoint = ROOT, {**empty_checkpoint(), "v": format}
+    for number in range(3):
+        config = saver.put(config, checkpoint, {}, {})
+        saver.put_writes(config, [SEND], task_id="task")
+        checkpoint = {**create_checkpoint(checkpoint, {}, number), "v": format}
+    assert [found.checkpoint["v"] for found in saver.list(ROOT)] == [format] * 3
+    assert saver.prune(["t"]).checkpoints == 2
+    assert saver.get_tuple(ROOT).config == config
+    graph = StateGraph(dict).add_node("work", lambda _: {"n": 1}).add_edge(START, "work")
+    assert graph.compile(checkpointer=saver).invoke({}, ROOT) == {"n": 1}
 
 
 def test_pruning_and_copies_keep_them(saver, last):

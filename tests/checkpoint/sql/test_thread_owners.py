@@ -263,6 +263,27 @@ def test_what_a_run_takes_from_configurable_describes_its_thread_too(saver, call
     assert saver.erase(metadata={"owner": "u1"}, vacuum=False).threads == ["t", "u"]
 
 
+@pytest.mark.parametrize("given", [{"metadata": OWNED}, {"configurable": OWNED}])
+def test_an_update_inside_a_node_gives_a_new_thread_the_metadata_of_the_run(saver, run, given):
+    inner = line("a").compile(checkpointer=saver)
+
+    def update(_state: Log) -> Any:
+        inner.update_state(thread("new"), {"log": ["x"]}, "a")
+        inner.update_state(run_of("other", owner="u2"), {"log": ["x"]}, "a")
+        inner.update_state(thread("known"), {"log": ["x"]}, "a")
+        return {}
+
+    inner.update_state(run_of("known", owner="u3"), {"log": ["x"]}, "a")
+    config: Any = {**given, "configurable": {**given.get("configurable", {}), "thread_id": "t"}}
+    run.invoke(single(update).compile(checkpointer=saver), {}, config)
+    assert saver.get_thread("new").metadata == OWNED
+    assert saver.get_tuple(thread("new")).metadata["owner"] == "u1"
+    assert saver.get_thread("other").metadata == {**OWNED, "owner": "u2"}
+    # A known thread keeps its owner; the checkpoint says which run has made it.
+    assert saver.get_thread("known").metadata == {"owner": "u3"}
+    assert saver.get_tuple(thread("known")).metadata["owner"] == "u1"
+
+
 def test_metadata_comes_before_configurable(saver, call):
     given = {"configurable": {"thread_id": "t", **OWNED}, "metadata": {"owner": "u2"}}
     call(line("a").compile(checkpointer=saver), "invoke", {}, given)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from hitl_graphs import State, fan, questions, step
-from milepost.errors import NodeError, NodeTimeoutError
+from milepost.errors import NodeCancelledError, NodeError, NodeTimeoutError
 from milepost.graph import START, StateGraph
 from milepost.runtime import Runtime
 from milepost.types import Command, RetryPolicy, Send, TimeoutPolicy, interrupt
@@ -285,6 +285,34 @@ class TestErrorHandlers:
         with pytest.raises(KeyError, match="handler"):
             run.invoke(graph, {"log": []}, config, durability=durability)
         assert run.get_state(graph, config).next == ("bad",)
+
+    def test_that_take_too_long_are_named_by_the_error(self, run, saver, config):
+        async def bad(state: State):
+            raise ValueError("broken")
+
+        async def handler(state: State, error: NodeError):
+            await asyncio.Event().wait()
+
+        builder = StateGraph(State).set_node_defaults(timeout=0.02)
+        builder.add_node("bad", bad, error_handler=handler).add_edge(START, "bad")
+        graph = builder.compile(checkpointer=saver)
+        late = "^The error handler of node 'bad' went over its run timeout of 0.02 s"
+        with pytest.raises(NodeTimeoutError, match=late) as raised:
+            run.invoke(graph, {"log": []}, config)
+        assert (raised.value.node, raised.value.in_error_handler) == ("bad", True)
+
+    def test_that_are_cancelled_inside_are_named_by_the_error(self, run, saver, config):
+        async def bad(state: State):
+            raise ValueError("broken")
+
+        async def handler(state: State, error: NodeError):
+            raise asyncio.CancelledError
+
+        builder = StateGraph(State).add_node("bad", bad, error_handler=handler)
+        graph = builder.add_edge(START, "bad").compile(checkpointer=saver)
+        cancelled = "^The error handler of node 'bad' raised asyncio.CancelledError"
+        with pytest.raises(NodeCancelledError, match=cancelled):
+            run.invoke(graph, {"log": []}, config)
 
     def test_may_ask_with_an_interrupt(self, run, trace, saver, config, durability):
         def handler(state: State, error: NodeError):

@@ -411,7 +411,7 @@ class AsyncDriver:
         except asyncio.CancelledError as error:
             running = asyncio.current_task()
             if running is None or not running.cancelling():
-                raise_own_cancellation(error, context.task.name)
+                raise_own_cancellation(error, context)
             raise
 
 

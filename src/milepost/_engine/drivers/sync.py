@@ -298,7 +298,7 @@ class SyncDriver:
             return result
         except BaseException as error:
             if not context.task.was_cancelled:
-                raise_own_cancellation(error, context.task.name)
+                raise_own_cancellation(error, context)
             raise
 
     def _await(

@@ -41,6 +41,7 @@ async def within(work: Awaitable[Any], policy: TimeoutPolicy, effect: Call) -> A
                     kind=kind,
                     idle_timeout=idle,
                     run_timeout=running,
+                    in_error_handler=effect.context.failure is not None,
                 )
             await asyncio.wait([node], timeout=when - loop.time())
         return node.result()

@@ -140,11 +140,9 @@ def _show(
         elif (inner := view.inside(task.name)) is not None:
             # What a function calls may be another graph than `inner`, whose nodes are not missing.
             goes_on_inside = not task.finished and task.node.graph is not None
-            found = yield from read_state(
+            states[task.id] = yield from read_state(
                 inner, where, place_of(where), subgraphs=True, goes_on=goes_on_inside
             )
-            if found.metadata is not None:
-                states[task.id] = found
     parent = yield from _parent(view, saved, following)
     return snapshot(program, channels, saved, place, tasks, parent, latest=latest, states=states)
 

@@ -18,6 +18,7 @@ from milepost._internal.lazy_tuple import LazyTuple
 from milepost.checkpoint._contract.records import (
     CheckpointTuple,
     Place,
+    is_older,
     outline,
     pending_of,
     place_of,
@@ -54,7 +55,7 @@ def with_values_of(saved: CheckpointTuple, channels: Container[str]) -> Checkpoi
     """A checkpoint with the values of these channels, and perhaps others."""
     found = outline(saved, channels)
     # In an older format the channels have other names.
-    return found if found["v"] >= EDGES_HAVE_ONE_NAME else saved.checkpoint
+    return saved.checkpoint if is_older(found["v"], EDGES_HAVE_ONE_NAME) else found
 
 
 def _outlined_tasks(

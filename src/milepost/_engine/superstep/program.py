@@ -19,7 +19,7 @@ from milepost.channels.base import BaseChannel
 from milepost.channels.ephemeral_value import EphemeralValue
 from milepost.channels.last_value import LastValue
 from milepost.channels.untracked_value import UntrackedValue
-from milepost.checkpoint._contract.records import SENDS_ARE_A_CHANNEL, with_sends
+from milepost.checkpoint._contract.records import SENDS_ARE_A_CHANNEL, is_older, with_sends
 from milepost.constants import PULL, START, TASKS
 from milepost.errors import EmptyInputError
 
@@ -285,8 +285,8 @@ class ExecutableGraph:
 
     def open_channels(self, checkpoint: Checkpoint | None) -> ChannelState:
         """The channels as a checkpoint has them, or as they are at the beginning."""
-        if checkpoint is not None and checkpoint["v"] < SENDS_ARE_A_CHANNEL:
-            if checkpoint["v"] < EDGES_HAVE_ONE_NAME:
+        if checkpoint is not None and is_older(checkpoint["v"], SENDS_ARE_A_CHANNEL):
+            if is_older(checkpoint["v"], EDGES_HAVE_ONE_NAME):
                 checkpoint = with_edges_of_today(self, checkpoint)
             checkpoint = with_sends(checkpoint, ())
         return ChannelState(self.channels, self.keys, self.key_places, checkpoint)

@@ -272,13 +272,21 @@ def is_cancellation(error: BaseException) -> bool:
     return asyncio is not None and isinstance(error, asyncio.CancelledError)
 
 
-def raise_own_cancellation(error: BaseException, node: str) -> None:
-    """Raise NodeCancelledError for a CancelledError that a node raised of its own accord.
+def raise_own_cancellation(error: BaseException, context: TaskContext) -> None:
+    """Raise NodeCancelledError for a CancelledError that a node, or its error handler, raised of
+    its own accord.
 
     A caller on asyncio would take the original for a cancellation of the caller.
     """
     if is_cancellation(error):
-        raise NodeCancelledError(node) from error
+        node = context.task.name
+        message = None
+        if context.failure is not None:
+            message = (
+                f"The error handler of node '{node}' raised asyncio.CancelledError: something "
+                "inside it was cancelled, not the run. Catch it in the error handler."
+            )
+        raise NodeCancelledError(node, message) from error
 
 
 def addressed_here(command: Command[Any]) -> Command[Any]:

@@ -245,6 +245,15 @@ _FIRST: Final = f"{counter_text(1)}.0"
 """The version of the Sends in a checkpoint without any other channel."""
 
 
+def is_older(format: object, than: int) -> bool:
+    """Whether a checkpoint is of a format before another one.
+
+    Another runtime may put a checkpoint whose format is no number: such a checkpoint is read as it
+    is.
+    """
+    return isinstance(format, (int, float)) and format < than
+
+
 def with_sends(checkpoint: Checkpoint, parent_writes: Sequence[PendingWrite]) -> Checkpoint:
     """A checkpoint from before format 4, with the Sends from its parent's writes as a channel."""
     sends = [value for _, channel, value in parent_writes if channel == TASKS]

@@ -14,7 +14,7 @@ from milepost.checkpoint._contract.pruning import (
     enclosing_of,
     with_ancestors,
 )
-from milepost.checkpoint._contract.records import SENDS_ARE_A_CHANNEL, Place
+from milepost.checkpoint._contract.records import SENDS_ARE_A_CHANNEL, Place, is_older
 from milepost.checkpoint._contract.thread_admin import Page, Sweeping, Threads
 from milepost.checkpoint._contract.thread_metadata import metadata_text
 from milepost.checkpoint._contract.threads import (
@@ -235,7 +235,7 @@ class MemoryThreads(Threads):
             parent_id = saved[id].parent_id or ""
             writes = self._saver.writes.get((thread_id, ns, parent_id), {}).values()
             sends = parent_id in saved and any(channel == TASKS for _, channel, *_ in writes)
-            if sends and manifests.format_of(saved[id]) < SENDS_ARE_A_CHANNEL:
+            if sends and is_older(manifests.format_of(saved[id]), SENDS_ARE_A_CHANNEL):
                 found.add((ns, parent_id))
         return found
 

@@ -162,9 +162,9 @@ class ReadStatements:
             done.append((_VALUE, channel, version, base_channel, base, level, None, kind, blob))
         return done
 
-    def writers(self, id: str, ns: str, cp: str) -> RedisEffects[Rows]:
+    def write_keys(self, id: str, ns: str, cp: str) -> RedisEffects[Rows]:
         found = yield from self.view(id).range(writes_at(ns, cp))
-        return [(task,) for task in dict.fromkeys(parts(field)[2] for field in found)]
+        return [key_of(field)[2:] for field in found]
 
     def written(self, id: str, ns: str, cp: str) -> RedisEffects[Rows]:
         row = yield from self.view(id).row(field_of(CHECKPOINT, ns, cp))

@@ -51,8 +51,8 @@ class Statements(_Texts):
             SELECT count(*) FROM checkpoint_writes WHERE thread_id = ? AND checkpoint_ns = ?
                 AND checkpoint_id = ?)"""
     """Finds a row if a checkpoint has exactly this many rows of writes."""
-    writers: str = """
-        SELECT DISTINCT task_id FROM checkpoint_writes
+    write_keys: str = """
+        SELECT task_id, idx FROM checkpoint_writes
             WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"""
     new_thread: str = add_thread
     """The same, as a guard of a step: PostgreSQL has another text for it."""

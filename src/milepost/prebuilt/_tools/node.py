@@ -184,7 +184,7 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         elif len(calls) == 1:
             outputs = [self._perform(calls[0])]
         else:
-            with get_executor_for_config(config) as executor:
+            with get_executor_for_config({"max_concurrency": concurrency(config)}) as executor:
                 outputs = list(executor.map(self._perform, calls))
         return combined(outputs, as_list, self._messages_key)
 
@@ -196,8 +196,17 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
             starting = self._as_tasks(caller, calls, config, new_future, _await)
             outputs = await drive_async(starting)
         else:
-            outputs = await asyncio.gather(*map(self._aperform, calls))
+            outputs = await self._gathered(calls, concurrency(config))
         return combined(outputs, as_list, self._messages_key)
+
+    async def _gathered(self, calls: Sequence[_PlannedCall], limit: int | None) -> list[ToolOutput]:
+        gate = asyncio.Semaphore(limit or max(len(calls), 1))
+
+        async def perform(planned: _PlannedCall) -> ToolOutput:
+            async with gate:
+                return await self._aperform(planned)
+
+        return await asyncio.gather(*map(perform, calls))
 
     def _plan(
         self, input: Any, config: RunnableConfig | None, options: dict[str, Any]

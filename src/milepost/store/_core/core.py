@@ -185,17 +185,22 @@ class StoreCore(ABC):
             op.refresh_ttl,
         )
 
-    def _write(self, op: PutOp) -> Write:
+    def _write(self, op: PutOp) -> Task:
         namespace, key, value, paths, ttl, version = op
         namespace = namespaces.check(namespace)  # in a batch, also one below a reserved root
-        if not namespace:
+        if not namespace and value is not None:
             raise namespaces.empty()
         if type(key) is not str or not key.isascii() or "\0" in key:
             key = namespaces.check_key(key)
         if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
             raise TypeError(f"if_version is an Item's version, or 0 for no item; not {version!r}.")
         if value is None:
-            return Write(namespace, key, None, "", (), None, None, version)
+            removal = Write(namespace, key, None, "", (), None, None, version)
+            if namespace:
+                return removal
+            if version:
+                raise removal.conflict(0)
+            return GetOp(namespace, key, False)  # no item can be there: nothing to be removed
         if type(value) is not dict:
             if not isinstance(value, Mapping):
                 raise TypeError(

@@ -15,6 +15,7 @@ from milepost.checkpoint._contract.records import (
     CheckpointMetadata,
     CheckpointTuple,
     PendingWrite,
+    is_older,
     with_sends,
 )
 from milepost.checkpoint._delta.diff import Buffer, unpack
@@ -184,7 +185,7 @@ class CheckpointAssembler:
             versions_seen={node: dict(seen) for node, seen in manifest.seen.items()},
             updated_channels=updated,
         )
-        if format < SENDS_ARE_A_CHANNEL and row.parent_id and with_older_sends:
+        if is_older(format, SENDS_ARE_A_CHANNEL) and row.parent_id and with_older_sends:
             sends = self.pending_writes(row.parent_id, lambda write: write.channel == TASKS)
             return with_sends(checkpoint, sends)
         return checkpoint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from milepost.checkpoint._contract.records import SENDS_ARE_A_CHANNEL
+from milepost.checkpoint._contract.records import SENDS_ARE_A_CHANNEL, is_older
 from milepost.checkpoint._sql import manifest as manifests
 from milepost.checkpoint._sql import metadata as metadata_cells
 from milepost.checkpoint._sql.cache import CachedManifest
@@ -202,7 +202,7 @@ class Manifests:
         for row in rows:
             if row.parent_id is not None and row.parent_id not in here:
                 try:
-                    older = self.stamp(row)[0] < SENDS_ARE_A_CHANNEL
+                    older = is_older(self.stamp(row)[0], SENDS_ARE_A_CHANNEL)
                 except UNREADABLE:
                     continue  # reading this checkpoint raises the error
                 found += [row.parent_id] * older

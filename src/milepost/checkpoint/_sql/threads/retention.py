@@ -16,7 +16,7 @@ from milepost.checkpoint._contract.pruning import (
     enclosing_of,
     with_ancestors,
 )
-from milepost.checkpoint._contract.records import SENDS_ARE_A_CHANNEL
+from milepost.checkpoint._contract.records import SENDS_ARE_A_CHANNEL, is_older
 from milepost.checkpoint._contract.thread_admin import Ids, Page, Threads, thread_ids_of
 from milepost.checkpoint._contract.threads import Removed, ThreadFilter, ThreadInfo
 from milepost.checkpoint._sql import manifest as manifests
@@ -102,7 +102,7 @@ class ThreadRows:
             parent = (ns, row.parent_id or "")
             writes = self.writes.get(parent, ())
             sends = parent in self.rows and any(write.channel == TASKS for write in writes)
-            if sends and self.manifests[ns].stamp(row)[0] < SENDS_ARE_A_CHANNEL:
+            if sends and is_older(self.manifests[ns].stamp(row)[0], SENDS_ARE_A_CHANNEL):
                 found.add(parent)
         return found
 

@@ -4,10 +4,11 @@ and steps whose parent may be gone."""
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from milepost._db.operations import Batch, Execute, ExecuteMany, Operation, Query
 from milepost._internal.ids import foreign_epoch, is_foreign, new_epoch
+from milepost.checkpoint._contract.records import WRITES_IDX_MAP
 from milepost.checkpoint._contract.threads import parent_gone
 from milepost.checkpoint._sql import manifest as manifests
 from milepost.checkpoint._sql.cache import CachedManifest
@@ -19,6 +20,7 @@ from milepost.checkpoint._sql.threads.lock import LockedThread, lock_all
 from milepost.checkpoint._sql.write.counts import stored_writes
 from milepost.checkpoint._sql.write.tables import TransactionRows
 from milepost.checkpoint._sql.write.writes import part_inline
+from milepost.constants import ERROR, INTERRUPT
 from milepost.errors import ThreadConflict
 
 if TYPE_CHECKING:
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.read.reader import CheckpointReader
     from milepost.checkpoint._sql.statements import Statements
     from milepost.checkpoint._sql.threads.registry import Registry
+
+_STOPPED: Final = (WRITES_IDX_MAP[ERROR], WRITES_IDX_MAP[INTERRUPT])
+"""The positions of what a task writes when it has stopped before its end."""
 
 
 class CheckedSteps:
@@ -98,8 +103,8 @@ class CheckedSteps:
         if fence.forced or (ns, parent_id) in fence.loaded:
             yield from tables.send()
         if (ns, parent_id) in fence.loaded:
-            tasks = yield Query(self._q.writers, step.place)
-            if not fence.has_loaded(ns, parent_id, [task_id for (task_id,) in tasks]):
+            keys = yield Query(self._q.write_keys, step.place)
+            if not fence.has_loaded(ns, parent_id, [task_id for task_id, _ in keys]):
                 return True
         if not fence.forced:
             return False
@@ -218,20 +223,21 @@ class CheckedSteps:
         """The thread's status after a step.
 
         A foreign runtime stores checkpoints and writes in any order. So an interrupt may be stored
-        before its checkpoint. Writes at a checkpoint before the head do not change the status.
+        before its checkpoint. What it stores at a place before the head does not change the status.
         """
         before, checkpoint = row.status or row.stored, step.checkpoint
-        if step.fence is None and checkpoint is None:
-            is_late = row.head is not None and (step.place.checkpoint_id or "") < row.head
-            return before if is_late else step.status or before
+        if step.fence is None:
+            id = checkpoint.checkpoint_id if checkpoint is not None else step.place.checkpoint_id
+            if row.head is not None and (id or "") < row.head:
+                return before
         if before not in ("interrupted", "error") or step.status != "running" or not checkpoint:
             return step.status or before
         if step.fence is not None and not step.fence.is_of_other_runtime:
             return step.status  # our own runtime knows the status
         thread_id, ns, _ = step.place
         yield from tables.send()
-        tasks = yield Query(self._q.writers, (thread_id, ns, checkpoint.checkpoint_id))
-        return before if tasks else step.status
+        keys = yield Query(self._q.write_keys, (thread_id, ns, checkpoint.checkpoint_id))
+        return before if any(position in _STOPPED for _, position in keys) else step.status
 
     def _replace(
         self, step: Prepared, new: CheckpointRow, thread: LockedThread, tables: TransactionRows

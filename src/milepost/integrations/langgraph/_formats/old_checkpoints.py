@@ -16,6 +16,7 @@ from milepost.checkpoint._contract.records import (
     SENDS_ARE_A_CHANNEL,
     Checkpoint,
     PendingWrite,
+    is_older,
     with_sends,
 )
 from milepost.checkpoint._contract.versions import THEIR_DIGITS, counter_of
@@ -37,7 +38,7 @@ class Edges:
 
     def learn(self, checkpoint: Checkpoint) -> None:
         """Note the edges that were taken before a checkpoint."""
-        if checkpoint["v"] < _EDGES_HAVE_ONE_NAME:
+        if is_older(checkpoint["v"], _EDGES_HAVE_ONE_NAME):
             nodes = checkpoint["versions_seen"]
             for node, seen in nodes.items():
                 for channel in seen if node != INTERRUPT else ():
@@ -46,7 +47,7 @@ class Edges:
 
     def unknown(self, checkpoint: Checkpoint) -> list[str]:
         """Nodes that have just run and whose successors no checkpoint has shown."""
-        if checkpoint["v"] >= _EDGES_HAVE_ONE_NAME:
+        if not is_older(checkpoint["v"], _EDGES_HAVE_ONE_NAME):
             return []
         nodes = checkpoint["versions_seen"].keys() - {START, INTERRUPT}
         return sorted(nodes & checkpoint["channel_values"].keys() - self.after.keys())
@@ -56,12 +57,12 @@ def upgraded(
     checkpoint: Checkpoint, edges: Edges, parent_writes: Callable[[], Sequence[PendingWrite]]
 ) -> Checkpoint:
     """The checkpoint in today's layout, with versions in today's form."""
-    if checkpoint["v"] < SENDS_ARE_A_CHANNEL:
+    if is_older(checkpoint["v"], SENDS_ARE_A_CHANNEL):
         checkpoint = with_sends(checkpoint, parent_writes())
     values = checkpoint["channel_values"]
     versions = _texts(checkpoint["channel_versions"])
     seen = {node: _texts(those) for node, those in checkpoint["versions_seen"].items()}
-    if checkpoint["v"] < _EDGES_HAVE_ONE_NAME:
+    if is_older(checkpoint["v"], _EDGES_HAVE_ONE_NAME):
         values = {new: value for name, value in values.items() for new in _today(name, seen, edges)}
         versions = _newest(versions, seen, edges)
         seen = {node: _seen_by(node, _newest(those, seen, edges)) for node, those in seen.items()}

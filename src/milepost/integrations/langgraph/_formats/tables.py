@@ -18,6 +18,7 @@ from milepost.checkpoint._contract.records import (
     PendingWrite,
     Place,
     get_checkpoint_id,
+    is_older,
     metadata_matches,
     place_of,
     with_sends,
@@ -119,7 +120,7 @@ class LangGraphReader(BaseCheckpointSaver[Any]):
         if parent:
             before = place._replace(checkpoint_id=parent)
             config = before.config()
-            if checkpoint["v"] < SENDS_ARE_A_CHANNEL:
+            if is_older(checkpoint["v"], SENDS_ARE_A_CHANNEL):
                 checkpoint = with_sends(checkpoint, self._pending(before))
         pending = self._pending(place)
         return CheckpointTuple(
