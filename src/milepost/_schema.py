@@ -11,9 +11,8 @@ from functools import lru_cache
 from types import FunctionType
 from typing import Annotated, Any, ClassVar, NotRequired, Required, get_args, get_origin
 
-from typing_extensions import ReadOnly, is_typeddict
+from typing_extensions import Format, ReadOnly, get_annotations, is_typeddict
 
-from milepost._internal.annotations import own_annotations
 from milepost._internal.dataclass_tools import record
 from milepost.channels import BaseChannel, BinaryOperatorAggregate, LastValue
 from milepost.constants import ROOT
@@ -96,7 +95,7 @@ def is_pydantic(schema: Any) -> bool:
 
 def annotated_keys(cls: type) -> set[str]:
     """The names that a class and its bases annotate; pydantic and dataclasses have their own."""
-    return {name for base in cls.__mro__ for name in own_annotations(base)}
+    return {n for base in cls.__mro__ for n in get_annotations(base, format=Format.FORWARDREF)}
 
 
 def has_fields(schema: Any) -> bool:

@@ -11,15 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 from uuid import UUID
 
+from milepost._internal.supported import required
 from milepost.types import Interrupt, RunnableConfig
 
-try:
+with required("milepost.callbacks needs LangChain: run `pip install 'milepost[langchain]'`."):
     from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
     from langchain_core.callbacks.manager import ahandle_event, handle_event
-except ImportError as error:
-    raise ImportError(
-        "milepost.callbacks needs LangChain: run `pip install 'milepost[langchain]'`."
-    ) from error
 
 __all__ = [
     "GraphCallbackHandler",

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from milepost._internal.progress import Progress, shown
-from milepost.errors import MissingDependencyError
+from milepost._internal.supported import required
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -58,12 +58,8 @@ def instrument(
     """
     if detail not in get_args(Detail):
         raise ValueError(f"detail={detail!r} is not known. Use one of: run, task, all.")
-    try:
+    with required("milepost.observe needs OpenTelemetry: run `pip install 'milepost[otel]'`."):
         from milepost.integrations._otel.switch import switch_on
-    except ImportError as error:
-        raise MissingDependencyError(
-            "milepost.observe needs OpenTelemetry: run `pip install 'milepost[otel]'`."
-        ) from error
     switch_on(tracer_provider, meter_provider, record_values=record_values, detail=detail)
 
 

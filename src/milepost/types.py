@@ -839,28 +839,26 @@ def ensure_valid_checkpointer(checkpointer: Any) -> Checkpointer:
 
     if checkpointer is None or isinstance(checkpointer, (bool, BaseCheckpointSaver)):
         return checkpointer
-    hint = ""
-    if isinstance(checkpointer, type):
-        raise TypeError(
-            f"A checkpointer must be an instance, not the class {checkpointer.__name__}: pass "
-            f"{checkpointer.__name__}(...)."
-        )
     if advice(checkpointer):
         raise TypeError(
             f"{type(checkpointer).__name__} is a saver of LangGraph's: pass from_langgraph(saver), "
             "from milepost.integrations.langgraph, or take the saver of milepost.checkpoint."
         )
-    for enter, example in (
-        ("__enter__", "with SqliteSaver.from_conn_string(...) as saver:"),
-        ("__aenter__", "async with AsyncSqliteSaver.from_conn_string(...) as saver:"),
-    ):
-        if hasattr(checkpointer, enter):
-            hint = f" It is a context manager: enter it first, as in `{example}`."
-            break
-    raise TypeError(
-        "A checkpointer must be a BaseCheckpointSaver, True, False or None, not "
-        f"{type(checkpointer).__name__}.{hint}"
+    raise not_usable(
+        "checkpointer", checkpointer, "BaseCheckpointSaver, True, False or None", "Saver"
     )
+
+
+def not_usable(what: str, given: Any, wanted: str, kind: str) -> TypeError:
+    """The error for what no graph can be compiled with as its checkpointer or store."""
+    if isinstance(given, type):
+        name = given.__name__
+        return TypeError(f"A {what} must be an instance, not the class {name}: pass {name}(...).")
+    hint, opened = "", f"Sqlite{kind}.from_conn_string(...) as {kind.lower()}:"
+    for enter, prefix in (("__aenter__", "async with Async"), ("__enter__", "with ")):
+        if hasattr(given, enter):
+            hint = f" It is a context manager: enter it first, as in `{prefix}{opened}`."
+    return TypeError(f"A {what} must be a {wanted}, not {type(given).__name__}.{hint}")
 
 
 if not TYPE_CHECKING:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import total_ordering
-from operator import index
+from operator import index, methodcaller
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class LazyTuple(Sequence[Any]):
         cls._fields = plain._fields
         setattr(cls, "__match_args__", plain._fields)  # noqa: B010 - mypy wants it written out
         for name in cls._fields:
-            setattr(cls, name, _field(name))
+            setattr(cls, name, property(methodcaller("_get", name)))
 
     def __new__(cls, made: dict[str, Any], maker: Callable[[str], Any]) -> Any:
         """`made` has the fields that are there, `maker` gives the others by their names."""
@@ -117,11 +117,3 @@ class LazyTuple(Sequence[Any]):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self._plain, tuple(self)
-
-
-def _field(name: str) -> property:
-    def read(record: LazyTuple) -> Any:
-        made = record._made
-        return made[name] if name in made else record._get(name)
-
-    return property(read)

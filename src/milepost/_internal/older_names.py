@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Container, Mapping
 from typing import Any, Final
 
 from milepost._internal.warn import Strictness, warn_of
@@ -24,7 +23,7 @@ _RENAMED: Final[Mapping[str, tuple[str, type[LangGraphDeprecationWarning]]]] = {
 
 
 def older_names(
-    callee: str, given: Mapping[str, Any], known: frozenset[str], strictness: Strictness
+    callee: str, given: Mapping[str, Any], known: Container[str], strictness: Strictness
 ) -> dict[str, Any]:
     """The values of keywords that `callee` does not have any more, under today's names.
 
@@ -38,6 +37,6 @@ def older_names(
             warn_of(f"`{name}` of {callee} is deprecated: it is `{today}` now", category=since)
             found[today] = value
         else:
-            unknown = partial(TypeError, f"{callee} has no keyword '{name}'.")
+            unknown = TypeError(f"{callee} has no keyword '{name}'.")
             strictness.check((callee, name), unknown, "It is passed over.")
     return found

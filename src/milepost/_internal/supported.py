@@ -1,11 +1,14 @@
-"""Libraries of which parts are used that they do not document: in which versions those are tested.
+"""Libraries that may be missing, or lack the parts that are used: errors say what to install.
 
+Of some of them parts are used that they do not document, in the versions that were tested:
 pyproject.toml has the same ranges as extras, and a test compares. docs/decisions.md says which
-parts are used, and why.
+parts, and why.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from milepost.errors import MissingDependencyError
@@ -15,6 +18,15 @@ RANGES: Final = {
     "aiosqlite": ("aiosqlite>=0.20,<0.23",),
 }
 """Extra of milepost → what it installs."""
+
+
+@contextmanager
+def required(message: str) -> Iterator[None]:
+    """Around the imports from a library: if it is missing, the message says how to install it."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingDependencyError(message) from error
 
 
 def unsupported(wanted_for: str, extra: str) -> MissingDependencyError:

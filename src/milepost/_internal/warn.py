@@ -44,20 +44,22 @@ class Strictness:
     def check(
         self,
         place: Hashable,
-        error: Callable[[], Exception],
+        error: Exception | Callable[[], Exception],
         instead: str,
         culprit: object = None,
     ) -> None:
         """Raise the error, or warn of it and say what is done `instead`.
 
-        `place` is what is reported once, `culprit` the function that the warning points to.
+        `place` is what is reported once, `culprit` the function that the warning points to. What
+        may be checked in every step gives a function that makes the error.
         """
-        if self.strict:
-            raise error()
-        if place in self._reported:
+        if not self.strict and place in self._reported:
             return
+        found = error if isinstance(error, Exception) else error()
+        if self.strict:
+            raise found
         # A filter may make an error of it, which is then raised each time.
-        warn_of(f"{error()} {instead}", culprit)
+        warn_of(f"{found} {instead}", culprit)
         with _lock:
             if len(self._reported) >= REMEMBERED:
                 del self._reported[next(iter(self._reported))]

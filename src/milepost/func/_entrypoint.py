@@ -47,9 +47,6 @@ class OlderEntrypointNames(TypedDict, total=False):
     retry: RetryPolicy | Sequence[RetryPolicy]
 
 
-_OLDER_NAMES = frozenset(OlderEntrypointNames.__annotations__)
-
-
 class GeneratorEntrypointError(GraphBuildError, NotImplementedError):
     """The function of an entrypoint is a generator."""
 
@@ -111,7 +108,8 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
     ) -> None:
         self.strictness = Strictness(strict)
         if kwargs:
-            older = older_names("entrypoint", kwargs, _OLDER_NAMES, self.strictness)
+            known = OlderEntrypointNames.__annotations__
+            older = older_names("entrypoint", kwargs, known, self.strictness)
             context_schema = context_schema or older.get("context_schema")
             retry_policy = retry_policy or older.get("retry_policy")
         self.checkpointer = ensure_valid_checkpointer(checkpointer)
@@ -209,11 +207,6 @@ def _writes_of(output: Any) -> list[Write]:
 
 
 def _no_goto(strictness: Strictness, target: Any) -> Write | None:
-    strictness.check(
-        ("target", repr(target)),
-        lambda: InvalidUpdateError(
-            f"An entrypoint has no nodes to go to, so not {target!r} either."
-        ),
-        "It is passed over.",
-    )
+    wrong = InvalidUpdateError(f"An entrypoint has no nodes to go to, so not {target!r} either.")
+    strictness.check(("target", repr(target)), wrong, "It is passed over.")
     return None

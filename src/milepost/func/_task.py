@@ -109,9 +109,6 @@ class OlderTaskNames(TypedDict, total=False):
     retry: RetryPolicy | Sequence[RetryPolicy]
 
 
-_OLDER_NAMES = frozenset(OlderTaskNames.__annotations__)
-
-
 class _TaskDecorator(Protocol):
     @overload
     def __call__(self, function: Callable[P, Awaitable[T]], /) -> TaskFunction[P, T]: ...
@@ -170,7 +167,7 @@ def task(
         [1, 4]
     """
     if kwargs:
-        older = older_names("task", kwargs, _OLDER_NAMES, Strictness())
+        older = older_names("task", kwargs, OlderTaskNames.__annotations__, Strictness())
         retry_policy = retry_policy or older.get("retry_policy")
     decorate: Callable[..., TaskFunction[..., Any]] = functools.partial(
         TaskFunction,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
@@ -127,7 +127,7 @@ def _check_limits(graph: AnyGraph, config: RunnableConfig) -> None:
                 f"'{key}' limits nothing inside `configurable`: put it beside `configurable`, as "
                 f'in config={{"{key}": 10}}.'
             )
-            _refuse(graph.program.strictness, (CONF, key), error, "The run has no such limit.")
+            graph.program.strictness.check((CONF, key), error, "The run has no such limit.")
 
 
 def _is_own_key(schema: Any, key: str) -> bool:
@@ -140,7 +140,7 @@ def _breakpoints_of(graph: AnyGraph, given: All | Sequence[str] | None) -> All |
     if names:
         nodes = [name for name in graph.program.nodes if name != START]
         for error in unknown_interrupt_nodes(names, nodes):
-            _refuse(graph.program.strictness, str(error), error, "It is passed over.")
+            graph.program.strictness.check(str(error), error, "It is passed over.")
     return names
 
 
@@ -217,12 +217,8 @@ def _mode_names(
     names = frozenset([modes] if isinstance(modes, str) else modes)
     for name in names.difference(_MODES):
         error = ValueError(f"Unknown {option} '{name}'. Use one of {', '.join(_MODES)}.")
-        _refuse(graph.program.strictness, (option, name), error, "It has no events.")
+        graph.program.strictness.check((option, name), error, "It has no events.")
     return names.intersection(_MODES)
-
-
-def _refuse(strictness: Strictness, place: Hashable, error: Exception, instead: str) -> None:
-    strictness.check(place, lambda: error, instead)
 
 
 def _checked(options: RunOptions[Any], strictness: Strictness) -> RunOptions[Any]:
@@ -243,12 +239,12 @@ def _checked(options: RunOptions[Any], strictness: Strictness) -> RunOptions[Any
             unknown = TypeError(
                 f"Unknown option '{name}'. Known ones are: {', '.join(sorted(_KNOWN))}."
             )
-            _refuse(strictness, ("option", name), unknown, "It is passed over.")
+            strictness.check(("option", name), unknown, "It is passed over.")
     durability = options.get("durability")
     if durability is not None and durability not in _DURABILITIES:
         error = ValueError(f"Unknown durability '{durability}'. Use 'sync', 'async' or 'exit'.")
         place = ("durability", repr(durability))
-        _refuse(strictness, place, error, "It is taken for 'async'.")
+        strictness.check(place, error, "It is taken for 'async'.")
         options = {**options, "durability": "async"}
     version = options.get("version")
     if version not in (None, "v1", "v2", "v3"):

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from milepost._internal.lazy_imports import after_import
+from milepost._internal.supported import required
 
 _BASE = "langchain_core.runnables.base"
 
@@ -23,12 +24,9 @@ def be_a_runnable(cls: type) -> None:
 
 def runnable_class(wanted_for: str) -> Any:
     """LangChain's class `Runnable`; an ImportError names the method that needs it."""
-    try:
+    install = "run `pip install 'milepost[langchain]'`."
+    with required(f"'{wanted_for}' of a graph needs LangChain: {install}"):
         return import_module(_BASE).Runnable
-    except ImportError as error:
-        raise ImportError(
-            f"'{wanted_for}' of a graph needs LangChain: run `pip install 'milepost[langchain]'`."
-        ) from error
 
 
 def from_langchain(name: str) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hin
 
 from typing_extensions import is_typeddict
 
+from milepost._internal.supported import required
 from milepost._internal.warn import warn_of
 from milepost._schema import is_pydantic, schema_of
 from milepost.warnings import LangGraphDeprecatedSinceV10
@@ -221,12 +222,8 @@ def _default(key: str, typ: Any, schema: Any) -> Any:
 
 
 def _pydantic() -> Any:
-    try:
+    with required("The schemas of a graph need pydantic: run `pip install pydantic`."):
         import pydantic
-    except ImportError as error:
-        raise ImportError(
-            "The schemas of a graph need pydantic: run `pip install pydantic`."
-        ) from error
     return pydantic
 
 

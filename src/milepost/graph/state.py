@@ -72,10 +72,6 @@ class OlderNodeNames(TypedDict, total=False):
     input: Any
 
 
-_OLDER_GRAPH_NAMES = frozenset(OlderGraphNames.__annotations__)
-_OLDER_NODE_NAMES = frozenset(OlderNodeNames.__annotations__)
-
-
 class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
     """A graph of nodes that read and write a shared state.
 
@@ -119,7 +115,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
     ) -> None:
         self.strictness = Strictness(strict)
         if kwargs:
-            older = older_names("StateGraph", kwargs, _OLDER_GRAPH_NAMES, self.strictness)
+            known = OlderGraphNames.__annotations__
+            older = older_names("StateGraph", kwargs, known, self.strictness)
             context_schema = context_schema or older.get("context_schema")
             input_schema = input_schema or older.get("input_schema")
             output_schema = output_schema or older.get("output_schema")
@@ -147,13 +144,10 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         """An object in place of a type is most likely a mistake, as LangGraph warns too."""
         if isinstance(schema, type) or get_args(schema):
             return
-
-        def wrong() -> GraphBuildError:
-            return GraphBuildError(
-                f"The schema {schema!r} is no type: give a TypedDict, a dataclass, a pydantic "
-                "model, or Annotated[a type, its reducer]."
-            )
-
+        wrong = GraphBuildError(
+            f"The schema {schema!r} is no type: give a TypedDict, a dataclass, a pydantic "
+            "model, or Annotated[a type, its reducer]."
+        )
         self.strictness.check(("schema", id(schema)), wrong, "The state is one value.")
 
     def add_schema(self, schema: Any) -> None:
@@ -240,7 +234,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             ['hello', 'other']
         """
         if kwargs:
-            older = older_names("add_node", kwargs, _OLDER_NODE_NAMES, self.strictness)
+            known = OlderNodeNames.__annotations__
+            older = older_names("add_node", kwargs, known, self.strictness)
             retry_policy = retry_policy or older.get("retry_policy")
             input_schema = input_schema or older.get("input_schema")
         if isinstance(node, str):
@@ -309,7 +304,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             name = name or "node"
             self.strictness.check(
                 ("name", name),
-                lambda: GraphBuildError(
+                GraphBuildError(
                     "The node's function has no name: give one, add_node('name', function)."
                 ),
                 f"The node is called '{name}', also where its threads are stored.",
@@ -321,7 +316,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         if is_generator(action):
             self.strictness.check(
                 ("generator", name),
-                lambda: GraphBuildError(
+                GraphBuildError(
                     f"{name} is a generator function, which cannot be a node: return the update, "
                     "and send what should arrive earlier through the stream writer."
                 ),
@@ -334,7 +329,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         if isinstance(schema, FunctionType):
             self.strictness.check(
                 ("input_schema", name),
-                lambda: GraphBuildError(
+                GraphBuildError(
                     f"Node '{name}' is given a function where its input schema belongs. To change "
                     "what a graph gets, let a function be the node, and call the graph in it."
                 ),
@@ -347,7 +342,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         if schema and not is_one_value(self.channels):
             self.strictness.check(
                 ("input_schema", name),
-                lambda: GraphBuildError(
+                GraphBuildError(
                     f"The input_schema of node '{name}' is {schema!r}, which has no keys: give a "
                     "TypedDict, a dataclass or a pydantic model, or leave it out."
                 ),

@@ -14,16 +14,15 @@ from uuid import UUID
 
 from milepost._engine.context.config import shown_parts
 from milepost._engine.streaming.tool_calls import Writer, current_writer
+from milepost._internal.supported import required
 from milepost.constants import NS_SEP, TAG_NOSTREAM
 from milepost.errors import GraphDrained, GraphInterrupt
 
-try:
+with required(
+    "milepost.integrations.langchain needs LangChain: run `pip install 'milepost[langchain]'`."
+):
     from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager, CallbackManager
     from langchain_core.outputs import ChatGeneration, ChatGenerationChunk
-except ImportError as error:
-    raise ImportError(
-        "milepost.integrations.langchain needs LangChain: run `pip install 'milepost[langchain]'`."
-    ) from error
 
 if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext

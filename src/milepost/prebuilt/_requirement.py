@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-try:
+from milepost._internal.supported import required
+
+with required(
+    "milepost.prebuilt needs LangChain for models and tools: run "
+    "`pip install 'milepost[langchain]'`."
+):
     import langchain_core  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        "milepost.prebuilt needs LangChain for models and tools: run "
-        "`pip install 'milepost[langchain]'`."
-    ) from error

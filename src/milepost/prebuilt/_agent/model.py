@@ -15,6 +15,7 @@ from langchain_core.tools import BaseTool
 from milepost._engine.context.node_callable import callee_of
 from milepost._engine.context.runtime import Runtime
 from milepost._engine.context.task_context import current_context, find_context
+from milepost._internal.supported import required
 from milepost.prebuilt._agent.states import StateSchema, get
 from milepost.prebuilt._effects import CallFunction, EffectRunnable, Effects, Invoke
 
@@ -121,13 +122,11 @@ def _bound(
 ) -> Runnable[Any, Any]:
     """The model, bound to the tools unless it is bound to them already."""
     if isinstance(model, str):
-        try:
+        with required(
+            f"To find the model {model!r} by its name, milepost needs LangChain's catalogue: "
+            "run `pip install langchain`, or pass the model itself."
+        ):
             from langchain.chat_models import init_chat_model
-        except ImportError as error:
-            raise ImportError(
-                f"To find the model {model!r} by its name, milepost needs LangChain's catalogue: "
-                "run `pip install langchain`, or pass the model itself."
-            ) from error
         model = init_chat_model(model)
     every = [*tools, *builtin_tools]
     if should_bind_tools(model, tools, len(builtin_tools)) and every:

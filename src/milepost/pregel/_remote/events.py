@@ -21,8 +21,6 @@ from milepost.pregel._remote.requests import RemoteClients
 from milepost.types import Command
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from milepost.pregel._remote.requests import RemoteEventOptions
     from milepost.types import RunnableConfig
 
@@ -143,14 +141,9 @@ class RemoteGraphRunStream(_RemoteRun):
         starting = self._starting(self._thread.__enter__, self._thread.__exit__)
         return drive(starting, call, BaseException)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._close():
-            self._thread.__exit__(kind, error, trace)
+            self._thread.__exit__(*error)
 
     @property
     def output(self) -> Any:
@@ -189,14 +182,9 @@ class AsyncRemoteGraphRunStream(_RemoteRun):
         starting = self._starting(self._thread.__aenter__, self._thread.__aexit__)
         return await adrive(starting, call, BaseException)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         if self._close():
-            await self._thread.__aexit__(kind, error, trace)
+            await self._thread.__aexit__(*error)
 
     async def output(self) -> Any:
         """The last state; waits for the end of the run."""

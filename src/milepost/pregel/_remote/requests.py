@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 from milepost._engine.context.config import merge_configs
 from milepost._internal.generators import adrive, drive, method_pairs
-from milepost.errors import GraphBuildError, MissingDependencyError, MissingThreadError
+from milepost._internal.supported import required
+from milepost.errors import GraphBuildError, MissingThreadError
 from milepost.pregel._remote.wire import sent_checkpoint
 
 if TYPE_CHECKING:
@@ -113,7 +114,11 @@ class RemoteClients:
         self.config = config
         self.distributed_tracing = distributed_tracing
         if url is not None and (client is None or sync_client is None):
-            sdk = _sdk()
+            with required(
+                "RemoteGraph talks to its server through LangGraph's client: run "
+                "`pip install 'milepost[remote]'`, or `pip install langgraph-sdk`."
+            ):
+                import langgraph_sdk as sdk
             client = client or sdk.get_client(url=url, api_key=api_key, headers=headers)
             sync_client = sync_client or sdk.get_sync_client(
                 url=url, api_key=api_key, headers=headers
@@ -153,12 +158,10 @@ class RemoteClients:
         """The headers of a request, with those that continue a trace of LangSmith."""
         if not self.distributed_tracing:
             return given
-        try:
+        with required(
+            "distributed_tracing=True needs LangSmith's client: run `pip install langsmith`."
+        ):
             from langsmith import get_current_run_tree
-        except ImportError as error:
-            raise MissingDependencyError(
-                "distributed_tracing=True needs LangSmith's client: run `pip install langsmith`."
-            ) from error
         tree = get_current_run_tree()
         if tree is None:
             return given
@@ -166,17 +169,6 @@ class RemoteClients:
         if given and "baggage" in given and "baggage" in traced:
             traced["baggage"] = f"{given['baggage']},{traced['baggage']}"
         return {**(given or {}), **traced}
-
-
-def _sdk() -> Any:
-    try:
-        import langgraph_sdk
-    except ImportError as error:
-        raise MissingDependencyError(
-            "RemoteGraph talks to its server through LangGraph's client: run "
-            "`pip install 'milepost[remote]'`, or `pip install langgraph-sdk`."
-        ) from error
-    return langgraph_sdk
 
 
 sync_and_async = method_pairs(

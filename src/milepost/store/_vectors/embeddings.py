@@ -16,8 +16,9 @@ from math import isfinite
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from milepost._internal.asyncio_tools import in_thread
+from milepost._internal.supported import required
 from milepost._internal.warn import mistake
-from milepost.errors import ColourError, EmbeddingError, MissingDependencyError
+from milepost.errors import ColourError, EmbeddingError
 
 Vector: TypeAlias = Sequence[float]
 Packed: TypeAlias = bytes
@@ -252,16 +253,14 @@ def _unwrapped(embed: Any) -> Any:
 
 def load(name: str) -> Embeddings:
     """The embeddings that LangChain knows under this name."""
-    try:
+    with required(
+        f"To look up the embeddings {name!r} by name, LangChain is needed: "
+        "pip install langchain (and the provider's package, such as langchain-openai). "
+        "Or pass a function or an embeddings object as `embed`."
+    ):
         from langchain.embeddings import (  # type: ignore[import-not-found,unused-ignore]
             init_embeddings,
         )
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"To look up the embeddings {name!r} by name, LangChain is needed: "
-            "pip install langchain (and the provider's package, such as langchain-openai). "
-            "Or pass a function or an embeddings object as `embed`."
-        ) from error
     found: Embeddings = init_embeddings(name)
     return found
 

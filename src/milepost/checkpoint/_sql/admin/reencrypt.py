@@ -43,11 +43,6 @@ class _Table(NamedTuple):
     statements: tuple[str, str, str]
     """The names of the statements that look at rows, read rows, and store new cells."""
 
-    @property
-    def before_all(self) -> Key:
-        """A key before all keys of the table."""
-        return tuple(-(1 << 31) if column == "idx" else "" for column in self.key)
-
 
 _TABLES: Final = (
     _Table(
@@ -90,7 +85,8 @@ class Resealer:
         done: Reencrypted[Problem] = Reencrypted()
         for at, thread_id in enumerate(thread_ids):
             for table in _TABLES:
-                after: Key | None = table.before_all
+                # A key before all keys of the table.
+                after: Key | None = tuple(-(1 << 31) if c == "idx" else "" for c in table.key)
                 while after is not None:
                     pages, current, after = yield Transaction(
                         partial(self._look, table, thread_id, after), write=False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from milepost._db.operations import Operation, Query, Work
 from milepost.checkpoint._contract.names import check_name, check_place
@@ -32,10 +32,8 @@ Walk: TypeAlias = Generator[Work[Any], Any, None]
 """Yields the work of one transaction at a time, and is sent its result."""
 
 
-class _Page(NamedTuple):
-    found: list[CheckpointTuple]
-    cursor: tuple[str, str] | None
-    """The id and namespace that the page ended with; None at the end of the thread."""
+_Cursor: TypeAlias = tuple[str, str] | None
+"""The id and namespace that a page ended with; None at the end of the thread."""
 
 
 class Listing:
@@ -91,20 +89,15 @@ class Listing:
             yield self._found.popleft()
 
     def _thread(self, thread_id: str) -> Walk:
-        cursor: tuple[str, str] | None = (self._before, "")
+        cursor: _Cursor = (self._before, "")
         size = PAGE
         while cursor is not None and (self.left is None or self.left > 0):
-            cursor = self._keep((yield partial(self._page, thread_id, cursor, size)))
+            found, cursor = yield partial(self._page, thread_id, cursor, size)
+            self._found += found[: self.left]
+            if self.left is not None:
+                self.left = max(0, self.left - len(found))
+            del found  # or the walk holds checkpoints that were given away
             size = min(2 * size, MOST)
-
-    def _keep(self, page: _Page) -> tuple[str, str] | None:
-        """Keep the checkpoints of a page for `take()`; return where the next page begins."""
-        # A method, since a variable of the walk would hold checkpoints that were given away.
-        found = page.found[: self.left]
-        if self.left is not None:
-            self.left -= len(found)
-        self._found += found
-        return page.cursor
 
     def _threads(self, start: str) -> Operation[list[str]]:
         q = self._reader.q
@@ -112,7 +105,9 @@ class Listing:
         rows = yield Query(sql, (*self._run, start, _THREADS))
         return [row[0] for row in rows]
 
-    def _page(self, thread_id: str, cursor: tuple[str, str], size: int) -> Operation[_Page]:
+    def _page(
+        self, thread_id: str, cursor: tuple[str, str], size: int
+    ) -> Operation[tuple[list[CheckpointTuple], _Cursor]]:
         q = self._reader.q
         # With a filter, most rows of a page may be left out at little cost.
         if self.left is not None and not self._filter:
@@ -155,7 +150,7 @@ class Listing:
                     metadata_of(self._reader.codec, thread_id, ns, record), self._filter
                 )
             ]
-        return _Page((yield from self._records(thread_id, records, before)), ends)
+        return (yield from self._records(thread_id, records, before)), ends
 
     def _records(
         self,

@@ -69,24 +69,19 @@ class ThreadRows:
 
     def history(self) -> dict[CheckpointKey, Lineage]:
         """The lineage of each checkpoint, which decides what can be removed."""
-        return {checkpoint: self._lineage(checkpoint, row) for checkpoint, row in self.rows.items()}
+        found: dict[CheckpointKey, Lineage] = {}
+        for key, row in self.rows.items():
+            manifest = self.manifest(key)
+            metadata: Mapping[str, Any] = metadata_of(self._codec, self._thread_id, key[0], row)
+            counters = metadata.get("counters_since_delta_snapshot") or ()
+            needs_parent = any(manifest.inline.get(c, EMPTIED) is EMPTIED for c in counters)
+            around, children = enclosing_of(metadata), manifest.seen.get(CHILDREN, {})
+            found[key] = Lineage(row.parent_id, row.run_id, needs_parent, children, around)
+        return found
 
     def manifest(self, checkpoint: CheckpointKey) -> Manifest:
         ns, id = checkpoint
         return self.manifests[ns].of(id).manifest
-
-    def _lineage(self, checkpoint: CheckpointKey, row: CheckpointRecord) -> Lineage:
-        manifest = self.manifest(checkpoint)
-        metadata: Mapping[str, Any] = metadata_of(self._codec, self._thread_id, checkpoint[0], row)
-        counters = metadata.get("counters_since_delta_snapshot") or ()
-        needs_parent = any(manifest.inline.get(channel, EMPTIED) is EMPTIED for channel in counters)
-        return Lineage(
-            row.parent_id,
-            row.run_id,
-            needs_parent,
-            manifest.seen.get(CHILDREN, {}),
-            enclosing_of(metadata),
-        )
 
     def add_writes(self, rows: Iterable[Sequence[Any]]) -> None:
         for ns, *cells in rows:

@@ -12,7 +12,8 @@ from types import FunctionType, ModuleType
 from typing import Any
 from weakref import WeakSet
 
-from milepost._internal.annotations import own_annotations
+from typing_extensions import Format, get_annotations
+
 from milepost.checkpoint.serde._types.records import is_data_type
 
 if typing.TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _look_up(module: str, qualname: str) -> type | None:
 
 
 def _hints(cls: type) -> list[Any]:
-    annotations = [own_annotations(base) for base in cls.__mro__]
+    annotations = [get_annotations(base, format=Format.FORWARDREF) for base in cls.__mro__]
     if not any(annotations):
         return []
     try:
