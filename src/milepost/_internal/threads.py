@@ -216,4 +216,10 @@ def runs_here(loop: object) -> bool:
 
 def _running_loop() -> object | None:
     asyncio = sys.modules.get("asyncio")
-    return None if asyncio is None else asyncio._get_running_loop()
+    if asyncio is None:
+        return None
+    try:
+        running: object = asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+    return running
