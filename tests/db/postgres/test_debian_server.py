@@ -1,5 +1,6 @@
 """The PostgreSQL of the system, which is mostly older than the one that all other tests run on."""
 
+import operator
 import os
 import pwd
 import shutil
@@ -7,15 +8,20 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Annotated, TypedDict
 
+import psycopg
 import pytest
 
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
+from milepost.graph import START, StateGraph
 from milepost.store.postgres import PostgresStore
 from milepost.testing import saver_tests
 
 PROGRAMS = max(Path("/usr/lib/postgresql").glob("*/bin/initdb"), default=None)
+COUNTING = (PROGRAMS or Path("/usr/bin/initdb")).parent.with_name("lib") / "pg_stat_statements.so"
+"""The module with which the server counts what it does for each statement."""
 pytestmark = [
     pytest.mark.postgres,
     pytest.mark.skipif(PROGRAMS is None, reason="apt-get install postgresql runs these"),
@@ -37,6 +43,8 @@ def system_server() -> Iterator[str]:
 
     run("initdb", "-A", "trust", "-U", "postgres")
     settings = f"-k {folder} -c listen_addresses= -c fsync=off"
+    if COUNTING.exists():
+        settings += f" -c shared_preload_libraries={COUNTING.stem}"
     run("pg_ctl", "start", "-w", "-l", str(folder / "log"), "-o", settings)
     yield f"postgresql://postgres:@/postgres?host={folder}"
     run("pg_ctl", "stop", "-m", "immediate")
@@ -83,3 +91,54 @@ def test_items_of_a_store(system_server):
         assert store.list_namespaces(prefix=("users",)) == [("users", "ada"), ("users", "bob")]
         store.delete(("users", "ada"), "city")
         assert store.get(("users", "ada"), "city") is None
+
+
+class Notes(TypedDict):
+    notes: Annotated[list[str], operator.add]
+    text: str
+
+
+def use_everything(uri: str, turns: int) -> None:
+    """Several turns on a thread, each on a saver that has not seen it; then all that can be read,
+    and what looks after threads."""
+    builder = StateGraph(Notes).add_edge(START, "write")
+    builder.add_node("write", lambda state: {"notes": ["a note"], "text": "x" * 5_000})
+    config = {"configurable": {"thread_id": "1"}, "metadata": {"owner": "ada"}}
+    for _ in range(turns):
+        with PostgresSaver.from_conn_string(uri, thread_metadata=["owner"]) as saver:
+            saver.setup()
+            graph = builder.compile(checkpointer=saver)
+            graph.invoke({"notes": ["a question"]}, config)
+            assert graph.get_state(config).values["text"]
+            [*_, oldest] = graph.get_state_history(config)
+            graph.get_state(oldest.config)
+            graph.update_state(config, {"notes": ["an edit"]})
+            assert [info.thread_id for info in saver.list_threads(metadata={"owner": "ada"})]
+            saver.copy_thread("1", "2")
+            saver.prune(["2"], strategy="keep_latest")
+            assert saver.verify() == []
+            saver.delete_thread("2")
+    with PostgresStore.from_conn_string(uri) as store:
+        store.setup()
+        for n in range(turns):
+            store.put(("users", "ada"), str(n), {"n": n})
+            assert store.get(("users", "ada"), str(n)) is not None
+            assert store.search(("users",), filter={"n": {"$gte": n}})
+            assert store.list_namespaces(max_depth=1) == [("users",)]
+            store.delete(("users", "ada"), str(n))
+
+
+def test_no_statement_seems_so_costly_that_the_server_compiles_it(system_server):
+    """Where the server can compile statements to machine code (`jit`), it does so with each run of
+    one that it takes for costly. That is tens of milliseconds, for reads of less than one."""
+    with psycopg.connect(system_server, autocommit=True) as connection:
+        [(can_compile,)] = connection.execute("SELECT pg_jit_available()").fetchall()
+        if not (COUNTING.exists() and can_compile and connection.info.server_version >= 150_000):
+            pytest.skip("this server compiles nothing, or does not count what it compiles")
+        connection.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+        connection.execute("CREATE SCHEMA compiled")
+        use_everything(f"{system_server}&options=-csearch_path%3Dcompiled", turns=8)
+        compiled = connection.execute(
+            "SELECT query FROM pg_stat_statements WHERE jit_functions > 0"
+        ).fetchall()
+    assert compiled == []
