@@ -16,7 +16,6 @@ from urllib.parse import quote
 from milepost._db.addresses import is_postgres, is_redis, sqlite_file, without_password
 from milepost._db.dialect import POSTGRES, SQLITE
 from milepost._db.operations import rows_of
-from milepost.errors import MissingDependencyError
 from milepost.inspect._database import Database
 from milepost.inspect._errors import CannotOpenError, told_plainly
 from milepost.inspect._stored import serde_for
@@ -138,16 +137,11 @@ def _connect_sqlite(path: str, write: bool) -> sqlite3.Connection:
 def _open_postgres(
     url: str, write: bool, create: bool, serde: SerializerProtocol | None
 ) -> Database:
-    try:
-        from milepost._db.postgres.engine import Settings, driver
-        from milepost._db.postgres.errors import connecting
-        from milepost._db.postgres.sync import PostgresEngine
-        from milepost.checkpoint._sql.schema import TABLES
-        from milepost.checkpoint.postgres import PostgresSaver
-    except ImportError as error:
-        raise MissingDependencyError(
-            "PostgreSQL needs a driver: pip install 'milepost[postgres]'"
-        ) from error
+    from milepost._db.postgres.engine import Settings, driver
+    from milepost._db.postgres.errors import connecting
+    from milepost._db.postgres.sync import PostgresEngine
+    from milepost.checkpoint._sql.schema import TABLES
+    from milepost.checkpoint.postgres import PostgresSaver
 
     def connect() -> Any:
         made = driver.connect(url, autocommit=True, prepare_threshold=None, connect_timeout=15)
@@ -254,13 +248,9 @@ def _ours(
 
 
 def _open_redis(url: str, write: bool, serde: SerializerProtocol | None) -> Database:
-    try:
-        from milepost._db.redis.client import make_client
-        from milepost.checkpoint.redis import RedisSaver
-    except ImportError as error:
-        raise MissingDependencyError(
-            "Redis needs a client: pip install 'milepost[redis]'"
-        ) from error
+    from milepost._db.redis.client import make_client
+    from milepost.checkpoint.redis import RedisSaver
+
     client = make_client(url, is_async=False)
     # To read, it does not matter what the server does with its memory and its disk.
     saver = RedisSaver(
