@@ -71,10 +71,10 @@ def from_langgraph(saver: TheirSaver[Any]) -> BaseCheckpointSaver[Any]:
 class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
     """A LangGraph saver behind milepost's contract. Made by `from_langgraph`."""
 
-    def __init__(self, saver: TheirSaver[Any], translation: NameTranslation | None = None) -> None:
+    def __init__(self, saver: TheirSaver[Any], *, translates: bool = True) -> None:
         super().__init__()
         self._saver = saver
-        self._names = NameTranslation() if translation is None else translation
+        self._names = NameTranslation(translates)
 
     def __repr__(self) -> str:
         return f"from_langgraph({self._saver!r})"
@@ -138,9 +138,10 @@ _MOST_THREADS: Final = 10_000
 
 class NameTranslation:
     """Translates LangGraph's names in the checkpoints that are read, and keeps those of inner
-    graphs."""
+    graphs. Without `translates`, nothing is: a move stores LangGraph's names, and compares them."""
 
-    def __init__(self) -> None:
+    def __init__(self, translates: bool) -> None:
+        self._translates = translates
         self._spaces: dict[str, dict[str, str]] = {}
         """Thread → the namespaces that LangGraph made there, and ours for them."""
 
@@ -149,7 +150,7 @@ class NameTranslation:
         place = place_of(found.config)
         spaces = self._spaces.get(place.thread_id, {})
         wrote = {task_id for task_id, _, _ in found.pending_writes or ()}
-        if wrote:
+        if wrote and self._translates:
             names = Names(spaces=dict(spaces))
             names.learn(found, {})
             theirs = {task_id for task_id in wrote if task_id in names.tasks}
@@ -176,14 +177,6 @@ class NameTranslation:
             return config
         there = next((their_ns for their_ns, our_ns in spaces.items() if our_ns == ns), ns)
         return _with_space(config, there)
-
-
-class NoTranslation(NameTranslation):
-    """Translates nothing: a move stores LangGraph's names itself, and compares them."""
-
-    def translated(self, found: CheckpointTuple) -> Calls[CheckpointTuple]:
-        yield from ()
-        return found
 
 
 def _look_inside(names: Names, found: CheckpointTuple) -> Calls[None]:
