@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.concurrency import run_in_threadpool
@@ -12,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from milepost.inspect import as_data
 from milepost.inspect.parts import settle
 from milepost.server._errors import HttpError
-from milepost.server._sse import Event
+from milepost.server._sse import Event, end_task
 
 if TYPE_CHECKING:
     from milepost.inspect import Database
@@ -72,13 +71,13 @@ class Runs:
         task = self._tasks.get(thread_id)
         if task is None:
             return False
-        await _end(task)
+        await end_task(task)
         return True
 
     async def aclose(self) -> None:
         """End all of them."""
         for task in list(self._tasks.values()):
-            await _end(task)
+            await end_task(task)
 
 
 async def _received(
@@ -89,13 +88,7 @@ async def _received(
             yield event
     finally:
         if cancel:
-            await _end(task)
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError, Exception):
-        await task
+            await end_task(task)
 
 
 async def run_events(
