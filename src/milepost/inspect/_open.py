@@ -256,8 +256,7 @@ def _open_redis(url: str, write: bool, serde: SerializerProtocol | None) -> Data
     saver = RedisSaver(
         redis_client=client, serde=serde_for(serde), allow_eviction=not write, wait_aof=write
     )
-    with ExitStack() as stack, warnings.catch_warnings():
-        stack.callback(client.close)
+    with _closed_on_error(client), warnings.catch_warnings():
         if not write:
             warnings.simplefilter("ignore", RuntimeWarning)
         try:
@@ -266,7 +265,6 @@ def _open_redis(url: str, write: bool, serde: SerializerProtocol | None) -> Data
             raise CannotOpenError(
                 f"{without_password(url)}: a parameter of the address is unknown: {error}."
             ) from error
-        stack.pop_all()  # no error: the client stays open
 
     def open_store(create: bool) -> Any:
         from milepost.store.redis import RedisStore
