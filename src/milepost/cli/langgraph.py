@@ -233,9 +233,9 @@ def _move_items(opened: Any, made: Any, options: argparse.Namespace, report: Rep
 def _registry(options: argparse.Namespace) -> tuple[TypeRegistry, list[str]]:
     """The registry that all of our serializers share, with what the user allows, and the names
     that the program's functions have."""
+    from milepost._internal.supported import needed
     from milepost.checkpoint.serde.registry import default_registry
     from milepost.integrations.langgraph._formats.names import names_in
-    from milepost.integrations.langgraph._requirement import needed
 
     needed("langgraph.types")
     sys.path.insert(0, "")

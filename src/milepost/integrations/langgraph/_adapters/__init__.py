@@ -1,7 +1,7 @@
 """One library's savers and stores for the other's graphs. Importing this needs LangGraph."""
 
+from milepost._internal.supported import needed
 from milepost.integrations.langgraph._alias import is_installed
-from milepost.integrations.langgraph._requirement import needed
 
 if is_installed():
     raise ImportError(
