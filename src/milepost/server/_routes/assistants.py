@@ -21,7 +21,8 @@ from milepost.server._records import (
     SortOrder,
 )
 from milepost.server._routing import Call, Empty, Routes, list_response
-from milepost.server._search import contains, select
+from milepost.server._search import contains
+from milepost.server._states import selected
 
 routes = Routes("Assistants")
 
@@ -97,7 +98,7 @@ def search(call: Call[AssistantSearch, Empty]) -> Response:
         reverse=body.sort_order != "asc",
     )
     part = found[body.offset : body.offset + body.limit]
-    shown = (select(one, body.select) for one in part)
+    shown = (selected(one, body.select) for one in part)
     return list_response(shown, call.server.limits.answer, len(found), body.offset)
 
 

@@ -64,11 +64,16 @@ def get_state_by_id(call: Call[Empty, StateQuery]) -> Any:
     return _state(call, Checkpoint(checkpoint_id=call.path["checkpoint_id"]), call.query)
 
 
-class StateUpdate(msgspec.Struct, kw_only=True):
-    """Values to write to a thread as a node. At an older checkpoint the update forks."""
+class Edit(msgspec.Struct, kw_only=True):
+    """What to write before the run, as if a node had."""
 
     values: dict[str, Any] | list[Any] | None = None
     as_node: str | None = None
+
+
+class StateUpdate(Edit, kw_only=True):
+    """Values to write to a thread as a node. At an older checkpoint the update forks."""
+
     checkpoint: Checkpoint | None = None
     checkpoint_id: str | None = None
 
