@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 from milepost.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 RANGES: Final = {
     "langchain": ("langchain-core>=1.4,<1.9", "langsmith>=0.3.45,<0.15"),
@@ -27,6 +31,16 @@ def required(message: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise MissingDependencyError(message) from error
+
+
+def needed(module: str, package: str = "milepost[langgraph]") -> ModuleType:
+    """A module of an optional library; says how to install what is missing."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"This needs the module {error.name}: run `pip install '{package}'`."
+        ) from error
 
 
 def unsupported(wanted_for: str, extra: str) -> MissingDependencyError:

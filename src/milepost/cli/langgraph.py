@@ -9,8 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from importlib import import_module
-from operator import attrgetter
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from milepost._internal.progress import shown
@@ -169,10 +168,7 @@ def run_import(options: argparse.Namespace) -> int:
 def run_export(options: argparse.Namespace) -> int:
     _, called = _registry(options)  # first: without LangGraph it says what to install
     from milepost._db.addresses import is_redis
-    from milepost.integrations.langgraph._adapters.their_saver_for_ours import (
-        ForeignSaver,
-        NoTranslation,
-    )
+    from milepost.integrations.langgraph._adapters.their_saver_for_ours import ForeignSaver
     from milepost.integrations.langgraph._moving import addresses
     from milepost.integrations.langgraph._moving.sources import BadAddressError, our_tables
     from milepost.integrations.langgraph._moving.threads import Route, move_threads
@@ -189,8 +185,8 @@ def run_export(options: argparse.Namespace) -> int:
     ):
         route = Route(
             our_tables(saver),
-            ForeignSaver(target, NoTranslation()),
-            ForeignSaver(reader, NoTranslation()),
+            ForeignSaver(target, translates=False),
+            ForeignSaver(reader, translates=False),
             to_langgraph=True,
             called=called,
         )
@@ -237,20 +233,17 @@ def _move_items(opened: Any, made: Any, options: argparse.Namespace, report: Rep
 def _registry(options: argparse.Namespace) -> tuple[TypeRegistry, list[str]]:
     """The registry that all of our serializers share, with what the user allows, and the names
     that the program's functions have."""
+    from milepost._internal.supported import needed
     from milepost.checkpoint.serde.registry import default_registry
     from milepost.integrations.langgraph._formats.names import names_in
-    from milepost.integrations.langgraph._requirement import needed
 
     needed("langgraph.types")
     sys.path.insert(0, "")
     for name in options.types:
         stored, is_renamed, place = name.rpartition("=")
-        module, _, attribute = place.partition(":")
         try:
-            thing: Any = import_module(module)
-            if attribute:
-                thing = attrgetter(attribute)(thing)
-        except (ImportError, AttributeError) as error:
+            thing: Any = resolve_name(place if ":" in place else f"{place}:")
+        except (ImportError, AttributeError, ValueError) as error:
             raise MilepostError(f"--types {name}: {error}") from error
         default_registry.register_data_types(thing)
         if is_renamed:

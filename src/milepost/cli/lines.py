@@ -123,20 +123,9 @@ _UNSAFE: Final = re.compile(
 
 def plain(text: str) -> str:
     """`text` on one line, with escapes for everything that is not shown as itself."""
-    return _UNSAFE.sub(_escaped, text)
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def plain_lines(text: str) -> list[str]:
     """The same for a text of several lines."""
     return [plain(line) for line in text.replace("\r\n", "\n").split("\n")]
-
-
-def _escaped(found: re.Match[str]) -> str:
-    sign = found[0]
-    known = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(sign)
-    if known is not None:
-        return known
-    code = ord(sign)
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

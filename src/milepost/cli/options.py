@@ -21,14 +21,12 @@ from milepost.cli.names import GRAPH_VARIABLE
 if TYPE_CHECKING:
     from milepost.inspect import Database, Ref
 
-_DATABASE: Final = "milepost.database"
-"""The key in the metadata of Click's contexts under which the given address is kept."""
 
-
-def _keep_address(ctx: click.Context, _: click.Parameter, address: str | None) -> None:
-    """Keep the address in `--db`; a command's own option replaces the one before the command."""
-    if address is not None:
-        ctx.meta[_DATABASE] = address
+def _keep(ctx: click.Context, option: click.Parameter, value: Any) -> None:
+    """Keep the value of an option with the command; `--db` of a command replaces the one before
+    the command."""
+    if value is not None:
+        ctx.meta[f"milepost.{option.name}"] = value
 
 
 database_option = click.option(
@@ -36,7 +34,7 @@ database_option = click.option(
     "database",
     metavar="ADDRESS",
     expose_value=False,
-    callback=_keep_address,
+    callback=_keep,
     help="The database: sqlite:///file.db, a path, postgresql://…, redis://… Default: MILEPOST_DB.",
 )
 status_option = click.option(
@@ -51,7 +49,9 @@ metadata_option = click.option(
     metavar="KEY=VALUE",
     help="Those of which this is stored; may be repeated.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+json_option = click.option(
+    "--json", is_flag=True, expose_value=False, callback=_keep, help="Print JSON."
+)
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 graph_option = click.option(
     "--graph",
@@ -60,12 +60,18 @@ graph_option = click.option(
     help="The graph: module:attribute, file.py:attribute or langgraph.json[:NAME]; it is "
     f"imported. Default: {GRAPH_VARIABLE}, or langgraph.json here.",
 )
-pager_option = click.option("--pager/--no-pager", default=True, help="Page through long output.")
+pager_option = click.option(
+    "--pager/--no-pager",
+    default=True,
+    expose_value=False,
+    callback=_keep,
+    help="Page through long output.",
+)
 
 
 def given_address(ctx: click.Context) -> str | None:
     """The address in `--db`."""
-    address: str | None = ctx.meta.get(_DATABASE)
+    address: str | None = ctx.meta.get("milepost.database")
     return address
 
 

@@ -32,13 +32,36 @@ def has_styles() -> bool:
     return sys.stdout.isatty() and not plain_terminal
 
 
-def show_lines(lines: Iterable[Line], *, pager: bool = False) -> None:
+def wants(option: str) -> bool:
+    """Whether the command has this option, `json` or `pager`, and it is on."""
+    return bool(click.get_current_context().meta.get(f"milepost.{option}"))
+
+
+def show(data: Any, lines: Iterable[Line]) -> None:
+    """What a command has found: the data as JSON, or the lines."""
+    if wants("json"):
+        show_json(data)
+    else:
+        show_lines(lines)
+
+
+def show_each(values: Iterable[Any], lines: Iterable[Line]) -> None:
+    """The same, with a line of JSON for each value, as they come."""
+    if not wants("json"):
+        show_lines(lines)
+        return
+    for value in values:
+        show_json(value)
+        sys.stdout.flush()
+
+
+def show_lines(lines: Iterable[Line]) -> None:
     """Print lines as they come; through a pager, if that is wanted and there is a terminal."""
     styles = has_styles()
     texts = (
         line if isinstance(line, str) else line.styled if styles else line.plain for line in lines
     )
-    if pager and sys.stdout.isatty() and sys.stdin.isatty():
+    if wants("pager") and sys.stdout.isatty() and sys.stdin.isatty():
         os.environ.setdefault("LESS", "FRX")
         # Click ends the text with a newline of its own.
         joined = (f"\n{text}" if at else text for at, text in enumerate(texts))
@@ -52,26 +75,17 @@ def show_lines(lines: Iterable[Line], *, pager: bool = False) -> None:
     sys.stdout.flush()
 
 
-def show_table(
-    header: Sequence[str], rows: Iterable[Sequence[Line]], *, pager: bool = False
-) -> None:
+def table_lines(header: Sequence[str], rows: Iterable[Sequence[Line]]) -> Iterator[Text]:
     """A table; what does not fit into the terminal is cut off."""
     cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
     numbers = [name in NUMBERS for name in header]
     width = get_terminal_size().columns if sys.stdout.isatty() else None
-    show_lines(table(header, cells, numbers, width), pager=pager)
+    return table(header, cells, numbers, width)
 
 
 def show_json(value: Any) -> None:
     """A value as JSON on one line, in ASCII: nothing in it can reach the terminal as a control."""
     sys.stdout.write(f"{json.dumps(json_data(value))}\n")
-
-
-def show_json_lines(values: Iterable[Any]) -> None:
-    """A line of JSON for each value, as they come."""
-    for value in values:
-        show_json(value)
-        sys.stdout.flush()
 
 
 def json_data(value: Any) -> Any:

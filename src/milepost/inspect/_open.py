@@ -16,7 +16,6 @@ from urllib.parse import quote
 from milepost._db.addresses import is_postgres, is_redis, sqlite_file, without_password
 from milepost._db.dialect import POSTGRES, SQLITE
 from milepost._db.operations import rows_of
-from milepost._internal.supported import required
 from milepost.inspect._database import Database
 from milepost.inspect._errors import CannotOpenError, told_plainly
 from milepost.inspect._stored import serde_for
@@ -138,12 +137,11 @@ def _connect_sqlite(path: str, write: bool) -> sqlite3.Connection:
 def _open_postgres(
     url: str, write: bool, create: bool, serde: SerializerProtocol | None
 ) -> Database:
-    with required("PostgreSQL needs a driver: pip install 'milepost[postgres]'"):
-        from milepost._db.postgres.engine import Settings, driver
-        from milepost._db.postgres.errors import connecting
-        from milepost._db.postgres.sync import PostgresEngine
-        from milepost.checkpoint._sql.schema import TABLES
-        from milepost.checkpoint.postgres import PostgresSaver
+    from milepost._db.postgres.engine import Settings, driver
+    from milepost._db.postgres.errors import connecting
+    from milepost._db.postgres.sync import PostgresEngine
+    from milepost.checkpoint._sql.schema import TABLES
+    from milepost.checkpoint.postgres import PostgresSaver
 
     def connect() -> Any:
         made = driver.connect(url, autocommit=True, prepare_threshold=None, connect_timeout=15)
@@ -250,16 +248,15 @@ def _ours(
 
 
 def _open_redis(url: str, write: bool, serde: SerializerProtocol | None) -> Database:
-    with required("Redis needs a client: pip install 'milepost[redis]'"):
-        from milepost._db.redis.client import make_client
-        from milepost.checkpoint.redis import RedisSaver
+    from milepost._db.redis.client import make_client
+    from milepost.checkpoint.redis import RedisSaver
+
     client = make_client(url, is_async=False)
     # To read, it does not matter what the server does with its memory and its disk.
     saver = RedisSaver(
         redis_client=client, serde=serde_for(serde), allow_eviction=not write, wait_aof=write
     )
-    with ExitStack() as stack, warnings.catch_warnings():
-        stack.callback(client.close)
+    with _closed_on_error(client), warnings.catch_warnings():
         if not write:
             warnings.simplefilter("ignore", RuntimeWarning)
         try:
@@ -268,7 +265,6 @@ def _open_redis(url: str, write: bool, serde: SerializerProtocol | None) -> Data
             raise CannotOpenError(
                 f"{without_password(url)}: a parameter of the address is unknown: {error}."
             ) from error
-        stack.pop_all()  # no error: the client stays open
 
     def open_store(create: bool) -> Any:
         from milepost.store.redis import RedisStore

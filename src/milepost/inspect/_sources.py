@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from milepost._db.operations import rows_of
 from milepost._internal.ids import time_of
 from milepost.checkpoint._contract.records import Place, place_of
-from milepost.checkpoint._contract.threads import ThreadFilter, ThreadInfo, has_pairs
+from milepost.checkpoint._contract.threads import ThreadFilter, ThreadInfo, passes_filter
 from milepost.checkpoint._redis.names import CHECKPOINT_KEYS, REDIS, TTL_OF
 from milepost.checkpoint._sql.threads.registry import Search
 from milepost.inspect._reading import id_of, parent_of
@@ -265,14 +265,9 @@ def _is_found(row: ThreadRow, search: Search) -> bool:
 
 def satisfies(row: ThreadRow, wanted: ThreadFilter) -> bool:
     """Whether a thread has the status, id, times and metadata that are asked for."""
-    updated = row.updated_at or 0.0
-    return (
-        wanted.status in (None, row.status)
-        and (wanted.prefix is None or row.thread_id.startswith(wanted.prefix))
-        and (wanted.updated_after is None or updated > wanted.updated_after)
-        and (wanted.updated_before is None or updated < wanted.updated_before)
-        and has_pairs(row.metadata, wanted.metadata)
-    )
+    updated, metadata = row.updated_at or 0.0, dict(row.metadata)
+    info = ThreadInfo(row.thread_id, row.status, updated, updated, row.head, metadata)
+    return passes_filter(info, wanted)
 
 
 class TableSource(Source):

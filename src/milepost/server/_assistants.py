@@ -12,11 +12,11 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from milepost.checkpoint._contract.records import now
 from milepost.server._errors import HttpError, not_found
 from milepost.server._records import Assistant
 
@@ -102,7 +102,7 @@ class Assistants:
             before = known.present
             metadata = {**before.metadata, **fields.get("metadata", {})}
             version = max(one.version for one in known.versions) + 1
-            changed = {**fields, "metadata": metadata, "version": version, "updated_at": _now()}
+            changed = {**fields, "metadata": metadata, "version": version, "updated_at": now()}
             after = msgspec.structs.replace(before, **changed)
             return self._put(Versions(version, [*known.versions, after]))
 
@@ -179,17 +179,13 @@ class Assistants:
 
 
 def _new(graph_id: str, assistant_id: str, **fields: Any) -> Assistant:
-    now = _now()
+    made = now()
     given = {"config": {}, "context": {}, "metadata": {}, "name": graph_id, **fields}
     return Assistant(
         assistant_id=assistant_id,
         graph_id=graph_id,
-        created_at=now,
-        updated_at=now,
+        created_at=made,
+        updated_at=made,
         version=1,
         **given,
     )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.concurrency import run_in_threadpool
@@ -12,12 +11,11 @@ from starlette.concurrency import run_in_threadpool
 from milepost.inspect import as_data
 from milepost.inspect.parts import settle
 from milepost.server._errors import HttpError
-from milepost.server._sse import Event
+from milepost.server._sse import Event, end_task
 
 if TYPE_CHECKING:
     from milepost.inspect import Database
 
-_MODES: Final = ("values", "updates", "messages", "checkpoints")
 _THREAD: Final = ("thread_id", "checkpoint_ns")
 _LAST: Final = ("end", "error")
 """The events that end a stream."""
@@ -72,13 +70,13 @@ class Runs:
         task = self._tasks.get(thread_id)
         if task is None:
             return False
-        await _end(task)
+        await end_task(task)
         return True
 
     async def aclose(self) -> None:
         """End all of them."""
         for task in list(self._tasks.values()):
-            await _end(task)
+            await end_task(task)
 
 
 async def _received(
@@ -89,13 +87,7 @@ async def _received(
             yield event
     finally:
         if cancel:
-            await _end(task)
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError, Exception):
-        await task
+            await end_task(task)
 
 
 async def run_events(
@@ -112,10 +104,10 @@ async def run_events(
     comes after the registry says how the run has ended.
     """
     try:
-        stream = graph.astream(input, config, stream_mode=list(_MODES), subgraphs=True, **options)
+        stream = graph.astream(input, config, stream_mode=list(_SHOWN), subgraphs=True, **options)
         async for namespace, mode, payload in stream:
             name = "checkpoint" if mode == "checkpoints" else mode
-            shown = _SHOWN.get(mode, _payload)(payload, limit)
+            shown = _SHOWN[mode](payload, limit=limit)
             yield Event("|".join((name, *namespace)), shown)
         # Where the run has come to, which is not where it began if that was an older checkpoint.
         thread = {key: value for key, value in config["configurable"].items() if key in _THREAD}
@@ -132,11 +124,7 @@ async def run_events(
     yield last
 
 
-def _payload(payload: Any, limit: int) -> Any:
-    return as_data(payload, limit=limit)
-
-
-def _message(payload: Any, limit: int) -> Any:
+def _message(payload: Any, *, limit: int) -> Any:
     """A message or a part of one, with where it comes from."""
     chunk, metadata = payload
     kept = ("langgraph_node", "langgraph_step", "langgraph_checkpoint_ns", "tags")
@@ -147,7 +135,7 @@ def _message(payload: Any, limit: int) -> Any:
     return [shown, {key: as_data(metadata[key]) for key in kept if key in metadata}]
 
 
-def _checkpoint(payload: Any, limit: int) -> Any:
+def _checkpoint(payload: Any, *, limit: int) -> Any:
     """A checkpoint as the log has it, as far as a run knows."""
     place = (payload["config"] or {}).get("configurable", {})
     before = (payload["parent_config"] or {}).get("configurable", {})
@@ -171,4 +159,10 @@ def _checkpoint(payload: Any, limit: int) -> Any:
     }
 
 
-_SHOWN: Final = {"messages": _message, "checkpoints": _checkpoint}
+_SHOWN: Final[Mapping[str, Callable[..., Any]]] = {
+    "values": as_data,
+    "updates": as_data,
+    "messages": _message,
+    "checkpoints": _checkpoint,
+}
+"""Stream modes of a run → what the page is shown of them."""

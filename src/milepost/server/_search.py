@@ -8,7 +8,7 @@ status.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 
@@ -164,12 +164,6 @@ def contains(stored: Any, wanted: Any) -> bool:
     if isinstance(stored, bool) is not isinstance(wanted, bool):
         return False
     return bool(stored == wanted)
-
-
-def select(record: msgspec.Struct, fields: Sequence[str] | None) -> Any:
-    if not fields:
-        return record
-    return {name: getattr(record, name) for name in fields if hasattr(record, name)}
 
 
 # -- threads as clients see them

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from starlette.responses import Response
 
@@ -120,9 +120,14 @@ class EventStream(Response):
             detail = type(error).__name__ if known is None else known.detail
             await _send(send, Event("error", {"detail": detail}).encoded())
         finally:
-            following.cancel()
-            with suppress(asyncio.CancelledError, StopAsyncIteration, Exception):
-                await following
+            await end_task(following)
+
+
+async def end_task(task: asyncio.Future[Any]) -> None:
+    """Cancel a task, and wait until it has ended."""
+    task.cancel()
+    with suppress(asyncio.CancelledError, Exception):
+        await task
 
 
 async def _send(send: Send, body: bytes) -> None:

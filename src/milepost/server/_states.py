@@ -100,18 +100,18 @@ def check_selection(fields: Sequence[str] | None) -> None:
             )
 
 
-def selected(state: ThreadState, fields: Sequence[str] | None) -> Any:
-    """A state, or only these fields of it; `values.KEY` is one key of the values."""
+def selected(record: Any, fields: Sequence[str] | None) -> Any:
+    """A record, or these fields of it that it has; `values.KEY` is one key of its values."""
     if not fields:
-        return state
+        return record
     shown: dict[str, Any] = {}
     keys = {}
     for name in fields:
         root, dot, key = name.partition(".")
-        if not dot:
-            shown[root] = getattr(state, root)
-        elif isinstance(state.values, dict) and key in state.values:
-            keys[key] = state.values[key]
+        if not dot and hasattr(record, root):
+            shown[root] = getattr(record, root)
+        elif dot and isinstance(record.values, dict) and key in record.values:
+            keys[key] = record.values[key]
     if "values" not in shown and any(name.startswith("values.") for name in fields):
         shown["values"] = keys
     return shown

@@ -16,6 +16,8 @@ from milepost.cli.lines import Text, plain
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from milepost.inspect import SalvagedState
+
 
 @click.command()
 @click.argument("threads", type=options.THREAD, nargs=-1)
@@ -68,28 +70,22 @@ def _each(lines: Iterable[str], step: Callable[..., None]) -> Iterator[str]:
 @click.argument("threads", type=options.THREAD, nargs=-1)
 @options.json_option
 @options.database_option
-def verify(threads: tuple[str, ...], as_json: bool) -> None:
+def verify(threads: tuple[str, ...]) -> None:
     """Check every row and value of threads, or of all; exits with 1 if something is wrong."""
     db = options.opened()
     with output.progress("verifying", len(threads) or None) as step:
         problems = list(inspect.verify(db, list(threads) or None, progress=step))
-    if as_json:
-        output.show_json({"problems": problems})
-    elif problems:
-        output.show_table(
-            ("thread", "table", "row", "problem"),
-            [
-                (
-                    plain(p.thread_id),
-                    plain(p.table),
-                    plain(f"{p.checkpoint_ns} {p.key}".strip()),
-                    plain(p.reason),
-                )
-                for p in problems
-            ],
+    rows = [
+        (
+            plain(p.thread_id),
+            plain(p.table),
+            plain(f"{p.checkpoint_ns} {p.key}".strip()),
+            plain(p.reason),
         )
-    else:
-        click.echo("Everything can be read.")
+        for p in problems
+    ]
+    lines = output.table_lines(("thread", "table", "row", "problem"), rows)
+    output.show({"problems": problems}, lines if problems else ["Everything can be read."])
     if problems:
         raise SystemExit(FAILED)
 
@@ -100,21 +96,22 @@ def verify(threads: tuple[str, ...], as_json: bool) -> None:
 @click.option("--full", is_flag=True, help="Show long texts and lists whole.")
 @options.json_option
 @options.database_option
-def salvage(thread: str, limit: int | None, full: bool, as_json: bool) -> None:
+def salvage(thread: str, limit: int | None, full: bool) -> None:
     """Show what can still be read of a damaged thread, newest first. Nothing is changed."""
     found = inspect.salvage(options.opened(), thread)[:limit]
-    if as_json:
-        output.show_json_lines(found)
-        return
-    if not found:
+    if not found and not output.wants("json"):
         output.say("Nothing of it can be read. `milepost verify` says why.")
         raise SystemExit(FAILED)
+    output.show_each(found, _salvaged_lines(found, full))
+
+
+def _salvaged_lines(found: Iterable[SalvagedState], full: bool) -> Iterator[Text]:
     for one in found:
         title = f"{one.checkpoint_id}  step {one.step}  {one.namespace}".rstrip()
-        output.show_lines([Text(plain(title), style="yellow")])
-        output.show_lines(values.tree(dict(one.values), depth=1, full=full))
+        yield Text(plain(title), style="yellow")
+        yield from values.tree(dict(one.values), depth=1, full=full)
         for what, why in one.lost.items():
-            output.show_lines([Text(f"  lost: {plain(what)}: {plain(why)}", style="red")])
+            yield Text(f"  lost: {plain(what)}: {plain(why)}", style="red")
 
 
 @click.command()
@@ -128,12 +125,7 @@ def salvage(thread: str, limit: int | None, full: bool, as_json: bool) -> None:
 @options.yes_option
 @options.json_option
 @options.database_option
-def reencrypt(
-    threads: tuple[str, ...],
-    old_key_env: tuple[str, ...],
-    yes: bool,
-    as_json: bool,
-) -> None:
+def reencrypt(threads: tuple[str, ...], old_key_env: tuple[str, ...], yes: bool) -> None:
     """Seal everything with the key in MILEPOST_AES_KEY: what has an older key, or none."""
     from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 
@@ -143,12 +135,9 @@ def reencrypt(
     options.confirm(f"Seal {'these threads' if threads else 'all threads'} of {db.url} again?", yes)
     with output.progress("sealing", None) as step:
         done = inspect.reencrypt(db, list(threads) or None, progress=step)
-    if as_json:
-        output.show_json(done)
-    else:
-        click.echo(f"{done.resealed} rows sealed, {done.current} had the newest key.")
-        for problem in done.refused:
-            click.echo(plain(f"refused: thread '{problem.thread_id}': {problem.reason}"), err=True)
+    output.show(done, [f"{done.resealed} rows sealed, {done.current} had the newest key."])
+    for problem in () if output.wants("json") else done.refused:
+        output.say(f"refused: thread '{problem.thread_id}': {problem.reason}")
     if done.refused:
         raise SystemExit(FAILED)
 
@@ -171,12 +160,7 @@ def _key(name: str) -> bytes:
 @options.graph_option
 @options.json_option
 @options.database_option
-def migrate(
-    threads: tuple[str, ...],
-    dry_run: bool,
-    graph: str | None,
-    as_json: bool,
-) -> None:
+def migrate(threads: tuple[str, ...], dry_run: bool, graph: str | None) -> None:
     """Check every thread against the code of today; exits with 1 if one does not fit.
 
     Stored values are migrated when they are read, so there is nothing to rewrite: this reads each
@@ -199,12 +183,9 @@ def migrate(
             step()
             if checked.problem is not None:
                 failed.append(checked)
-    if as_json:
-        output.show_json({"threads": len(ids), "problems": failed})
-    else:
-        if failed:
-            rows = [(plain(one.thread_id), plain(one.problem or "")) for one in failed]
-            output.show_table(("thread", "problem"), rows)
-        click.echo(f"{len(ids) - len(failed)} of {len(ids)} threads fit.")
+    rows = [(plain(one.thread_id), plain(one.problem or "")) for one in failed]
+    lines = output.table_lines(("thread", "problem"), rows) if failed else ()
+    fit = f"{len(ids) - len(failed)} of {len(ids)} threads fit."
+    output.show({"threads": len(ids), "problems": failed}, [*lines, fit])
     if failed:
         raise SystemExit(FAILED)

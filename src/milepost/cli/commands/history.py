@@ -25,14 +25,7 @@ if TYPE_CHECKING:
 @options.json_option
 @options.pager_option
 @options.database_option
-def log(
-    ref: Ref,
-    limit: int | None,
-    drawn: bool,
-    ids: bool,
-    as_json: bool,
-    pager: bool,
-) -> None:
+def log(ref: Ref, limit: int | None, drawn: bool, ids: bool) -> None:
     """Show the checkpoints of a thread with its forks, newest first.
 
     With a checkpoint, those before it. --json prints a line for each.
@@ -44,14 +37,11 @@ def log(
 
         before = id_of(resolve(db, ref))
     entries = inspect.log(db, ref.thread_id, namespace=ref.namespace, limit=limit, before=before)
-    if as_json:
-        output.show_json_lines(entries)
-        return
     if drawn:
         lines = (entry_line(row.entry, row.lanes, ids) for row in inspect.graph_rows(entries))
     else:
         lines = (entry_line(entry, "", ids) for entry in entries)
-    output.show_lines(lines, pager=pager)
+    output.show_each(entries, lines)
 
 
 def entry_line(entry: LogEntry | None, lanes: str, full_id: bool = False) -> Text:
@@ -97,7 +87,7 @@ def _writes(writes: Any) -> str:
 @options.json_option
 @options.pager_option
 @options.database_option
-def diff(a: Ref, b: Ref | None, exit_code: bool, as_json: bool, pager: bool) -> None:
+def diff(a: Ref, b: Ref | None, exit_code: bool) -> None:
     """Show what differs between two states: checkpoints, branches or threads.
 
     With one checkpoint, what its step changed.
@@ -106,11 +96,8 @@ def diff(a: Ref, b: Ref | None, exit_code: bool, as_json: bool, pager: bool) -> 
     if b is None:
         a, b = inspect.Ref(a.thread_id, a.namespace, a.at, a.back + 1), a
     changes = inspect.diff(db, a, b)
-    if as_json:
-        output.show_json({"changes": changes})
-    else:
-        lines = _diff_lines(changes) if changes else [Text("No differences.", style="dim")]
-        output.show_lines(lines, pager=pager)
+    lines = _diff_lines(changes) if changes else [Text("No differences.", style="dim")]
+    output.show({"changes": changes}, lines)
     if exit_code and changes:
         raise SystemExit(FAILED)
 
@@ -143,17 +130,11 @@ def _diff_lines(changes: Iterable[Change]) -> Iterator[Text]:
 @options.json_option
 @options.pager_option
 @options.database_option
-def blame(ref: Ref, path: str, as_json: bool, pager: bool) -> None:
+def blame(ref: Ref, path: str) -> None:
     """Show which step, node and run wrote each part of a value."""
     parts = inspect.blame(options.opened(), ref, values.parse_path(path))
-    if as_json:
-        output.show_json({"parts": parts})
-        return
-    output.show_table(
-        ("part", "checkpoint", "step", "node", "run", "when", "value"),
-        [_blame_row(part) for part in parts],
-        pager=pager,
-    )
+    header = ("part", "checkpoint", "step", "node", "run", "when", "value")
+    output.show({"parts": parts}, output.table_lines(header, map(_blame_row, parts)))
 
 
 def _blame_row(part: Blame) -> list[Any]:
@@ -174,7 +155,7 @@ def _blame_row(part: Blame) -> list[Any]:
 @click.option("--halving", is_flag=True, help="It stays true once it is: look at few states.")
 @options.json_option
 @options.database_option
-def bisect(ref: Ref, expression: str, halving: bool, as_json: bool) -> None:
+def bisect(ref: Ref, expression: str, halving: bool) -> None:
     """Find the first checkpoint at which a Python expression is true.
 
     The keys of the state are names in it, with values as `show --json` prints them; `state` is
@@ -204,10 +185,7 @@ def bisect(ref: Ref, expression: str, halving: bool, as_json: bool) -> None:
             return False
 
     entry = inspect.bisect(options.opened(), ref, holds, halving=halving)
-    if as_json:
-        output.show_json({"entry": entry})
-    elif entry is not None:
-        output.show_lines([entry_line(entry, "", full_id=True)])
+    output.show({"entry": entry}, [] if entry is None else [entry_line(entry, "", full_id=True)])
     if entry is None:
         why = ""
         if failures and len(failures) == looked_at:
@@ -231,17 +209,14 @@ def bisect(ref: Ref, expression: str, halving: bool, as_json: bool) -> None:
 )
 @options.json_option
 @options.database_option
-def tail(ref: Ref, follow: bool, lines: int, poll: float, as_json: bool) -> None:
+def tail(ref: Ref, follow: bool, lines: int, poll: float) -> None:
     """Show the last checkpoints of a thread, oldest first; with -f, those that follow."""
     db = options.opened()
     entries = inspect.tail(
         db, ref.thread_id, namespace=ref.namespace, poll=poll, last=lines, follow=follow
     )
-    if as_json:
-        output.show_json_lines(entries)
-        return
     for entry in entries:
-        output.show_lines([entry_line(entry, "")])
+        output.show_each([entry], [entry_line(entry, "")])
 
 
 @click.command()
@@ -263,24 +238,19 @@ def tag(ref: Ref, name: str, delete: bool) -> None:
 @click.argument("thread", type=options.THREAD)
 @options.json_option
 @options.database_option
-def tags(thread: str, as_json: bool) -> None:
+def tags(thread: str) -> None:
     """List the tags of a thread."""
     found = inspect.tags(options.opened(), thread)
-    if as_json:
-        output.show_json({"tags": found})
-        return
-    if not found:
+    if not found and not output.wants("json"):
         output.say(f"Thread '{thread}' has no tags.")
         return
-    output.show_table(
-        ("tag", "checkpoint", "graph", ""),
-        [
-            (
-                plain(one.name),
-                plain(one.checkpoint_id),
-                plain(one.namespace) or "-",
-                "" if one.exists else "(removed)",
-            )
-            for one in found
-        ],
-    )
+    rows = [
+        (
+            plain(one.name),
+            plain(one.checkpoint_id),
+            plain(one.namespace) or "-",
+            "" if one.exists else "(removed)",
+        )
+        for one in found
+    ]
+    output.show({"tags": found}, output.table_lines(("tag", "checkpoint", "graph", ""), rows))

@@ -20,7 +20,7 @@ from milepost.warnings import MilepostWarning
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from milepost.inspect import Database, Ref, RunEvent
+    from milepost.inspect import Database, Merged, Ref, RunEvent
 
 
 @click.command()
@@ -36,7 +36,6 @@ def fork(
     sets: tuple[str, ...],
     as_node: str | None,
     go_on: bool,
-    as_json: bool,
     graph: str | None,
 ) -> None:
     """Start a branch at a checkpoint, with some keys changed. The original stays.
@@ -50,12 +49,10 @@ def fork(
     found = options.the_graph(graph, needed=bool(as_node or go_on))
     db = options.opened(write=True)
     made = inspect.fork(db, ref, given, graph=found, as_node=as_node)
-    if as_json and not go_on:
-        output.show_json({"ref": str(made), "checkpoint_id": made.at})
-    elif not as_json:
-        click.echo(plain(str(made)))
+    if not (go_on and output.wants("json")):
+        output.show({"ref": str(made), "checkpoint_id": made.at}, [plain(str(made))])
     if go_on:
-        _follow(db, made.thread_id, inspect.resume(db, found, made), as_json)
+        _follow(db, made.thread_id, inspect.resume(db, found, made))
 
 
 @click.command()
@@ -64,7 +61,7 @@ def fork(
 @options.json_option
 @options.graph_option
 @options.database_option
-def answer(thread: str, given: tuple[str, ...], as_json: bool, graph: str | None) -> None:
+def answer(thread: str, given: tuple[str, ...], graph: str | None) -> None:
     """Answer what a thread asks, and let it go on.
 
     ID is needed where it asks several questions; its beginning is enough.
@@ -76,7 +73,7 @@ def answer(thread: str, given: tuple[str, ...], as_json: bool, graph: str | None
     found = options.the_graph(graph)
     db = options.opened(write=True)
     events = inspect.answer(db, found, thread, value, interrupt_id=id)
-    _follow(db, thread, events, as_json)
+    _follow(db, thread, events)
 
 
 @click.command()
@@ -84,11 +81,11 @@ def answer(thread: str, given: tuple[str, ...], as_json: bool, graph: str | None
 @options.json_option
 @options.graph_option
 @options.database_option
-def resume(ref: Ref, as_json: bool, graph: str | None) -> None:
+def resume(ref: Ref, graph: str | None) -> None:
     """Go on where a thread stopped; from a checkpoint, replay what came after it."""
     found = options.the_graph(graph)
     db = options.opened(write=True)
-    _follow(db, ref.thread_id, inspect.resume(db, found, ref), as_json)
+    _follow(db, ref.thread_id, inspect.resume(db, found, ref))
 
 
 @click.command()
@@ -99,7 +96,7 @@ def resume(ref: Ref, as_json: bool, graph: str | None) -> None:
 @click.option("--input", "-i", "given", metavar="JSON", help="The input, or - for standard input.")
 @options.json_option
 @options.database_option
-def run(graph: str | None, thread: str | None, given: str | None, as_json: bool) -> None:
+def run(graph: str | None, thread: str | None, given: str | None) -> None:
     """Run a graph with an input, and keep its thread in the database.
 
     GRAPH is module:attribute, file.py:attribute or langgraph.json[:NAME]; it is imported. (A
@@ -113,17 +110,17 @@ def run(graph: str | None, thread: str | None, given: str | None, as_json: bool)
     found = options.the_graph(graph)
     thread = thread or random_uuid()
     db = options.opened(write=True, create=True)
-    _follow(db, thread, inspect.run(db, found, thread, value), as_json)
+    _follow(db, thread, inspect.run(db, found, thread, value))
 
 
-def _follow(db: Database, thread: str, events: Iterator[RunEvent], as_json: bool) -> None:
+def _follow(db: Database, thread: str, events: Iterator[RunEvent]) -> None:
     """Show a run as it goes on, and how the thread is afterwards."""
-    if not as_json:
+    if not output.wants("json"):
         output.show_lines([Text(f"thread {plain(thread)}", style="bold")])
     failure: Exception | None = None
     try:
         for event in _warning_plainly(events):
-            if as_json:
+            if output.wants("json"):
                 output.show_json(_event_data(event))
             else:
                 output.show_lines(_event_lines(event))
@@ -133,14 +130,12 @@ def _follow(db: Database, thread: str, events: Iterator[RunEvent], as_json: bool
         failure = error
         print(*plain_lines(traceback.format_exc().rstrip("\n")), sep="\n", file=sys.stderr)
     view = inspect.show(db, inspect.Ref(thread))
-    if as_json:
-        output.show_json({"thread": view})
-    else:
-        for question in view.interrupts:
-            asks = f"asks {plain(question.id)}  {values.brief(question.value, 200)}"
-            output.show_lines([Text(asks, style="yellow")])
-        following = f"next: {output.nodes_text(view.next)}" if view.next else "It has ended."
-        output.show_lines([Text(following, style="dim")])
+    asked = [
+        Text(f"asks {plain(one.id)}  {values.brief(one.value, 200)}", style="yellow")
+        for one in view.interrupts
+    ]
+    following = f"next: {output.nodes_text(view.next)}" if view.next else "It has ended."
+    output.show({"thread": view}, [*asked, Text(following, style="dim")])
     if failure is not None:
         raise SystemExit(FAILED)
 
@@ -200,7 +195,6 @@ def merge(
     take: tuple[str, ...],
     as_node: str | None,
     dry_run: bool,
-    as_json: bool,
     graph: str | None,
 ) -> None:
     """Bring what B changed since their common ancestor to A, as a new checkpoint after A.
@@ -212,15 +206,16 @@ def merge(
     found = options.the_graph(graph)
     db = options.opened(write=not dry_run)
     done = inspect.merge(db, found, ours, theirs, prefer=prefer, as_node=as_node, dry_run=dry_run)
-    if as_json:
-        ref = None if done.ref is None else str(done.ref)
-        output.show_json({**done._asdict(), "ref": ref, "base": str(done.base)})
-        return
+    ref = None if done.ref is None else str(done.ref)
+    output.show({**done._asdict(), "ref": ref, "base": str(done.base)}, _merged_lines(done, ref))
+
+
+def _merged_lines(done: Merged, ref: str | None) -> Iterator[str]:
     for key in done.taken:
-        click.echo(f"taken     {plain(key)}  {values.brief(done.values[key], 100)}")
+        yield f"taken     {plain(key)}  {values.brief(done.values[key], 100)}"
     for key in done.combined:
-        click.echo(f"combined  {plain(key)}  + {values.brief(done.values[key], 100)}")
-    if done.ref is not None:
-        click.echo(plain(str(done.ref)))
+        yield f"combined  {plain(key)}  + {values.brief(done.values[key], 100)}"
+    if ref is not None:
+        yield plain(ref)
     elif not done.values:
-        click.echo("Nothing to merge: A has all that B changed.")
+        yield "Nothing to merge: A has all that B changed."

@@ -112,7 +112,6 @@ def _remove(remove: Callable[..., Any], yes: bool, verb: str, how: str, **chosen
 @options.json_option
 @options.database_option
 def prune(
-    as_json: bool,
     yes: bool,
     dry_run: bool,
     keep: int,
@@ -131,11 +130,9 @@ def prune(
         options.confirm(f"Remove {_counted(removed)} of {_threads(ids)} from {db.url}?", yes)
         with output.progress("pruning", len(ids)) as step:
             removed = inspect.prune(db, ids, keep=keep, older_than=keep_younger, progress=step)
-    if as_json:
-        output.show_json({"dry_run": dry_run, "threads": len(ids), "removed": removed})
-        return
     verb = "would be removed" if dry_run else "removed"
-    click.echo(f"{_counted(removed)} of {_threads(ids)} {verb}.")
+    done = {"dry_run": dry_run, "threads": len(ids), "removed": removed}
+    output.show(done, [f"{_counted(removed)} of {_threads(ids)} {verb}."])
 
 
 def _counted(removed: Any) -> str:

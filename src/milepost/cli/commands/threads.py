@@ -13,7 +13,8 @@ from milepost.cli.lines import Text, plain
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from milepost.inspect import Ref, ThreadView
+    from milepost.cli.output import Line
+    from milepost.inspect import Ref, Stats, ThreadView
 
 
 @click.command()
@@ -43,18 +44,13 @@ if TYPE_CHECKING:
 @options.json_option
 @options.pager_option
 @options.database_option
-def threads(as_json: bool, count: bool, pager: bool, **wanted: Any) -> None:
+def threads(count: bool, **wanted: Any) -> None:
     """List threads, those that were used last at first."""
     wanted["metadata"] = options.parsed_metadata(wanted["metadata"])
     db = options.opened()
     page = inspect.threads(db, **({**wanted, "limit": 0} if count else wanted))
-    if as_json:
-        output.show_json(
-            {"count": page.total} if count else {"threads": page.items, "total": page.total}
-        )
-        return
     if count:
-        click.echo(page.total)
+        output.show({"count": page.total}, [str(page.total)])
         return
     rows = [
         (
@@ -65,14 +61,15 @@ def threads(as_json: bool, count: bool, pager: bool, **wanted: Any) -> None:
         )
         for row in page.items
     ]
-    if not page.total:
+    if not page.total and not output.wants("json"):
         names = ("status", "unfinished", "metadata", "search", "since", "before")
         narrowed = any(wanted[name] for name in names)
         output.say("There is no such thread." if narrowed else "There are no threads yet.")
         return
-    output.show_table(("thread", "status", "last used", "metadata"), rows, pager=pager)
+    lines = output.table_lines(("thread", "status", "last used", "metadata"), rows)
+    output.show({"threads": page.items, "total": page.total}, lines)
     shown = len(page.items)
-    if wanted["offset"] + shown < page.total:
+    if wanted["offset"] + shown < page.total and not output.wants("json"):
         output.say(f"{shown} of {page.total} threads; --limit and --offset show others.")
 
 
@@ -89,13 +86,10 @@ def _about(metadata: Any) -> str:
 @options.json_option
 @options.pager_option
 @options.database_option
-def show(ref: Ref, path: str | None, full: bool, as_json: bool, pager: bool) -> None:
+def show(ref: Ref, path: str | None, full: bool) -> None:
     """Show the state of a thread, what follows, and what it asks."""
     view = inspect.show(options.opened(), ref, path=values.parse_path(path) if path else ())
-    if as_json:
-        output.show_json(view)
-        return
-    output.show_lines(_lines(view, path, full), pager=pager)
+    output.show(view, _lines(view, path, full))
 
 
 def _lines(view: ThreadView, path: str | None, full: bool) -> Iterator[Text]:
@@ -138,36 +132,37 @@ def _line(label: str, *parts: str, style: str = "") -> Text:
 @click.argument("thread", type=options.THREAD, required=False)
 @options.json_option
 @options.database_option
-def stats(thread: str | None, as_json: bool) -> None:
+def stats(thread: str | None) -> None:
     """Show what takes how much room: by thread, key and kind."""
     found = inspect.stats(options.opened(), thread)
-    if as_json:
-        output.show_json(found)
-        return
+    output.show(found, _stats_lines(found, largest=thread is None))
+
+
+def _stats_lines(found: Stats, *, largest: bool) -> Iterator[Line]:
     counts = (
         output.count_text(found.threads, "thread"),
         output.count_text(found.checkpoints, "checkpoint"),
         output.size(found.bytes),
     )
-    output.show_lines([Text(", ".join(counts), style="bold")])
+    yield Text(", ".join(counts), style="bold")
     for name, sizes in (("kind", found.kinds), ("key", found.channels)):
         if sizes:
-            output.show_lines([""])
+            yield ""
             shares = [
                 (plain(key), output.size(n), _share(n, found.bytes)) for key, n in sizes.items()
             ]
-            output.show_table((name, "bytes", "share"), shares)
+            yield from output.table_lines((name, "bytes", "share"), shares)
     if found.statuses:
-        output.show_lines([""])
+        yield ""
         counted = [(output.status_text(key), str(n)) for key, n in found.statuses.items()]
-        output.show_table(("status", "threads"), counted)
-    if found.largest and thread is None:
-        output.show_lines([""])
+        yield from output.table_lines(("status", "threads"), counted)
+    if found.largest and largest:
+        yield ""
         rows = [
             (plain(one.thread_id), str(one.checkpoints), output.size(one.bytes))
             for one in found.largest
         ]
-        output.show_table(("thread", "checkpoints", "bytes"), rows)
+        yield from output.table_lines(("thread", "checkpoints", "bytes"), rows)
 
 
 def _share(part: int, whole: int) -> str:

@@ -21,7 +21,7 @@ from time import perf_counter, time_ns
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.context import Context as TraceContext
-from opentelemetry.context import attach, detach, get_current
+from opentelemetry.context import attach, get_current
 from opentelemetry.trace import INVALID_SPAN
 
 from milepost._engine.observers import NOTHING, TRACE, RunObserver, StoredStep, trace_of
@@ -259,17 +259,12 @@ class TracingObserver(RunObserver):
                 attributes[names.BYTES] = weight
             opened = self.telemetry.begin("commit", context, attributes)
         instruments = self.telemetry.instruments
-        token = attach(opened.context)
-        began = perf_counter()
-        try:
-            yield
-            if weight:
-                instruments.bytes.add(weight, self.labels, opened.context)
-        except BaseException as error:
-            self.telemetry.mark(opened.span, error)
-            raise
-        finally:
-            taken = perf_counter() - began
-            detach(token)
-            instruments.commit.record(taken, self.labels, opened.context)
-            opened.span.end()
+        with self.telemetry.around(opened):
+            began = perf_counter()
+            try:
+                yield
+                if weight:
+                    instruments.bytes.add(weight, self.labels, opened.context)
+            finally:
+                taken = perf_counter() - began
+                instruments.commit.record(taken, self.labels, opened.context)

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import traceback
 from asyncio import CancelledError
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
 from opentelemetry.context import Context as TraceContext
+from opentelemetry.context import attach, detach
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter
 from opentelemetry.trace import (
     Span,
@@ -116,6 +118,21 @@ class Telemetry:
         """Begin a span. Parents are given, since a run's parts may be on any thread or task."""
         span = self.tracer.start_span(name, parent, attributes=attributes, start_time=start)
         return OpenSpan(span, set_span_in_context(span, parent))
+
+    @contextmanager
+    def around(self, opened: OpenSpan, *, is_current: bool = True) -> Iterator[None]:
+        """Let a span last as long as the block, current unless the caller's code runs in between,
+        and record what the block raises."""
+        token = attach(opened.context) if is_current else None
+        try:
+            yield
+        except BaseException as error:
+            self.mark(opened.span, error)
+            raise
+        finally:
+            if token is not None:
+                detach(token)
+            opened.span.end()
 
     def mark(self, span: Span, error: BaseException | str | None) -> None:
         """Record what something has ended with: an interrupt or a command that goes up is no error.

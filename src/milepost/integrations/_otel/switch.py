@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from opentelemetry.context import attach, detach, get_current
+from opentelemetry.context import get_current
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider, get_tracer
 
@@ -87,17 +87,9 @@ def follow(telemetry: Telemetry, operation: Operation) -> Iterator[None]:
     if operation.graph is not None:
         attributes[names.WORKFLOW] = operation.graph
     opened = telemetry.begin(operation.name, get_current(), attributes)
-    token = None if operation.yields else attach(opened.context)
-    try:
+    with telemetry.around(opened, is_current=not operation.yields):
         yield
         opened.span.set_attributes(_result_attributes(operation.result))
-    except BaseException as error:
-        telemetry.mark(opened.span, error)
-        raise
-    finally:
-        if token is not None:
-            detach(token)
-        opened.span.end()
 
 
 def _result_attributes(result: Any) -> Attributes:

@@ -34,6 +34,23 @@ _SHIMS: Final = "milepost.integrations.langgraph._shims"
 _OURS_ALONE: Final = {"as_langgraph", "cli", "integrations", "messages", "native", "testing"}
 """Modules of milepost that have no counterpart in LangGraph."""
 
+_PRIVATE: Final = {
+    "_internal": _SHIMS,
+    "_internal._config": f"{_SHIMS}.config",
+    "_internal._constants": f"{_SHIMS}.constants",
+    "_internal._runnable": f"{_SHIMS}.runnable",
+    "_internal._typing": f"{_SHIMS}.constants",
+    "pregel._tools": f"{_SHIMS}.constants",
+    "stream._convert": "milepost.stream._types",
+    "stream._mux": "milepost.stream._mux",
+    "stream._types": "milepost.stream._types",
+    "utils": _SHIMS,
+    "utils.config": f"{_SHIMS}.config",
+    "utils.runnable": f"{_SHIMS}.runnable",
+}
+"""LangGraph's private modules that others need (agents of langchain, deepagents, langgraph-prebuilt
+and -supervisor, langmem, trustcall, copilotkit), and its `utils`, which passes those on."""
+
 _SHARED: Final = {_ROOT, f"{_ROOT}.cache", f"{_ROOT}.checkpoint", f"{_ROOT}.store"}
 """Packages in which others than LangGraph put theirs: `langgraph.checkpoint.mongodb`."""
 
@@ -88,16 +105,16 @@ def _modules(package: str, alias: str) -> Iterator[str]:
 def _counterpart(module: str) -> str | None:
     """The module that answers for one of LangGraph's; None if there is none.
 
-    A public module is answered by the one of the same name. What others reach for in LangGraph's
-    private modules, and in its `utils`, is in a folder of its own.
+    A public module is answered by the one of the same name, a private one by that in `_PRIVATE`.
     """
     _, _, name = module.partition(".")
     if not name:
         return "milepost"
     if name.split(".")[0] in _OURS_ALONE:
         return None
-    is_private = any(part.startswith("_") or part == "utils" for part in name.split("."))
-    ours = f"{_SHIMS}.{name}" if is_private else f"milepost.{name}"
+    if any(part.startswith("_") or part == "utils" for part in name.split(".")):
+        return _PRIVATE.get(name)
+    ours = f"milepost.{name}"
     try:
         return ours if find_spec(ours) is not None else None
     except ImportError:  # a parent is no package, or needs something that is not installed

@@ -21,8 +21,8 @@ from contextlib import asynccontextmanager
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
+from milepost._internal.supported import needed
 from milepost.errors import MilepostError
-from milepost.integrations.langgraph._requirement import needed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -21,35 +21,15 @@ from milepost.server._records import (
     SortOrder,
 )
 from milepost.server._routing import Call, Empty, Routes, list_response
-from milepost.server._search import contains, select
+from milepost.server._search import contains
+from milepost.server._states import selected
 
 routes = Routes("Assistants")
 
-Field = Literal[
-    "assistant_id",
-    "graph_id",
-    "name",
-    "description",
-    "config",
-    "context",
-    "created_at",
-    "updated_at",
-    "metadata",
-    "version",
-]
-
-
-class AssistantCreate(msgspec.Struct, kw_only=True):
-    """A new assistant."""
-
-    graph_id: str
-    config: dict[str, Any] | None = None
-    context: dict[str, Any] | None = None
-    metadata: dict[str, Any] | None = None
-    assistant_id: str | None = None
-    if_exists: IfExists = "raise"
-    name: str | None = None
-    description: str | None = None
+if TYPE_CHECKING:
+    Field: TypeAlias = str
+else:
+    Field = Literal[*Assistant.__struct_fields__]
 
 
 class AssistantPatch(msgspec.Struct, kw_only=True):
@@ -61,6 +41,14 @@ class AssistantPatch(msgspec.Struct, kw_only=True):
     metadata: dict[str, Any] | None = None
     name: str | None = None
     description: str | None = None
+
+
+class AssistantCreate(AssistantPatch, kw_only=True):
+    """A new assistant."""
+
+    graph_id: str
+    assistant_id: str | None = None
+    if_exists: IfExists = "raise"
 
 
 class AssistantFilter(msgspec.Struct, kw_only=True):
@@ -89,7 +77,7 @@ class AssistantSearch(AssistantFilter, kw_only=True):
     select: list[Field] | None = None
 
 
-def _given(body: AssistantCreate | AssistantPatch) -> dict[str, Any]:
+def _given(body: AssistantPatch) -> dict[str, Any]:
     fields = msgspec.structs.asdict(body)
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -110,7 +98,7 @@ def search(call: Call[AssistantSearch, Empty]) -> Response:
         reverse=body.sort_order != "asc",
     )
     part = found[body.offset : body.offset + body.limit]
-    shown = (select(one, body.select) for one in part)
+    shown = (selected(one, body.select) for one in part)
     return list_response(shown, call.server.limits.answer, len(found), body.offset)
 
 

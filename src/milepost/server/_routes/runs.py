@@ -12,20 +12,13 @@ from milepost.inspect.parts import records_of, refusing
 from milepost.server._assistants import default_id
 from milepost.server._errors import refused
 from milepost.server._records import Checkpoint
-from milepost.server._routes.state import refusals
+from milepost.server._routes.state import Edit, refusals
 from milepost.server._routing import Call, Empty, Routes
 from milepost.server._runs import run_events
 from milepost.server._sse import EventStream
 from milepost.server._states import config_of
 
 routes = Routes("milepost: runs")
-
-
-class Edit(msgspec.Struct, kw_only=True):
-    """What to write before the run, as if a node had."""
-
-    values: dict[str, Any] | list[Any] | None = None
-    as_node: str | None = None
 
 
 class RunCreate(msgspec.Struct, kw_only=True):

@@ -34,44 +34,46 @@ class StateQuery(msgspec.Struct, frozen=True, kw_only=True):
     select: list[str] | None = None
 
 
-class StateAt(msgspec.Struct, kw_only=True):
+class StateAt(StateQuery, frozen=True, kw_only=True):
     """Which state is wanted, and how much of it."""
 
     checkpoint: Checkpoint
-    subgraphs: bool = False
-    select: list[str] | None = None
 
 
-def _state(call: Call[Any, Any], at: Checkpoint, subgraphs: bool, fields: list[str] | None) -> Any:
-    check_selection(fields)
+def _state(call: Call[Any, Any], at: Checkpoint, wanted: StateQuery) -> Any:
+    check_selection(wanted.select)
     row = call.server.thread(call.thread_id)
-    return selected(read_state(call.server, row, at, subgraphs=subgraphs), fields)
+    return selected(read_state(call.server, row, at, subgraphs=wanted.subgraphs), wanted.select)
 
 
 @routes.get("/threads/{thread_id}/state", answer=ThreadState, is_partial=True)
 def get_state(call: Call[Empty, StateQuery]) -> Any:
     """The latest state of a thread."""
-    return _state(call, Checkpoint(), call.query.subgraphs, call.query.select)
+    return _state(call, Checkpoint(), call.query)
 
 
 @routes.route("POST", "/threads/{thread_id}/state/checkpoint", answer=ThreadState, is_partial=True)
 def get_state_at(call: Call[StateAt, Empty]) -> Any:
     """The state at a checkpoint."""
-    return _state(call, call.body.checkpoint, call.body.subgraphs, call.body.select)
+    return _state(call, call.body.checkpoint, call.body)
 
 
 @routes.get("/threads/{thread_id}/state/{checkpoint_id}", answer=ThreadState, is_partial=True)
 def get_state_by_id(call: Call[Empty, StateQuery]) -> Any:
     """The state at a checkpoint, by its id."""
-    at = Checkpoint(checkpoint_id=call.path["checkpoint_id"])
-    return _state(call, at, call.query.subgraphs, call.query.select)
+    return _state(call, Checkpoint(checkpoint_id=call.path["checkpoint_id"]), call.query)
 
 
-class StateUpdate(msgspec.Struct, kw_only=True):
-    """Values to write to a thread as a node. At an older checkpoint the update forks."""
+class Edit(msgspec.Struct, kw_only=True):
+    """What to write before the run, as if a node had."""
 
     values: dict[str, Any] | list[Any] | None = None
     as_node: str | None = None
+
+
+class StateUpdate(Edit, kw_only=True):
+    """Values to write to a thread as a node. At an older checkpoint the update forks."""
+
     checkpoint: Checkpoint | None = None
     checkpoint_id: str | None = None
 

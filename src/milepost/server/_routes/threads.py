@@ -20,10 +20,10 @@ from milepost.server._search import (
     extract,
     find,
     parse_path,
-    select,
     shown,
     ttl_of,
 )
+from milepost.server._states import selected
 from milepost.types import Command, StateUpdate
 
 if TYPE_CHECKING:
@@ -53,14 +53,19 @@ class Ttl(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     strategy: Literal["delete", "keep_latest"] = "delete"
 
 
-class ThreadCreate(msgspec.Struct, kw_only=True):
+class ThreadPatch(msgspec.Struct, kw_only=True):
+    """Metadata to add or replace, key by key."""
+
+    metadata: dict[str, Any] | None = None
+    ttl: Ttl | None = None
+
+
+class ThreadCreate(ThreadPatch, kw_only=True):
     """A new thread; `supersteps` are written to it, one checkpoint each."""
 
     thread_id: str | None = None
-    metadata: dict[str, Any] | None = None
     if_exists: IfExists = "raise"
     supersteps: list[Superstep] | None = None
-    ttl: Ttl | None = None
 
 
 @routes.route("POST", "/threads", writes=True)
@@ -132,7 +137,7 @@ def search(call: Call[ThreadSearch, Empty]) -> Response:
         thread = shown(server, row, state=state)
         if paths:
             thread.extracted = {alias: extract(thread, path) for alias, path in paths.items()}
-        return select(thread, fields)
+        return selected(thread, fields)
 
     return list_response(map(part, rows), server.limits.answer, total, body.offset)
 
@@ -185,13 +190,6 @@ def get(call: Call[Empty, ThreadQuery]) -> Thread:
     if "ttl" in included:
         found.ttl = ttl_of(server, row)
     return found
-
-
-class ThreadPatch(msgspec.Struct, kw_only=True):
-    """Metadata to add or replace, key by key."""
-
-    metadata: dict[str, Any] | None = None
-    ttl: Ttl | None = None
 
 
 @routes.route("PATCH", "/threads/{thread_id}", writes=True, answer=Thread)

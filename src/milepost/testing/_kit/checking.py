@@ -126,9 +126,7 @@ class Subject:
     def _attempt(self, clause: Clause, api: Api) -> str | None:
         """Run a clause; why it does not apply, if it does not."""
         with Runner(self.factory, api) as runner:
-            lacks = missing_traits(
-                runner, api, persistent=self.persistent, keeps_history=self.keeps_history
-            )
+            lacks = self._lacks(runner, api)
             for trait in clause.needs:
                 if trait in lacks:
                     return lacks[trait]
@@ -140,6 +138,31 @@ class Subject:
                     raise
                 return f"{type(runner.saver).__name__} does not implement it: {error!r}"
         return None
+
+    def _lacks(self, runner: Runner, api: Api) -> dict[Trait, str]:
+        """The traits that the saver does not have, each with the reason to skip what needs it."""
+        saver = runner.saver
+        name = type(saver).__name__
+        lacks: dict[Trait, str] = {}
+        refusal = _refusal(runner, api)
+        if refusal is None:
+            lacks[Trait.NO_METHODS] = f"{name} has {api} methods"
+        else:
+            lacks[Trait.METHODS] = f"{name} has no {api} methods: {refusal}"
+        for trait in OPTIONAL:
+            if not has(saver, trait, api):
+                lacks[trait] = f"{name} does not implement {named(trait, api)}()"
+        if not all(hasattr(saver, named(method, api)) for method in REGISTRY):
+            lacks[Trait.REGISTRY] = f"{name} has no {Trait.REGISTRY}"
+        if not hasattr(saver, named("create_thread", api)):
+            lacks[Trait.CREATION] = f"{name} has no {Trait.CREATION}"
+        if not isinstance(saver, StepSaver):
+            lacks[Trait.STEPS] = f"{name} is no StepSaver"
+        if not self.keeps_history:
+            lacks[Trait.HISTORY] = f"{name} keeps the latest checkpoint only"
+        if not self.persistent:
+            lacks[Trait.PERSISTENCE] = "it was not said that the factory is persistent"
+        return lacks
 
 
 def check_saver(
@@ -239,34 +262,6 @@ FIVE = ("put", "put_writes", "get_tuple", "list", "delete_thread")
 OPTIONAL = (Trait.COPIES, Trait.PRUNING, Trait.RUNS)
 """Methods that a saver may leave out; the trait is the name of the method."""
 REGISTRY = ("list_threads", "get_thread", "set_thread_metadata")
-
-
-def missing_traits(
-    runner: Runner, api: Api, *, keeps_history: bool, persistent: bool
-) -> dict[Trait, str]:
-    """The traits that the saver does not have, each with the reason to skip what needs it."""
-    saver = runner.saver
-    name = type(saver).__name__
-    lacks: dict[Trait, str] = {}
-    refusal = _refusal(runner, api)
-    if refusal is None:
-        lacks[Trait.NO_METHODS] = f"{name} has {api} methods"
-    else:
-        lacks[Trait.METHODS] = f"{name} has no {api} methods: {refusal}"
-    for trait in OPTIONAL:
-        if not has(saver, trait, api):
-            lacks[trait] = f"{name} does not implement {named(trait, api)}()"
-    if not all(hasattr(saver, named(method, api)) for method in REGISTRY):
-        lacks[Trait.REGISTRY] = f"{name} has no {Trait.REGISTRY}"
-    if not hasattr(saver, named("create_thread", api)):
-        lacks[Trait.CREATION] = f"{name} has no {Trait.CREATION}"
-    if not isinstance(saver, StepSaver):
-        lacks[Trait.STEPS] = f"{name} is no StepSaver"
-    if not keeps_history:
-        lacks[Trait.HISTORY] = f"{name} keeps the latest checkpoint only"
-    if not persistent:
-        lacks[Trait.PERSISTENCE] = "it was not said that the factory is persistent"
-    return lacks
 
 
 def named(method: str, api: Api) -> str:

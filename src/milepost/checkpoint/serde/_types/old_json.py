@@ -25,18 +25,10 @@ Plain = Callable[[dict[str, Any]], Any]
 def read(body: bytes, find: Find, blocked: Blocked | None = None) -> Any:
     """The value; DeserializationError if these bytes are not one."""
     try:
-        return revived(_parsed(body), find, blocked=blocked)
-    except DeserializationError:
-        raise
-    except Exception as error:
-        raise DeserializationError(f"the stored JSON does not decode: {error!r}") from error
-
-
-def _parsed(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except ValueError as error:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError) as error:
         raise DeserializationError(f"the stored bytes are not JSON: {error}") from error
+    return revived(parsed, find, blocked=blocked)
 
 
 def revived(
@@ -45,12 +37,21 @@ def revived(
     plain: Plain = lambda members: members,
     blocked: Blocked | None = None,
 ) -> Any:
-    """The value that parsed JSON stands for. Errors of builders are passed on."""
+    """The value that parsed JSON stands for; DeserializationError if it stands for none."""
+    try:
+        return _revived(value, find, plain, blocked)
+    except DeserializationError:
+        raise
+    except Exception as error:
+        raise DeserializationError(f"the stored JSON does not decode: {error!r}") from error
+
+
+def _revived(value: Any, find: Find, plain: Plain, blocked: Blocked | None) -> Any:
     if isinstance(value, list):
-        return [revived(member, find, plain, blocked) for member in value]
+        return [_revived(member, find, plain, blocked) for member in value]
     if not isinstance(value, dict):
         return value
-    members = {key: revived(member, find, plain, blocked) for key, member in value.items()}
+    members = {key: _revived(member, find, plain, blocked) for key, member in value.items()}
     if value.get("lc") not in (1, 2) or value.get("type") != "constructor":
         return plain(members)
     *modules, name = _list(members["id"])

@@ -41,6 +41,9 @@ from milepost.integrations.langgraph._formats.records import to_theirs, tuple_to
 if TYPE_CHECKING:
     from milepost.types import RunnableConfig
 
+_MOST_THREADS: Final = 10_000
+"""For at most this many threads the other names of inner graphs are cached."""
+
 
 def from_langgraph(saver: TheirSaver[Any]) -> BaseCheckpointSaver[Any]:
     """A milepost saver that keeps its threads in one of LangGraph's savers.
@@ -71,10 +74,13 @@ def from_langgraph(saver: TheirSaver[Any]) -> BaseCheckpointSaver[Any]:
 class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
     """A LangGraph saver behind milepost's contract. Made by `from_langgraph`."""
 
-    def __init__(self, saver: TheirSaver[Any], translation: NameTranslation | None = None) -> None:
+    def __init__(self, saver: TheirSaver[Any], *, translates: bool = True) -> None:
         super().__init__()
         self._saver = saver
-        self._names = NameTranslation() if translation is None else translation
+        self._translates = translates
+        """A move does not: it stores LangGraph's names as they are, and compares them."""
+        self._spaces: dict[str, dict[str, str]] = {}
+        """Thread → the namespaces that LangGraph made there, and ours for them."""
 
     def __repr__(self) -> str:
         return f"from_langgraph({self._saver!r})"
@@ -91,16 +97,16 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
     # -- reading
 
     def _get_tuple(self, config: RunnableConfig) -> Calls[CheckpointTuple | None]:
-        found = yield Call("get_tuple", self._names.theirs(config))
-        return None if found is None else (yield from self._names.translated(tuple_to_ours(found)))
+        found = yield Call("get_tuple", self._theirs(config))
+        return None if found is None else (yield from self._ours(tuple_to_ours(found)))
 
     get_tuple, aget_tuple = sync_and_async(_get_tuple)
 
     def _page(self, config: Any, wanted: dict[str, Any]) -> Calls[Sequence[CheckpointTuple]]:
-        listed = yield Call("list", config and self._names.theirs(config), **wanted)
+        listed = yield Call("list", config and self._theirs(config), **wanted)
         found = []
         for one in listed:
-            found.append((yield from self._names.translated(tuple_to_ours(one))))
+            found.append((yield from self._ours(tuple_to_ours(one))))
         return found
 
     # -- writing
@@ -113,7 +119,7 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> Calls[RunnableConfig]:
         theirs = {**checkpoint, "channel_values": to_theirs(checkpoint["channel_values"])}
-        yield Call("put", self._names.theirs(config), theirs, metadata, new_versions)
+        yield Call("put", self._theirs(config), theirs, metadata, new_versions)
         return place_of(config)._replace(checkpoint_id=checkpoint["id"]).config()
 
     def _put_writes(
@@ -123,33 +129,20 @@ class ForeignSaver(SaverAdapter, BaseCheckpointSaver[Any]):
         task_id: str,
         task_path: str = "",
     ) -> Calls[None]:
-        there, theirs = self._names.theirs(config), to_theirs(builtins.list(writes))
+        there, theirs = self._theirs(config), to_theirs(builtins.list(writes))
         yield Call("put_writes", there, theirs, task_id, task_path)
 
     put, aput = sync_and_async(_put)
     put_writes, aput_writes = sync_and_async(_put_writes)
 
+    # -- names of steps that LangGraph left open
 
-# -- names of steps that LangGraph left open
-
-_MOST_THREADS: Final = 10_000
-"""For at most this many threads the other names of inner graphs are cached."""
-
-
-class NameTranslation:
-    """Translates LangGraph's names in the checkpoints that are read, and keeps those of inner
-    graphs."""
-
-    def __init__(self) -> None:
-        self._spaces: dict[str, dict[str, str]] = {}
-        """Thread → the namespaces that LangGraph made there, and ours for them."""
-
-    def translated(self, found: CheckpointTuple) -> Calls[CheckpointTuple]:
+    def _ours(self, found: CheckpointTuple) -> Calls[CheckpointTuple]:
         """A checkpoint under our names."""
         place = place_of(found.config)
         spaces = self._spaces.get(place.thread_id, {})
         wrote = {task_id for task_id, _, _ in found.pending_writes or ()}
-        if wrote:
+        if wrote and self._translates:
             names = Names(spaces=dict(spaces))
             names.learn(found, {})
             theirs = {task_id for task_id in wrote if task_id in names.tasks}
@@ -167,7 +160,7 @@ class NameTranslation:
             del self._spaces[next(iter(self._spaces))]
         return known
 
-    def theirs(self, config: RunnableConfig) -> RunnableConfig:
+    def _theirs(self, config: RunnableConfig) -> RunnableConfig:
         """A config with the namespace that LangGraph knows."""
         configurable = config.get("configurable") or {}
         spaces = self._spaces.get(str(configurable.get("thread_id")))
@@ -176,14 +169,6 @@ class NameTranslation:
             return config
         there = next((their_ns for their_ns, our_ns in spaces.items() if our_ns == ns), ns)
         return _with_space(config, there)
-
-
-class NoTranslation(NameTranslation):
-    """Translates nothing: a move stores LangGraph's names itself, and compares them."""
-
-    def translated(self, found: CheckpointTuple) -> Calls[CheckpointTuple]:
-        yield from ()
-        return found
 
 
 def _look_inside(names: Names, found: CheckpointTuple) -> Calls[None]:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost._engine.superstep.plan import path_text
 from milepost._internal.ids import digest_id, interrupt_id
+from milepost._internal.supported import needed
 from milepost.constants import BRANCH_TO, NS_END, NS_SEP, NULL_TASK_ID, PULL, PUSH, START, TASKS
 from milepost.errors import MilepostError
-from milepost.integrations.langgraph._requirement import needed
 from milepost.types import Interrupt, Send, _Answered
 
 if TYPE_CHECKING:

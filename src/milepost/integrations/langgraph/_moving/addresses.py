@@ -17,6 +17,7 @@ from typing import Any, Final
 from milepost._db.addresses import is_postgres, is_redis, sqlite_file, without_password
 from milepost._db.dialect import POSTGRES, SQLITE
 from milepost._db.redis.client import make_client, without_parameters
+from milepost._internal.supported import needed
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
@@ -37,7 +38,6 @@ from milepost.integrations.langgraph._moving.redis_documents import Documents, R
 from milepost.integrations.langgraph._moving.redis_items import OurRedisItems, RedisItems
 from milepost.integrations.langgraph._moving.redis_threads import RedisThreads
 from milepost.integrations.langgraph._moving.sources import BadAddressError, Tables
-from milepost.integrations.langgraph._requirement import needed
 
 _DRIVERS: Final = ("psycopg", "redis")
 _PREFIXES: Final = {

@@ -112,7 +112,7 @@ class RedisValues:
 
     def inline(self, stored: Any) -> Any:
         """The value of a channel inside of a checkpoint's document."""
-        return self._revived(stored, _marked_inline)
+        return old_json.revived(stored, self._find, _marked_inline)
 
     def typed(self, kind: str, blob: str | None, channel: str | None = None) -> Any:
         """A value that is stored with its kind: that of a write, or of a channel's own document.
@@ -123,25 +123,17 @@ class RedisValues:
         if kind == "base64":
             return _from_base64(blob or "")
         if kind == "json":
-            value = self._revived(_parsed(blob or ""), _marked)
+            value = old_json.revived(_parsed(blob or ""), self._find, _marked)
             return _as_interrupts(value) if channel == INTERRUPT else value
         return self._serde.loads_typed((kind, _from_base64(blob or "")))
 
     def json(self, text: str) -> Any:
         """A value whose JSON is stored as it is, whatever it looks like."""
-        return self._revived(json.loads(text), _marked)
+        return old_json.revived(json.loads(text), self._find, _marked)
 
     def encoded(self, kind: str, body: bytes) -> Any:
         """A value of another kind than JSON."""
         return self._serde.loads_typed((kind, body))
-
-    def _revived(self, stored: Any, plain: old_json.Plain) -> Any:
-        try:
-            return old_json.revived(stored, self._find, plain)
-        except DeserializationError:
-            raise
-        except Exception as error:
-            raise DeserializationError(f"the stored JSON does not decode: {error!r}") from error
 
     def _find(self, module: str, name: str) -> Callable[..., Any]:
         if (module, name) == ("builtins", "set"):

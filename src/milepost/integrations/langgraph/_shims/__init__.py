@@ -1,1 +1,1 @@
-"""What other packages reach for in private modules of LangGraph, under the same names."""
+"""What others reach for in LangGraph's private modules, and milepost has no module for."""

@@ -1,4 +1,4 @@
-"""Needed by langgraph-supervisor (patch_configurable) and langmem (ensure_config)."""
+"""Configs of nodes: needed by langgraph-supervisor (patch_configurable) and langmem."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.runnables import config as langchain
 
 from milepost._engine.context.config import merge_configs
+from milepost.config import get_config, get_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,4 +25,4 @@ def patch_configurable(config: RunnableConfig | None, patch: Mapping[str, Any]) 
     return merge_configs(config, {"configurable": dict(patch)})
 
 
-__all__ = ["ensure_config", "merge_configs", "patch_configurable"]
+__all__ = ["ensure_config", "get_config", "get_store", "merge_configs", "patch_configurable"]

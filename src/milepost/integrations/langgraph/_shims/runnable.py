@@ -1,4 +1,5 @@
-"""Needed by langchain's create_agent, langgraph-prebuilt and langgraph-supervisor."""
+"""Functions as runnables: needed by langchain's create_agent, langgraph-prebuilt,
+langgraph-supervisor, langmem and trustcall."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""For `langgraph._internal`."""

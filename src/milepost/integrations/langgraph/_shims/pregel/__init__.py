@@ -1,1 +1,0 @@
-"""For private modules of `langgraph.pregel`."""

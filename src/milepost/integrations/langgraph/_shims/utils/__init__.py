@@ -1,1 +1,0 @@
-"""For `langgraph.utils`, which passes on names of LangGraph's `_internal`."""
