@@ -340,6 +340,33 @@ def test_defaults_of_nodes_have_a_timeout_and_add_up(lib):
     assert (caught.value.node, caught.value.timeout) == ("slow", 0.01)
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_the_default_of_retries_is_for_error_handlers_too(lib, is_async):
+    attempts = []
+
+    def broken(state: Any) -> Any:
+        attempts.append("node")
+        raise ValueError("broken")
+
+    def handler(state: Any, error: Any) -> Any:
+        attempts.append("handler")
+        if len(attempts) < 6:
+            raise ValueError("not yet")
+        return {"x": 7}
+
+    handler.__annotations__["error"] = lib("errors.NodeError")
+    builder = lib("graph.StateGraph")(State)
+    builder.add_node("broken", broken, error_handler=handler)
+    builder.add_edge(lib("graph.START"), "broken")
+    policy = lib("types.RetryPolicy")(
+        max_attempts=3, jitter=False, initial_interval=0.0, retry_on=ValueError
+    )
+    graph = builder.set_node_defaults(retry_policy=policy).compile()
+    found = asyncio.run(graph.ainvoke({"x": 1})) if is_async else graph.invoke({"x": 1})
+    assert found["x"] == 7
+    assert attempts == ["node"] * 3 + ["handler"] * 3
+
+
 def test_an_entrypoint_has_a_timeout(lib):
     @lib("func.entrypoint")(timeout=0.01)
     async def program(value: int) -> int:

@@ -183,6 +183,7 @@ class _NodeCompiler:
                 triggers=(),
                 reader=reader,
                 writes_of=writes_of,
+                retry=defaults.get("retry") or (),
                 timeout=defaults.get("timeout"),
             ),
             metadata=dict(spec.metadata or {}),

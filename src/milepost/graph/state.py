@@ -280,7 +280,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         Graphs inside nodes have defaults of their own.
 
         Args:
-            retry_policy: As for `add_node`.
+            retry_policy: As for `add_node`; it is for error handlers too.
             cache_policy: As for `add_node`.
             error_handler: As for `add_node`.
             timeout: As for `add_node`; it is for error handlers too.

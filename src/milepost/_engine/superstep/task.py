@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ from milepost.types import Command, RetryPolicy
 if TYPE_CHECKING:
     from milepost._engine.run import GraphRun
     from milepost._engine.superstep.plan import Task
-    from milepost._engine.superstep.program import Branch, Write
+    from milepost._engine.superstep.program import Branch, Node, Write
 
 
 class ReturnedRunnable(Exception):
@@ -190,23 +191,41 @@ def _give_up(task: Task, context: TaskContext, error: Exception) -> TaskGenerato
     handled = "%s '%s' of %s has failed with %s; its error handler runs."
     log.info(log.RUN, handled, *_names(context.run, task), error)
     context.failure = NodeError(task.name, error, task.input)
-    try:
-        observers = context.run.events.observers
-        call = Call(handler.callee, task.input, context, handler.timeout)
-        output = yield from observed(
-            observers,
-            iter(call),
-            lambda o: o.attempt_begins(context, True),
-            lambda o, output, error: o.attempt_ends(context, output, error),
-        )
-        # The node has not run to its end, so its edges are not followed: the handler says where
-        # to go, with a Command, or the path ends here.
-        task.writes = task.node.writes_of(output)
-        task.finished = True
-    except GraphInterrupt as pause:
-        task.pause(pause.interrupts)
-    except Exception as worse:
-        task.error = worse
+    attempt = 0
+    while not task.finished:
+        attempt += 1
+        try:
+            # A copy: each attempt counts its interrupts and calls from where the node has failed.
+            output = yield from _handle(handler, copy(context))
+            # The node has not run to its end, so its edges are not followed: the handler says where
+            # to go, with a Command, or the path ends here.
+            task.writes = task.node.writes_of(output)
+            task.finished = True
+        except GraphInterrupt as pause:
+            task.pause(pause.interrupts)
+            return
+        except Exception as worse:
+            delay = _pause_before_retry(handler.retry, worse, attempt)
+            if delay is None:
+                task.error = worse
+                return
+            again = (
+                "The error handler of %s '%s' of %s has failed with %s in attempt %d; the next one "
+                "is in %.1f s."
+            )
+            kind, *names = _names(context.run, task)
+            log.info(log.RUN, again, kind.lower(), *names, worse, attempt, delay)
+            yield Pause(delay)
+
+
+def _handle(handler: Node, context: TaskContext) -> EffectGenerator[Any]:
+    call = Call(handler.callee, context.task.input, context, handler.timeout)
+    return observed(
+        context.run.events.observers,
+        iter(call),
+        lambda o: o.attempt_begins(context, True),
+        lambda o, output, error: o.attempt_ends(context, output, error),
+    )
 
 
 def _is_answered_early(run: GraphRun, task: Task) -> bool:
