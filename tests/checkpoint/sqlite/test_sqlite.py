@@ -184,6 +184,7 @@ def test_a_full_disk_is_a_typed_error_and_the_database_is_intact(path):
         (sqlite3.SQLITE_IOERR_READ, "SQLITE_IOERR_READ", StorageError, "system's log"),
         (sqlite3.SQLITE_IOERR_FSYNC, "SQLITE_IOERR_FSYNC", StorageError, "SQLITE_IOERR_FSYNC"),
         (sqlite3.SQLITE_CORRUPT, "SQLITE_CORRUPT", SaverError, "Put a backup back"),
+        (sqlite3.SQLITE_TOOBIG, "SQLITE_TOOBIG", SaverError, "1 GB at most"),
         (sqlite3.SQLITE_ERROR, "SQLITE_ERROR", SaverError, "disk I/O error"),
     ],
 )
@@ -209,6 +210,16 @@ def test_reading_is_said_to_work_only_where_it_does(code, says):
     explained = explain(error)
     assert type(explained) is ReadOnlyError
     assert says in str(explained)
+
+
+def test_a_value_that_is_too_large_says_what_can_be_stored(path):
+    with SqliteSaver.from_conn_string(path) as saver:
+        graph = line("a").compile(checkpointer=saver)
+        before = graph.invoke({"log": []}, thread("t"))
+        saver.conn.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000)
+        with pytest.raises(SaverError, match="1 GB at most"):
+            graph.invoke({"log": ["x" * 200_000]}, thread("t"))
+        assert graph.get_state(thread("t")).values == before
 
 
 def test_a_file_with_missing_pages_is_said_to_be_damaged(path):

@@ -97,6 +97,10 @@ def explain(error: sqlite3.Error) -> SaverError:
             "SQLite: the file is not a database, or it is encrypted by another program. Nothing in "
             "it was touched; give the saver another file name."
         )
+    if _is(error, sqlite3.SQLITE_TOOBIG):
+        return SaverError(
+            f"SQLite: {text}. Nothing of this step was stored; a value can have 1 GB at most."
+        )
     if _is(error, sqlite3.SQLITE_CORRUPT):
         # Not a StorageError: other transactions may need none of the damaged pages.
         return SaverError(
