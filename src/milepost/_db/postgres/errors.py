@@ -172,6 +172,7 @@ def explain(error: psycopg.Error, schema: str | None) -> CheckpointError:
     if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
         return ConnectionUnusableError(
             f"The connection to PostgreSQL was lost or refused: {text}. Use a pool or "
-            "from_conn_string, which replace connections that die, and see that the server runs."
+            "from_conn_string, which replace connections that die, and see that the server runs "
+            "and has connections left."
         )
     return SaverError(f"PostgreSQL: {text}.")
