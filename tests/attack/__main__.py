@@ -42,6 +42,12 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="names of operations, with commas")
     parser.add_argument("--no-forks", action="store_true", help="no children by fork()")
     parser.add_argument("--plant", help="a known bug that is put back")
+    parser.add_argument(
+        "--older",
+        default="",
+        metavar="DIR",
+        help="run an older milepost in every second process (pip install --no-deps --target DIR)",
+    )
     parser.add_argument("--replay", type=Path, help="check the history of an earlier attack again")
     return parser.parse_args()
 
@@ -73,6 +79,7 @@ def attacked(given: argparse.Namespace) -> tuple[Report, Path]:
             faults=[name for name in faults if name in FAULTS],
             forks=not given.no_forks,
             plant=given.plant,
+            older=given.older,
             only=[name for name in given.only.split(",") if name],
         )
         return Campaign(settings, server).run(), directory

@@ -51,6 +51,8 @@ class Settings:
     plant: str | None = None
     only: list[str] = field(default_factory=list)
     """Names of operations; all if empty."""
+    older: str = ""
+    """A folder with an older milepost, which every second process runs, as in a rolling deploy."""
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "async": self.async_}
@@ -158,7 +160,8 @@ class Campaign:
     def _start(self, slot: int) -> Process:
         life = self._lives[slot]
         self._lives[slot] += 1
-        return Process(self.directory, slot, life)
+        older = self.settings.older if (slot + life) % 2 else ""
+        return Process(self.directory, slot, life, older)
 
     # -- checks
 

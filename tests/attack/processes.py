@@ -24,20 +24,21 @@ class Hangs(Exception):
 class Process:
     """One worker. A slot has several of them one after the other, if they are killed."""
 
-    def __init__(self, directory: Path, slot: int, life: int) -> None:
+    def __init__(self, directory: Path, slot: int, life: int, older: str = "") -> None:
+        """`older` is a folder with another milepost, for this process to run."""
         self.slot, self.life = slot, life
         self.directory = directory
         self._answers: queue.Queue[str] = queue.Queue()
         self._errors = open(directory / f"errors-{slot}.{life}.txt", "w")  # noqa: SIM115
         tests = Path(__file__).parent.parent
-        paths = [str(tests), os.environ.get("PYTHONPATH", "")]
+        paths = [str(tests), older, os.environ.get("PYTHONPATH", "")]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "attack.worker", str(directory), str(slot), str(life)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         )
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()

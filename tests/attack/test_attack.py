@@ -7,6 +7,7 @@ The long form runs as long as it is told to, on one place:
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import uuid
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import milepost
 from attack.campaign import Campaign, OwnRedis, Settings, new_database, own_server, replayed
 from attack.coverage import NOT_ATTACKED, OBJECTS, covered, public_methods
 from attack.faults import FAULTS
@@ -97,6 +99,24 @@ def test_the_last_rounds_can_be_checked_again_with_what_was_known_before_them(wo
     assert not report.violations
     assert not again.violations
     assert again.checks
+
+
+def test_an_older_milepost_runs_in_every_second_process(tmp_path):
+    older = tmp_path / "older"
+    older.mkdir()
+    (older / "milepost").symlink_to(Path(milepost.__file__).parent)
+    settings = Settings(
+        "sqlite", str(tmp_path / "attacked.db"), str(tmp_path), older=str(older), workers=2
+    )
+    (tmp_path / "settings.json").write_text(json.dumps(settings.as_json()))
+    campaign = Campaign(settings)
+    workers = [campaign._start(slot) for slot in (0, 1, 1)]
+    try:
+        places = [Path(worker.wait_for("ready")).parents[1] for worker in workers]
+        assert [place == older for place in places] == [False, True, False]
+    finally:
+        for worker in workers:
+            worker.kill()
 
 
 @pytest.mark.parametrize("kind", [*OBJECTS])

@@ -9,6 +9,8 @@ The parent writes commands to its input, one a line, and reads answers from its 
     clock SECONDS      the clocks of the process are off by so much from now on → clock
     quota BYTES        no file may grow beyond that, 0 for any size → quota
     stop               close everything and exit → stopped and what is left
+
+When it is ready it says where its milepost is.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import milepost
 from attack import forking
 from attack.graph import build, marked
 from attack.history import Recorder, open_history
@@ -260,7 +263,7 @@ def main() -> None:
     worker = Worker(settings, int(slot), int(life))
     before = descriptors()
     worker.open()
-    answer("ready")
+    answer(f"ready {milepost.__file__}")
     worker.serve()
     worker.close()
     left = {

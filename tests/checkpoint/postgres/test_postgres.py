@@ -61,6 +61,41 @@ def test_used_before_setup_the_error_says_so(uri):
         assert runs(saver) == DONE
 
 
+@pytest.mark.parametrize("path", ["''", "missing"])
+def test_a_setup_without_a_schema_names_the_search_path(uri, path):
+    with psycopg.connect(uri, **DOCUMENTED) as connection:
+        connection.execute(f"SET search_path TO {path}")
+        with pytest.raises(NotSetUpError, match=r"^setup\(\) has no schema .*search_path"):
+            PostgresSaver(connection).setup()
+
+
+def test_tables_in_a_schema_that_is_not_searched_are_said_to_be_elsewhere(postgres, uri):
+    runs(postgres)
+    with psycopg.connect(uri, **DOCUMENTED) as connection:
+        connection.execute("SET search_path TO pg_temp")
+        with pytest.raises(NotSetUpError, match=r"of the search_path.*`schema=`"):
+            PostgresSaver(connection).get_tuple(thread("t"))
+
+
+def test_a_role_that_may_not_make_tables_is_told_and_uses_those_that_there_are(uri):
+    with psycopg.connect(uri, **DOCUMENTED) as owner, psycopg.connect(uri, **DOCUMENTED) as own:
+        owner.execute("CREATE ROLE worker")
+        try:
+            own.execute("SET ROLE worker")
+            with pytest.raises(SaverError, match=r"^setup\(\) may not make .*as a role that may"):
+                PostgresSaver(own).setup()
+            PostgresSaver(owner).setup()
+            rights = "SELECT, INSERT, UPDATE, DELETE"
+            owner.execute(f"GRANT {rights} ON ALL TABLES IN SCHEMA public TO worker")
+            saver = PostgresSaver(own)
+            saver.setup()
+            assert runs(saver) == DONE
+        finally:
+            own.execute("RESET ROLE")
+            owner.execute("DROP OWNED BY worker")
+            owner.execute("DROP ROLE worker")
+
+
 def test_the_documented_tables_are_there_and_the_recipe_works(postgres, uri):
     for name in ("user:alice:1", "user:alice:2", "user:bob:1"):
         runs(postgres, name)

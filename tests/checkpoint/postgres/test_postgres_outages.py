@@ -1,13 +1,15 @@
 """A server that is restarted, and connections that are ended, in the middle of a run."""
 
 import asyncio
+import os
 import shutil
 import tempfile
 import threading
+import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -15,8 +17,10 @@ import pytest
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from graphs import Log
+from milepost._db.operations import Execute, Query
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
+from milepost.errors import ConnectionUnusableError, DatabaseBusyError
 from milepost.graph import START, StateGraph
 
 DOCUMENTED: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0}
@@ -137,3 +141,57 @@ def test_a_run_completes_though_the_server_is_restarted_in_its_midst(own_server,
     outcome = run(colour, kind, uri, "sync", restart)
     starting[0].join()
     assert_whole(outcome, "sync", uri)
+
+
+def slept() -> Any:
+    """A transaction that is longer than the server allows."""
+    yield Execute("SET LOCAL transaction_timeout TO 1")
+    yield Query("SELECT pg_sleep(100)")
+
+
+def left_idle(uri: str) -> Any:
+    """A transaction in which the client does something else for longer than the server allows."""
+    yield Execute("SET LOCAL idle_in_transaction_session_timeout TO 1")
+    until_ended(uri)
+    yield Query("SELECT 1")
+
+
+def until_ended(uri: str) -> None:
+    """Wait until the processes of all other connections have exited, and closed their sockets."""
+    others = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> "
+    with psycopg.connect(uri, **DOCUMENTED) as watching:
+        for (pid,) in watching.execute(f"{others} pg_backend_pid()").fetchall():
+            with suppress(ProcessLookupError):
+                while True:
+                    os.kill(pid, 0)
+                    time.sleep(0.01)
+
+
+@pytest.mark.parametrize("is_idle", [False, True])
+def test_a_transaction_that_the_server_ends_as_too_long_is_told_with_the_setting(uri, is_idle):
+    with PostgresSaver.from_conn_string(uri) as saver:
+        said = r"terminating .* timeout\. Nothing .* was stored\. .*ALTER ROLE"
+        with pytest.raises(DatabaseBusyError, match=said):
+            saver.engine.run(lambda: left_idle(uri) if is_idle else slept(), write=True)
+        saver.setup()
+
+
+def test_a_transaction_that_took_too_long_is_repeated(uri):
+    attempts = [slept, slept, lambda: left_idle(uri), quick]
+    with PostgresSaver.from_conn_string(uri) as saver:
+        assert saver.engine.run(lambda: attempts.pop(0)(), write=True) == [(1,)]
+    assert not attempts
+
+
+def quick() -> Any:
+    return (yield Query("SELECT 1"))
+
+
+def test_an_ended_connection_says_what_the_server_said(uri):
+    with psycopg.connect(uri, **DOCUMENTED) as own, psycopg.connect(uri, **DOCUMENTED) as other:
+        saver = PostgresSaver(own)
+        saver.setup()
+        ended = "SELECT pg_terminate_backend(%s, 10000)"
+        other.execute(ended, (own.info.backend_pid,))
+        with pytest.raises(ConnectionUnusableError, match="due to administrator command"):
+            saver.get_tuple({"configurable": {"thread_id": "t"}})

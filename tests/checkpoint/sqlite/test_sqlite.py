@@ -1,6 +1,7 @@
 """The SQLite savers: connections of all kinds, both colours, one transaction for many."""
 
 import asyncio
+import os
 import sqlite3
 import sys
 from contextlib import closing
@@ -20,6 +21,7 @@ from milepost.errors import (
     ForeignDatabaseError,
     InvalidIdError,
     MilepostError,
+    ReadOnlyError,
     SaverError,
     StorageError,
     StorageFullError,
@@ -181,7 +183,9 @@ def test_a_full_disk_is_a_typed_error_and_the_database_is_intact(path):
         (sqlite3.SQLITE_IOERR, "SQLITE_IOERR", StorageError, "does not say why"),
         (sqlite3.SQLITE_IOERR_READ, "SQLITE_IOERR_READ", StorageError, "system's log"),
         (sqlite3.SQLITE_IOERR_FSYNC, "SQLITE_IOERR_FSYNC", StorageError, "SQLITE_IOERR_FSYNC"),
-        (sqlite3.SQLITE_CORRUPT, "SQLITE_CORRUPT", SaverError, "disk I/O error"),
+        (sqlite3.SQLITE_CORRUPT, "SQLITE_CORRUPT", SaverError, "Put a backup back"),
+        (sqlite3.SQLITE_TOOBIG, "SQLITE_TOOBIG", SaverError, "1 GB at most"),
+        (sqlite3.SQLITE_ERROR, "SQLITE_ERROR", SaverError, "disk I/O error"),
     ],
 )
 def test_only_a_full_disk_is_called_full(code, name, kind, says):
@@ -190,6 +194,43 @@ def test_only_a_full_disk_is_called_full(code, name, kind, says):
     explained = explain(error)
     assert type(explained) is kind
     assert says in str(explained)
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (sqlite3.SQLITE_READONLY, "Reading works"),
+        (sqlite3.SQLITE_READONLY_DIRECTORY, "for reading too"),
+        (sqlite3.SQLITE_READONLY_CANTINIT, "for reading too"),
+    ],
+)
+def test_reading_is_said_to_work_only_where_it_does(code, says):
+    error = sqlite3.OperationalError("attempt to write a readonly database")
+    error.sqlite_errorcode = code
+    explained = explain(error)
+    assert type(explained) is ReadOnlyError
+    assert says in str(explained)
+
+
+def test_a_value_that_is_too_large_says_what_can_be_stored(path):
+    with SqliteSaver.from_conn_string(path) as saver:
+        graph = line("a").compile(checkpointer=saver)
+        before = graph.invoke({"log": []}, thread("t"))
+        saver.conn.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000)
+        with pytest.raises(SaverError, match="1 GB at most"):
+            graph.invoke({"log": ["x" * 200_000]}, thread("t"))
+        assert graph.get_state(thread("t")).values == before
+
+
+def test_a_file_with_missing_pages_is_said_to_be_damaged(path):
+    with SqliteSaver.from_conn_string(path) as saver:
+        runs(saver)
+    os.truncate(path, os.path.getsize(path) // 2)
+    with (
+        SqliteSaver.from_conn_string(path) as saver,
+        pytest.raises(SaverError, match=r"file is damaged.*\.recover"),
+    ):
+        runs(saver)
 
 
 def test_a_database_of_langgraph_is_recognised_and_not_touched(path):

@@ -195,6 +195,23 @@ def test_a_full_memory_is_reported_as_such(colour):
         server.close()
 
 
+def test_a_value_at_which_the_server_ends_the_connection_is_told_with_the_limit(
+    colour, monkeypatch
+):
+    monkeypatch.setattr("milepost._db.redis.engine.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("milepost._db.redis.errors.MAX_ARGUMENT", 2**20)
+    server = RedisServer(proto_max_bulk_len="1mb").start()
+    opened = Engine(server.url, colour)
+    try:
+        script = Script("redis.call('SET', KEYS[1], ARGV[1])")
+        with pytest.raises(OutcomeUnknownError, match=r"has 3 MiB.*proto-max-bulk-len"):
+            opened(RunScript(script, [b"k"], [b"x" * 3 * 2**20], writes=True))
+        assert opened(command("GET", b"k")) is None
+    finally:
+        opened.close()
+        server.close()
+
+
 def test_a_key_of_another_type_is_anothers(engine):
     engine(command("SET", b"k", b"v"))
     with pytest.raises(ForeignDatabaseError, match="prefix"):

@@ -414,6 +414,37 @@ def test_a_stream_that_is_left_at_any_part_ends_quietly_and_the_thread_goes_on(
         assert result == {"log": ["a", "b"]}
 
 
+@pytest.mark.parametrize("parts", [1, 2, 3])
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_a_stream_into_which_its_consumer_throws_an_error_is_left_and_the_thread_goes_on(
+    saver, config, durability, parts, colour
+):
+    """As `yield from graph.stream(...)` does in a generator that an error is thrown into."""
+    trace: list[str] = []
+    nodes = [(name, step(trace, name)) for name in "abcd"]
+    graph = chain(*nodes, checkpointer=saver)
+    options = {"stream_mode": "updates", "durability": durability}
+
+    async def leave() -> None:
+        stream = graph.astream({"log": []}, config, **options)
+        for _ in range(parts):
+            await anext(stream)
+        with pytest.raises(KeyError, match="theirs"):
+            await stream.athrow(KeyError("theirs"))
+
+    if colour == "sync":
+        stream = graph.stream({"log": []}, config, **options)
+        for _ in range(parts):
+            next(stream)
+        with pytest.raises(KeyError, match="theirs"):
+            stream.throw(KeyError("theirs"))
+    else:
+        asyncio.run(leave())
+    assert saver.get_thread("t").status == "interrupted"
+    assert graph.invoke(None, config) == {"log": [*"abcd"]}
+    assert trace == [*"abcd"]
+
+
 @pytest.mark.parametrize("colour", ["sync", "async"])
 def test_a_task_that_has_ended_when_its_stream_is_left_does_not_run_again(
     saver, config, durability, colour, monkeypatch

@@ -18,7 +18,7 @@ from psycopg.pq import TransactionStatus
 
 from milepost._db.connections import OpenConnections
 from milepost._db.operations import Execute, Operation, Query, Work
-from milepost._db.postgres.errors import POOL_IS_BUSY, REPEATABLE, explain
+from milepost._db.postgres.errors import POOL_IS_BUSY, REPEATABLE, TOOK_TOO_LONG, explain
 from milepost._db.postgres.wire import forget_prepared
 from milepost._internal import fork_guard, log
 
@@ -149,6 +149,8 @@ class Retries:
     def _may_repeat(self, error: psycopg.Error, connection: Any) -> bool:
         if isinstance(error, REPEATABLE):
             return self._attempts < ATTEMPTS
+        if error.sqlstate in TOOK_TOO_LONG:
+            return self._attempts < ATTEMPTS and self._replaceable
         if isinstance(error, _UNPREPARED):
             return self._attempts < ATTEMPTS and forget_prepared(connection)
         if type(error).__name__ in POOL_IS_BUSY:

@@ -30,6 +30,9 @@ REPEATABLE: Final = (
     psycopg.errors.UniqueViolation,  # two runs began the same thread: the second will see the first
 )
 """A transaction that failed with one of these may succeed if it is repeated."""
+TOOK_TOO_LONG: Final = ("25P03", "25P04")
+"""The server has undone a transaction and ended its connection: by
+idle_in_transaction_session_timeout, or by transaction_timeout."""
 POOL_IS_BUSY: Final = ("PoolTimeout", "TooManyRequests")
 """By name: a program may have a pool of its own, without psycopg's."""
 
@@ -63,16 +66,29 @@ def setting_up() -> Iterator[None]:
     """While tables are made: the wait for another setup has a limit."""
     try:
         yield
-    except DatabaseBusyError as error:
-        if not isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
-            raise
-        raise DatabaseBusyError(
-            "setup() has waited too long for another transaction: that of another setup(), or one "
-            "that uses the tables. Nothing was changed. Call setup() again when the other one has "
-            "ended. If both run on one event loop, the sync setup() keeps the other one from "
-            "ending: await the setup() of an async saver or store, or call it before the loop "
-            f"starts. ({error})"
-        ) from error.__cause__
+    except SaverError as error:
+        cause = error.__cause__
+        if isinstance(cause, psycopg.errors.LockNotAvailable):
+            raise DatabaseBusyError(
+                "setup() has waited too long for another transaction: that of another setup(), or "
+                "one that uses the tables. Nothing was changed. Call setup() again when the other "
+                "one has ended. If both run on one event loop, the sync setup() keeps the other "
+                "one from ending: await the setup() of an async saver or store, or call it before "
+                f"the loop starts. ({error})"
+            ) from cause
+        if isinstance(cause, psycopg.errors.InvalidSchemaName):
+            raise NotSetUpError(
+                "setup() has no schema to make the tables in: the search_path of this connection "
+                "names none that exists. Create one of them, or name another with `schema=`. "
+                f"(PostgreSQL: {cause})"
+            ) from cause
+        if isinstance(cause, psycopg.errors.InsufficientPrivilege):
+            raise SaverError(
+                "setup() may not make or change the tables. Call it once as a role that may, and "
+                "grant this role SELECT, INSERT, UPDATE and DELETE on them: setup() then finds "
+                f"them complete. (PostgreSQL: {cause})"
+            ) from cause
+        raise
 
 
 def ended_error() -> ConnectionUnusableError:
@@ -87,10 +103,11 @@ def explain(error: psycopg.Error, schema: str | None) -> CheckpointError:
     """The typed error for what psycopg raised."""
     text = str(error).strip() or type(error).__name__
     if isinstance(error, (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)):
-        where = f" in schema '{schema}'" if schema else ""
+        where = f"in schema '{schema}'" if schema else "in the schemas of the search_path"
         return NotSetUpError(
-            f"The tables of the saver do not exist{where}. Call `saver.setup()` once, for example "
-            f"when you deploy. (PostgreSQL: {text})"
+            f"The tables of the saver do not exist {where}. Call `saver.setup()` once, for example "
+            "when you deploy; if they are in another schema, name it with `schema=`. "
+            f"(PostgreSQL: {text})"
         )
     if isinstance(error, psycopg.errors.ProgramLimitExceeded):
         if "index row" in text:
@@ -124,6 +141,12 @@ def explain(error: psycopg.Error, schema: str | None) -> CheckpointError:
         )
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return SaverError(f"PostgreSQL: {text}. Grant the role the rights on the saver's tables.")
+    if error.sqlstate in TOOK_TOO_LONG:
+        return DatabaseBusyError(
+            f"PostgreSQL: {text}. Nothing of the transaction was stored. Give the saver's role a "
+            "longer transaction_timeout or idle_in_transaction_session_timeout (ALTER ROLE ... "
+            "SET ...), or repeat the call when the server or this process has less to do."
+        )
     if isinstance(error, REPEATABLE):
         return DatabaseBusyError(
             f"PostgreSQL: {text}. Other transactions conflicted with it several times."
@@ -149,6 +172,7 @@ def explain(error: psycopg.Error, schema: str | None) -> CheckpointError:
     if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
         return ConnectionUnusableError(
             f"The connection to PostgreSQL was lost or refused: {text}. Use a pool or "
-            "from_conn_string, which replace connections that die, and see that the server runs."
+            "from_conn_string, which replace connections that die, and see that the server runs "
+            "and has connections left."
         )
     return SaverError(f"PostgreSQL: {text}.")

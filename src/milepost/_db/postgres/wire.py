@@ -168,11 +168,16 @@ def _results(pgconn: PGconn, wait: SocketWait, until: float = math.inf) -> Calls
             if time.monotonic() > until:
                 raise TimeoutError
             yield partial(wait, pgconn.socket, writing)
-            pgconn.consume_input()
+            try:
+                pgconn.consume_input()
+            except psycopg.OperationalError:
+                if _has_failed(found):  # the server has said why it ends the connection
+                    return found
+                raise
         result = pgconn.get_result()
         if result is None:  # ends the results of one statement
             if pgconn.status == ConnStatus.BAD:
-                if any(one.status == ExecStatus.FATAL_ERROR for one in found):
+                if _has_failed(found):
                     return found
                 raise psycopg.OperationalError("the server closed the connection")
         elif result.status == ExecStatus.PIPELINE_SYNC:
@@ -182,6 +187,10 @@ def _results(pgconn: PGconn, wait: SocketWait, until: float = math.inf) -> Calls
             return found
         else:
             found.append(result)
+
+
+def _has_failed(results: Sequence[PGresult]) -> bool:
+    return any(one.status == ExecStatus.FATAL_ERROR for one in results)
 
 
 def _cancel(connection: Any, wait: SocketWait) -> Calls[None]:

@@ -181,11 +181,11 @@ class RedisEngine(Attempts):
         may_be_done = not moved and not is_passing(error)
         script = _script_in(effect)
         if may_be_done and script is not None and script.once:
-            return outcome_unknown(error, self.owner)
+            return outcome_unknown(error, self.owner, _longest(script))
         is_first = not self._has_answered
         if seconds >= self.retry_seconds or (is_first and attempt >= _FIRST_ATTEMPTS):
             if may_be_done and script is not None and script.writes:
-                return outcome_unknown(error, self.owner)
+                return outcome_unknown(error, self.owner, _longest(script))
             return translated(error, self.owner)
         return None
 
@@ -200,3 +200,7 @@ def _script_in(effect: Effect) -> RunScript | None:
     """The script that an effect runs, if it runs one: only scripts have `once` and `writes`."""
     run = effect.run if isinstance(effect, Waited) else effect
     return run if isinstance(run, RunScript) else None
+
+
+def _longest(script: RunScript) -> int:
+    return max((len(one) for one in script.args if isinstance(one, bytes)), default=0)

@@ -128,9 +128,19 @@ def translated(error: BaseException, owner: str) -> SaverError:
     return SaverError(f"{owner}: {text or type(error).__name__}.")
 
 
-def outcome_unknown(error: BaseException, owner: str) -> OutcomeUnknownError:
-    """The error for a change whose reply was lost."""
+MAX_ARGUMENT: Final = 512 * 2**20
+"""The default of a server's proto-max-bulk-len. It ends the connection at a longer argument."""
+
+
+def outcome_unknown(error: BaseException, owner: str, longest: int = 0) -> OutcomeUnknownError:
+    """The error for a change whose reply was lost. `longest` is the size of its largest value."""
+    limit = ""
+    if longest > MAX_ARGUMENT:
+        limit = (
+            f" A value has {longest >> 20} MiB: a server ends the connection at one of more than "
+            "its proto-max-bulk-len, 512 MiB by default, and stores nothing."
+        )
     return OutcomeUnknownError(
         f"{owner}: the connection was lost while a change was on its way ({error}), so that it is "
-        "unknown whether it was stored. Read what is there now, and decide."
+        f"unknown whether it was stored. Read what is there now, and decide.{limit}"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from milepost.errors import (
     ConnectionUnusableError,
@@ -18,6 +18,14 @@ from milepost.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+_IMMUTABLE: Final = (
+    "A database in a directory that cannot be written to can be read with "
+    "from_conn_string('file:/path/to/it?immutable=1'), if no process changes it meanwhile and no "
+    "-wal is beside it: what is in that is not read then, so copy both to another directory."
+)
+_NO_FILES_BESIDE: Final = (sqlite3.SQLITE_READONLY_DIRECTORY, sqlite3.SQLITE_READONLY_CANTINIT)
 
 
 @contextmanager
@@ -67,6 +75,12 @@ def explain(error: sqlite3.Error) -> SaverError:
             f"SQLite: {text}. Another process has held the database for longer than the busy "
             "timeout. Keep transactions short there, or pass a larger timeout to sqlite3.connect."
         )
+    if getattr(error, "sqlite_errorcode", 0) in _NO_FILES_BESIDE:
+        return ReadOnlyError(
+            f"SQLite: {text}. SQLite cannot create or change the files that it needs beside the "
+            "database, in WAL mode for reading too. Let the process write to the directory. "
+            f"{_IMMUTABLE}"
+        )
     if _is(error, sqlite3.SQLITE_READONLY):
         return ReadOnlyError(
             f"SQLite: {text}. The file or its directory cannot be written to, or the connection "
@@ -76,14 +90,23 @@ def explain(error: sqlite3.Error) -> SaverError:
     if _is(error, sqlite3.SQLITE_CANTOPEN):
         return StorageError(
             f"SQLite: {text}. The file is gone or may not be read, or SQLite cannot create the "
-            "files that it needs beside it. A database in a directory that cannot be written to "
-            "can be read with from_conn_string('file:/path/to/it?immutable=1'), if no process "
-            "changes it meanwhile."
+            f"files that it needs beside it. {_IMMUTABLE}"
         )
     if "not a database" in text:
         return ForeignDatabaseError(
             "SQLite: the file is not a database, or it is encrypted by another program. Nothing in "
             "it was touched; give the saver another file name."
+        )
+    if _is(error, sqlite3.SQLITE_TOOBIG):
+        return SaverError(
+            f"SQLite: {text}. Nothing of this step was stored; a value can have 1 GB at most."
+        )
+    if _is(error, sqlite3.SQLITE_CORRUPT):
+        # Not a StorageError: other transactions may need none of the damaged pages.
+        return SaverError(
+            f"SQLite: {text}. The file is damaged, or it was copied while it was written to, or "
+            "without the -wal beside it. Put a backup back; `.recover` of the sqlite3 shell writes "
+            "out what can still be read."
         )
     return SaverError(f"SQLite: {text}.")
 

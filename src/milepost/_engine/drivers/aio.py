@@ -38,7 +38,7 @@ from milepost._engine.drivers.effects import (
     is_deep,
     is_sync_only,
 )
-from milepost._engine.drivers.run_driver import NOT_STORED, Ended, RunDriver, sorted_out
+from milepost._engine.drivers.run_driver import NOT_STORED, Ended, RunDriver, has_left, sorted_out
 from milepost._engine.drivers.timeouts import within
 from milepost._engine.streaming.events import Event, EventStream
 from milepost._engine.superstep.task import outcome_of, raise_own_cancellation
@@ -104,7 +104,7 @@ class AsyncDriver:
             self.events.wake = setter(loop, self._news)
         undelivered = self.events.undelivered
         steps: RunDriver[Any] = RunDriver(generator, self._ended_now)
-        cancelled = False
+        cancelled = showing = False
         answered = True
         effect: Effect[Any] | None = None
         try:
@@ -117,39 +117,47 @@ class AsyncDriver:
                         while True:
                             self._news.clear()
                             self.events.woken = False  # before looking: later events wake again
+                            showing = True
                             while undelivered:
                                 yield show(undelivered.popleft())
+                            showing = False
                             if self._ended or not await self._wait_for_news(effect.deadline):
                                 break
                         steps.answer = self._collect()
                     else:
+                        showing = True
                         while undelivered and type(effect) in AFTER_EVENTS:
                             yield show(undelivered.popleft())
+                        showing = False
                         method = _CARRY_OUT.get(type(effect), AsyncDriver._call_method)
                         work = method(self, effect)
                         steps.answer = await (to_the_end(work) if cancelled else work)
-                    answered = True
+                    answered = showing = True
                     while undelivered:
                         yield show(undelivered.popleft())
-                except GeneratorExit:
-                    raise
+                    showing = False
                 except BaseException as failure:
+                    if has_left(failure, showing):
+                        raise
+                    showing = False
                     if isinstance(failure, asyncio.CancelledError):
                         # The run ends now, and saves what it has. Another cancellation must not
                         # keep it from doing so.
                         cancelled = True
                         await to_the_end(self._stop_tasks())
                     steps.fail(failure, effect, answered=answered)
-        except GeneratorExit:
-            # Perhaps while a cancellation is handled: a loop that ends may cancel the task that
-            # closes this generator.
-            if runs_here(loop):  # otherwise the generator was dropped, and nothing can be awaited
-                try:
-                    await self._wind_up(steps, None if answered else effect)
-                finally:
-                    undelivered.clear()  # no consumer is left
-            raise
-        except Exception as failure:
+        except BaseException as failure:
+            if has_left(failure, showing):
+                # Perhaps while a cancellation is handled: a loop that ends may cancel the task that
+                # closes this generator.
+                if runs_here(loop):  # otherwise the generator was dropped: nothing can be awaited
+                    try:
+                        await self._wind_up(steps, None if answered else effect)
+                    finally:
+                        undelivered.clear()  # no consumer is left
+                raise
+            if not isinstance(failure, Exception):
+                raise
             # Events from before the failure are still delivered.
             try:
                 while undelivered:

@@ -67,6 +67,17 @@ class RunDriver(GeneratorDriver[Effect[Any], R]):
             self.error = self.reason
 
 
+def has_left(failure: BaseException, showing: bool) -> bool:
+    """Whether the consumer has left the stream: closed it, or thrown an error into it at an event.
+
+    `showing` is whether the stream was giving events to the consumer. An interrupt of the program
+    is no error of the consumer's: the run gets that itself.
+    """
+    if isinstance(failure, GeneratorExit):
+        return True
+    return showing and isinstance(failure, Exception)
+
+
 def sorted_out(items: Sequence[Ended]) -> tuple[list[Task], list[Ended]]:
     """Split ended tasks into those without a crash, and those with one, which are kept for later.
 

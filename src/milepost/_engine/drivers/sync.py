@@ -36,7 +36,7 @@ from milepost._engine.drivers.effects import (
     is_async_only,
     is_deep,
 )
-from milepost._engine.drivers.run_driver import NOT_STORED, RunDriver
+from milepost._engine.drivers.run_driver import NOT_STORED, RunDriver, has_left
 from milepost._engine.drivers.thread_pool import TaskThreadPool
 from milepost._engine.streaming.events import Event, EventStream
 from milepost._engine.superstep.task import raise_own_cancellation
@@ -82,6 +82,7 @@ class SyncDriver:
         undelivered = events.undelivered
         steps: RunDriver[R] = RunDriver(generator, self._pool.ended)
         is_finalizing = sys.is_finalizing  # bound now: modules may be empty by then
+        showing = False
         try:
             for effect in steps:
                 answered = False
@@ -92,27 +93,32 @@ class SyncDriver:
                         ended = None
                         while ended is None:
                             events.woken = False  # before looking: later events wake again
+                            showing = True
                             while undelivered:
                                 yield show(undelivered.popleft())
+                            showing = False
                             ended = self._pool.wait(effect.deadline)
                         steps.answer = ended
                     else:
+                        showing = True
                         while undelivered and type(effect) in AFTER_EVENTS:
                             yield show(undelivered.popleft())
+                        showing = False
                         method = _CARRY_OUT.get(type(effect), SyncDriver._call_method)
                         steps.answer = method(self, effect)
-                    answered = True
+                    answered = showing = True
                     while undelivered:
                         yield show(undelivered.popleft())
-                except GeneratorExit:
-                    if not is_finalizing():  # otherwise no thread runs that could be awaited
-                        steps.abandon(None if answered else effect)
-                        try:
-                            self._wind_up(steps)
-                        finally:
-                            undelivered.clear()  # no consumer is left
-                    raise
+                    showing = False
                 except BaseException as failure:
+                    if has_left(failure, showing):
+                        if not is_finalizing():  # otherwise no thread runs that could be awaited
+                            steps.abandon(None if answered else effect)
+                            try:
+                                self._wind_up(steps)
+                            finally:
+                                undelivered.clear()  # no consumer is left
+                        raise
                     if not isinstance(failure, Exception):
                         self._pool.dismiss()
                     steps.fail(failure, effect, answered=answered)
