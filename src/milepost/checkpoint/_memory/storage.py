@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple, Self, TypeAlias
 
+from milepost._db.sweeper import Sweeper
 from milepost._internal import fork_guard
 from milepost._internal.fork_guard import ProcessBound
 from milepost.checkpoint._contract.names import NameChecker, check_name
@@ -29,7 +30,6 @@ from milepost.checkpoint._contract.step_saver import (
     StepSaver,
     TaskWrites,
 )
-from milepost.checkpoint._contract.thread_admin import Sweeping
 from milepost.checkpoint._contract.thread_metadata import (
     ThreadMetadata,
     keys_of_thread,
@@ -106,7 +106,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
         self.writes = factory(dict)
         self.blobs = factory(bytes)
         self._threads: dict[str, RegistryEntry] = {}
-        self._sweeping = Sweeping(type(self).__name__)
+        self._sweeper = Sweeper(type(self).__name__)
         self._lock = fork_guard.held_at_fork(threading.RLock())
         self._opened = ExitStack()
         self._encoder = Encoder(self.serde)
@@ -129,7 +129,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
             twin.storage, twin.writes, twin.blobs = kept
             twin._threads = {name: thread.copy() for name, thread in self._threads.items()}
             twin._latest = {}
-        twin._sweeping = Sweeping(type(self).__name__)
+        twin._sweeper = Sweeper(type(self).__name__)
         twin._lock = fork_guard.held_at_fork(threading.RLock())
         twin._opened = ExitStack()
         twin._names = NameChecker()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from milepost._db.group_commit import Outcome
     from milepost._db.operations import Operation, Work
     from milepost._db.redis.commands import RedisEffects
-    from milepost.checkpoint._contract.thread_admin import Sweeping
+    from milepost._db.sweeper import Sweeper
     from milepost.checkpoint._contract.threads import ThreadFilter, ThreadInfo
     from milepost.checkpoint._sql.cache import ThreadCache
     from milepost.checkpoint._sql.read.reader import CheckpointReader
@@ -172,7 +172,7 @@ class RedisStorage:
     _reader: CheckpointReader
     _registry: Registry
     _storer: Storer
-    _sweeping: Sweeping
+    _sweeper: Sweeper
 
     def __init__(
         self,
@@ -257,7 +257,7 @@ class RedisStorage:
     @property
     def threads(self) -> RedisThreads:
         """Whole threads: listed, created, described, copied, pruned, swept, erased, pinned."""
-        return RedisThreads(self.engine, self._sweeping, self._registry, self._reader, self._cache)
+        return RedisThreads(self.engine, self._sweeper, self._registry, self._reader, self._cache)
 
     # -- storing steps
 

@@ -7,7 +7,6 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final
 
-from milepost._db.migrations import TableSetup
 from milepost._db.redis.client import check_eviction
 from milepost._db.redis.commands import RedisEffects
 from milepost._internal.progress import Progress
@@ -75,14 +74,6 @@ class RedisCore(EngineCore):
     def prepare_database(self) -> StoreRequests[None]:
         """Check the server, and note the model of the first store with an index."""
         yield Transact(self._set_up, write=True)
-
-    def transact(self, engine: Any, request: Transact | TableSetup) -> Any:
-        assert isinstance(request, Transact)
-        return engine.run(request.work())
-
-    async def atransact(self, engine: Any, request: Transact | TableSetup) -> Any:
-        assert isinstance(request, Transact)
-        return await engine.arun(request.work())
 
     def _set_up(self) -> RedisEffects[None]:
         if not self._allow_eviction:
@@ -166,13 +157,13 @@ class RedisCore(EngineCore):
 
     # -- upkeep
 
-    def delete_expired(self) -> StoreRequests[int]:
+    def sweep(self) -> StoreRequests[int]:
         return delete_expired(self)
 
     def reindexer(self) -> RedisReindexer:
         return RedisReindexer(self)
 
-    def reseal_all(self, progress: Progress | None) -> StoreRequests[Resealed]:
+    def reencrypt(self, progress: Progress | None) -> StoreRequests[Resealed]:
         return reseal_all(self, progress)
 
 

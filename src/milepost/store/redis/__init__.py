@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from milepost._db.redis.client import is_cluster_client, make_client
+from milepost._db.redis.commands import RedisEffects
 from milepost._db.redis.engine import RedisEngine
 from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.lazy_imports import on_demand
@@ -26,6 +27,21 @@ else:
     __getattr__, __dir__ = on_demand(__name__, {"AsyncRedisStore": "milepost.store.redis.aio"})
 
 __all__ = ["AsyncRedisStore", "RedisStore"]
+
+R = TypeVar("R")
+
+
+class StoreEngine:
+    """Carries out sequences of commands on a client, sync or async."""
+
+    def __init__(self, redis: RedisEngine) -> None:
+        self._redis = redis
+
+    def run(self, work: Callable[[], RedisEffects[R]], *, write: bool) -> R:  # noqa: ARG002
+        return self._redis.run(work())
+
+    async def arun(self, work: Callable[[], RedisEffects[R]], *, write: bool) -> R:  # noqa: ARG002
+        return await self._redis.arun(work())
 
 
 class RedisStorage(CoreStore, ProcessBound, BaseStore):
@@ -61,7 +77,7 @@ class RedisStorage(CoreStore, ProcessBound, BaseStore):
             clock=clock,
             deserializer=deserializer,
         )
-        super().__init__(core, self.engine)
+        super().__init__(core, StoreEngine(self.engine))
 
     @property
     def conn(self) -> Any:
