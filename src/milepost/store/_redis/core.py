@@ -50,25 +50,21 @@ class RedisCore(EngineCore):
 
     def __init__(
         self,
-        prefix: str,
+        keys: Keys,
         *,
-        is_cluster: bool,
         fsync: bool,
         allow_eviction: bool,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
-        self.keys = Keys(prefix)
+        self.keys = keys
         self.state = RegistryState(self.embedder)
         self.notebook = Notebook(self.keys)
-        self.reader = ItemReader(self, self.keys, is_cluster=is_cluster)
-        self.writer = ItemWriter(
-            self.keys, self.notebook, self.stamps, fsync=fsync, is_cluster=is_cluster
-        )
+        self.reader = ItemReader(self)
+        self.writer = ItemWriter(self, fsync=fsync)
         self._ranker = (
             None if self.embedder is None else Ranker(self.keys, self.reader, self.embedder.dims)
         )
-        self._is_cluster = is_cluster
         self._allow_eviction = allow_eviction
 
     def prepare_database(self) -> StoreRequests[None]:
@@ -127,7 +123,7 @@ class RedisCore(EngineCore):
         for attempt in range(_STRICT_ATTEMPTS + _LENIENT_ATTEMPTS):
             reads.begin()
             strict = attempt < _STRICT_ATTEMPTS
-            snapshot = Snapshot(self.keys, reads, strict=strict, is_cluster=self._is_cluster)
+            snapshot = Snapshot(self.keys, reads, strict=strict)
             try:
                 yield from self._attempt(reads, snapshot)
                 return (yield from snapshot.settle())

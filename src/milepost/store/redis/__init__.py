@@ -19,6 +19,7 @@ from milepost.store._core.core import Deserializer
 from milepost.store._core.records import IndexConfig, TTLConfig
 from milepost.store._core.ttl import Clock
 from milepost.store._redis.core import RedisCore
+from milepost.store._redis.layout import Keys
 from milepost.store.base import BaseStore
 
 if TYPE_CHECKING:
@@ -65,9 +66,10 @@ class RedisStorage(CoreStore, ProcessBound, BaseStore):
     ) -> None:
         warn_of_distance(index, "Redis")
         self.engine = RedisEngine(conn, owner=type(self).__name__)
+        if cluster_mode is None:
+            cluster_mode = is_cluster_client(conn)
         core = RedisCore(
-            store_prefix,
-            is_cluster=is_cluster_client(conn) if cluster_mode is None else cluster_mode,
+            Keys(store_prefix, is_cluster=cluster_mode),
             fsync=fsync,
             allow_eviction=allow_eviction,
             index=index,
