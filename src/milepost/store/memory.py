@@ -63,13 +63,10 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
         return super().batch(ops)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        ops = list(ops)
-        if self._put_plain(ops):
-            return [None] * len(ops)
         if self._core.embedder is not None:
             return await super().abatch(ops)
         # Nothing to wait for: the answer is in this process.
-        return super().batch(ops)
+        return InMemoryStore.batch(self, ops)
 
     def _put_plain(self, ops: Sequence[Op]) -> bool:
         """Whether the operations are puts without settings, which have been done then."""

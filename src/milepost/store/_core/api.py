@@ -85,8 +85,7 @@ class CoreStore:
         if isinstance(request, Embed):
             embedder = self._core.embedder
             assert embedder is not None
-            make = embedder.queries if request.are_queries else embedder.documents
-            return make(request.texts)
+            return embedder.embed(request.texts, are_queries=request.are_queries)
         if isinstance(request, TableSetup):
             return self._engine.set_up(request)
         return self._engine.run(request.work, write=request.write)
@@ -95,8 +94,7 @@ class CoreStore:
         if isinstance(request, Embed):
             embedder = self._core.embedder
             assert embedder is not None
-            make = embedder.aqueries if request.are_queries else embedder.adocuments
-            return make(request.texts)
+            return embedder.aembed(request.texts, are_queries=request.are_queries)
         if isinstance(request, TableSetup):
             return self._engine.aset_up(request)
         return self._engine.arun(request.work, write=request.write)

@@ -197,7 +197,7 @@ class MemoryCore(StoreCore):
         done = Resealed()
         with self._lock:
             for entry, again in self.reseal(((one, one) for one in self._entries), done):
-                entry.kind, entry.body = again
+                entry.data = again
                 done.resealed += 1
         total = done.resealed + done.current + len(done.refused)
         report(progress, total, total)
