@@ -13,6 +13,8 @@ from milepost._db.sweeper import Sweeper, log_ended, log_stopped
 from milepost._internal import fork_guard
 from milepost._internal.generators import adrive, drive, method_pairs
 from milepost._internal.progress import Progress
+from milepost.checkpoint.serde._rotation import NOT_ENCRYPTED, rotates
+from milepost.errors import StoreError
 from milepost.store._core.batching import Batcher
 from milepost.store._core.core import Resealed, StoreCore
 from milepost.store._core.records import IndexConfig, Op, Result, TTLConfig
@@ -125,7 +127,8 @@ class CoreStore:
             batch_size: How many items are embedded together.
         """
         yield from self._core.ready()
-        self._core.check_indexed()
+        if self._core.embedder is None:
+            raise ValueError("The store has no index. Make it with index={'embed': …, 'dims': …}.")
         return (yield from self._core.reindex(progress, max(batch_size, 1)))
 
     def _reencrypt(self, *, progress: Progress | None = None) -> StoreRequests[Resealed]:
@@ -137,7 +140,8 @@ class CoreStore:
         Args:
             progress: Called after each batch with how many items are done, and how many there are.
         """
-        self._core.check_encrypts()
+        if not rotates(self._core.serde):
+            raise StoreError(NOT_ENCRYPTED)
         yield from self._core.ready()
         return (yield from self._core.reencrypt(progress))
 

@@ -19,7 +19,7 @@ from milepost.checkpoint.serde import _rotation
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, loads_at
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-from milepost.errors import SerdeError, StoreError, ValueTooLargeError
+from milepost.errors import SerdeError, ValueTooLargeError
 from milepost.store._core import arguments, namespaces
 from milepost.store._core.filters import parse
 from milepost.store._core.json_view import Viewer
@@ -141,16 +141,6 @@ class StoreCore(ABC):
     @abstractmethod
     def reencrypt(self, progress: Progress | None) -> StoreRequests[Resealed]:
         """Seal all values again with the newest key."""
-
-    def check_indexed(self) -> None:
-        """ValueError if there are no vectors to make."""
-        if self.embedder is None:
-            raise ValueError("The store has no index. Make it with index={'embed': …, 'dims': …}.")
-
-    def check_encrypts(self) -> None:
-        """StoreError if there is nothing to seal."""
-        if not _rotation.rotates(self.serde):
-            raise StoreError(_rotation.NOT_ENCRYPTED)
 
     def reseal(
         self, rows: Iterable[tuple[K, Stored]], done: Resealed

@@ -9,9 +9,7 @@ from typing import Any, Final
 
 from milepost._db.redis.client import check_eviction
 from milepost._db.redis.commands import RedisEffects
-from milepost._internal.progress import Progress
 from milepost.errors import DatabaseBusyError
-from milepost.store._core.core import Resealed
 from milepost.store._core.engine_core import EngineCore, Reads
 from milepost.store._core.records import ListNamespacesOp
 from milepost.store._core.tasks import (
@@ -153,14 +151,11 @@ class RedisCore(EngineCore):
 
     # -- upkeep
 
-    def sweep(self) -> StoreRequests[int]:
-        return delete_expired(self)
+    sweep = delete_expired
+    reencrypt = reseal_all
 
     def reindexer(self) -> RedisReindexer:
         return RedisReindexer(self)
-
-    def reencrypt(self, progress: Progress | None) -> StoreRequests[Resealed]:
-        return reseal_all(self, progress)
 
 
 def _busy() -> DatabaseBusyError:

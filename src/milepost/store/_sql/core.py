@@ -51,7 +51,7 @@ class SqlCore(EngineCore):
         self.vectors = vectors
         self.registry = VectorRegistry(store_sql, self.embedder, vectors)
         self._reader = ItemReader(store_sql, vectors)
-        self._writer = ItemWriter(store_sql, self.registry, vectors, self.stamps)
+        self._writer = ItemWriter(self)
 
     def prepare_database(self) -> StoreRequests[None]:
         try:
