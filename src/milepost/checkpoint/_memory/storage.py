@@ -30,11 +30,7 @@ from milepost.checkpoint._contract.step_saver import (
     StepSaver,
     TaskWrites,
 )
-from milepost.checkpoint._contract.thread_metadata import (
-    ThreadMetadata,
-    keys_of_thread,
-    keys_to_seal,
-)
+from milepost.checkpoint._contract.thread_metadata import ThreadMetadata, keys_of_thread
 from milepost.checkpoint._contract.threads import is_trigger, parent_gone
 from milepost.checkpoint._contract.versions import TextVersions
 from milepost.checkpoint._delta.encode import Encoded, Value
@@ -100,8 +96,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
     ) -> None:
         super().__init__(serde=serde)
         self.thread_metadata = keys_of_thread(thread_metadata)
-        self._seal_thread_metadata = keys_to_seal(seal_thread_metadata)
-        self._thread_metadata = ThreadMetadata(self.serde, self._seal_thread_metadata)
+        self._thread_metadata = ThreadMetadata(self.serde, seal_thread_metadata)
         self.storage = factory(dict)
         self.writes = factory(dict)
         self.blobs = factory(bytes)
@@ -116,7 +111,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
 
     def with_serde(self, serde: SerializerProtocol) -> Self:
         twin = super().with_serde(serde)
-        twin._thread_metadata = ThreadMetadata(serde, self._seal_thread_metadata)
+        twin._thread_metadata = ThreadMetadata(serde, self._thread_metadata.sealed)
         return twin
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
