@@ -139,6 +139,9 @@ class CoreStore:
 
         Args:
             progress: Called after each batch with how many items are done, and how many there are.
+
+        Raises:
+            StoreError: The store's serializer does not encrypt.
         """
         if not rotates(self._core.serde):
             raise StoreError(NOT_ENCRYPTED)
