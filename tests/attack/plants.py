@@ -175,8 +175,8 @@ def sweeper_keeps_its_ttl() -> None:
 
     start = Sweeper.start
 
-    def as_before(self: Any, seconds: float, sweep: Any = None) -> Any:
-        return start(self, seconds)
+    def as_before(self: Any, seconds: float, sweep: Any) -> Any:
+        return start(self, seconds, vars(self).setdefault("told_first", sweep))
 
     Sweeper.start = as_before  # type: ignore[method-assign]
 

@@ -135,9 +135,12 @@ def vectors_not_looked_at() -> None:
     """A model that returned None was a TypeError."""
     from milepost.store._vectors.embeddings import Embedder
 
-    def checked(self: Any, vectors: Any, expected: int) -> list[bytes]:
+    def checked(self: Any, vectors: Any, expected: int, are_queries: bool) -> list[bytes]:
         assert expected == len(vectors)
-        return [self._pack(*vector) for vector in vectors]
+        packed = [self._pack(*vector) for vector in vectors]
+        if not are_queries:
+            self._fix_length(packed)
+        return packed
 
     Embedder._checked = checked  # type: ignore[method-assign]
 
@@ -146,12 +149,16 @@ def one_list_for_model_and_store() -> None:
     """A model was given the list with which its vectors were counted."""
     from milepost.store._vectors.embeddings import Embedder
 
-    def documents(self: Any, texts: Any) -> Any:
+    embed = Embedder.embed
+
+    def embed_in_place(self: Any, texts: Any, *, are_queries: bool) -> Any:
+        if are_queries:
+            return embed(self, texts, are_queries=True)
         texts = list(texts)
         vectors = self._function(texts)
-        return self._checked(vectors, len(texts))
+        return self._checked(vectors, len(texts), are_queries)
 
-    Embedder.documents = documents  # type: ignore[method-assign]
+    Embedder.embed = embed_in_place  # type: ignore[method-assign]
 
 
 def any_size() -> None:

@@ -28,13 +28,14 @@ def astores(stores):
 def count_transactions(store):
     """Every round trip to the database from now on."""
     seen = []
-    real = getattr(store._core, "atransact", None)  # in memory there are no transactions
+    if store._engine is not None:  # in memory there are no transactions
+        real = store._engine.arun
 
-    async def counted(engine, request):
-        seen.append(request)
-        return await real(engine, request)
+        async def counted(work, *, write):
+            seen.append(work)
+            return await real(work, write=write)
 
-    store._core.atransact = counted
+        store._engine.arun = counted
     return seen
 
 

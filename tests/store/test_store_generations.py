@@ -144,11 +144,11 @@ class TestTheSwitch:
             def __getattr__(self, name):
                 return getattr(engine, name)
 
-            def run(self, work, *, write=True):
+            def run(self, work, *, write):
                 if write and self.puts < 50:
                     self.puts += 1
                     old.put(NS, f"n{self.puts}", {"text": "a"})
-                return engine.run(work, write=write) if stores.has_sql else engine.run(work)
+                return engine.run(work, write=write)
 
         busy = Busy()
         new.store.use(busy)

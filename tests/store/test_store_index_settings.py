@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -109,10 +110,11 @@ def test_a_store_shows_what_makes_its_vectors():
     assert InMemoryStore().embeddings is None
 
 
-def test_a_deserializer_makes_the_values_of_items():
-    with SqliteStore.from_conn_string(
-        ":memory:", deserializer=lambda text: {"read": json.loads(text)}
-    ) as store:
+@pytest.mark.parametrize(
+    "opened", [InMemoryStore, partial(SqliteStore.from_conn_string, ":memory:")]
+)
+def test_a_deserializer_makes_the_values_of_items(opened):
+    with opened(deserializer=lambda text: {"read": json.loads(text)}) as store:
         store.put(("n",), "k", {"a": 1})
         assert store.get(("n",), "k").value == {"read": {"a": 1}}
 

@@ -136,9 +136,9 @@ class TestSweeper:
             swept.release()
             return 0
 
-        sweeper = Sweeper(sweep)
-        done = sweeper.start(0.0005)
-        assert sweeper.start(0.0005) is done
+        sweeper = Sweeper("SqliteStore")
+        done = sweeper.start(0.0005, sweep)
+        assert sweeper.start(0.0005, sweep) is done
         assert swept.acquire(timeout=30)
         assert swept.acquire(timeout=30)
         assert sweeper.stop(timeout=30)
@@ -149,9 +149,9 @@ class TestSweeper:
         def sweep():
             raise OSError("disk")
 
-        sweeper = Sweeper(sweep)
+        sweeper = Sweeper("SqliteStore")
         with pytest.raises(OSError, match="disk"):
-            sweeper.start(0.0005).result(timeout=30)
+            sweeper.start(0.0005, sweep).result(timeout=30)
         assert sweeper.stop(timeout=30)
 
     def test_of_a_store_that_failed_is_started_with_its_new_interval(self, stores, monkeypatch):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from milepost._internal import fork_guard, log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
 
 
 def log_ended(owner: str) -> None:
@@ -26,38 +26,35 @@ def log_stopped(owner: str, error: BaseException) -> None:
 class Sweeper:
     """A thread that removes what has expired, at intervals, until it is stopped or fails."""
 
-    def __init__(self, sweep: Callable[[], object], owner: str = "threads") -> None:
-        self._sweep = sweep
+    def __init__(self, owner: str) -> None:
         self._owner = owner
         """What the log says is swept: the class of a saver or a store."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._done: Future[None] = Future()
+        self._done: Future[None] | None = None
         self._lock = fork_guard.fresh_in_child(threading.Lock())
         fork_guard.renewed_in_child(self)
 
     def renew(self) -> None:
         """In a forked child: forget the parent's thread. The child may start its own sweeper."""
-        self._stop, self._thread, self._done = threading.Event(), None, Future()
+        self._stop, self._thread, self._done = threading.Event(), None, None
 
-    def start(self, seconds: float, sweep: Callable[[], object] | None = None) -> Future[None]:
-        """Start the thread, unless it runs already. The future ends when the sweeper does.
+    def start(self, seconds: float, sweep: Callable[[], object]) -> Future[None]:
+        """Start the thread, unless it runs already. The future ends when the sweeper does."""
+        from concurrent.futures import Future  # most programs have no sweeper
 
-        `sweep` replaces the function that the sweeper calls.
-        """
         if not seconds > 0:
             raise ValueError(f"The interval of a sweeper must be positive, not {seconds} seconds.")
         with self._lock:
-            is_alive = self._thread is not None and self._thread.is_alive()
+            done, is_alive = self._done, self._thread is not None and self._thread.is_alive()
             # A thread that is about to end may still be alive for a moment.
-            if is_alive and not (self._done.done() or self._stop.is_set()):
-                return self._done
-            self._sweep = sweep or self._sweep
+            if done is not None and is_alive and not (done.done() or self._stop.is_set()):
+                return done
             self._stop = threading.Event()
             self._done = Future()
             self._thread = threading.Thread(
                 target=self._run,
-                args=(self._owner, seconds, self._sweep, self._stop, self._done),
+                args=(self._owner, seconds, sweep, self._stop, self._done),
                 name="milepost-ttl-sweeper",
                 daemon=True,
             )

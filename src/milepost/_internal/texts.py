@@ -1,4 +1,4 @@
-"""Names as texts and nothing else."""
+"""Names as texts and nothing else, and texts that can be written."""
 
 from __future__ import annotations
 
@@ -15,3 +15,12 @@ def plain(name: T) -> T:
     if type(name) is str or not isinstance(name, str):
         return name
     return cast("T", str.__str__(name))
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text can be encoded: half of a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -8,13 +8,12 @@ refused; expired items are not returned; versions are checked.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 from milepost._internal.fork_guard import ProcessBound
-from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store._core.api import Upkeep
-from milepost.store._core.records import IndexConfig, Item, Op, PutOp, Result, TTLConfig
-from milepost.store._core.ttl import Clock
+from milepost.store._core.core import StoreSettings
+from milepost.store._core.records import Item, Op, PutOp, Result
 from milepost.store._memory.core import MemoryCore
 from milepost.store.base import BaseStore
 
@@ -27,11 +26,10 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
     """Keeps items in memory. Sync and async methods can be mixed, from any thread.
 
     Args:
-        index: Enables search by meaning.
-        ttl: How long items live.
-        serde: How values are written.
-        clear_fields: The fields that filters may see when `serde` encrypts.
-        clock: Gives the time in seconds, for tests.
+        **settings: `index` enables search by meaning; `ttl`: how long items live; `serde`: how
+            values are written; `clear_fields`: the fields that filters may see when `serde`
+            encrypts; `clock` gives the time in seconds, for tests; `deserializer` makes the values
+            of items from their JSON text.
 
     Examples:
         >>> from milepost.store.memory import InMemoryStore
@@ -43,23 +41,9 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
 
     _core: MemoryCore
 
-    def __init__(
-        self,
-        *,
-        index: IndexConfig | None = None,
-        ttl: TTLConfig | None = None,
-        serde: SerializerProtocol | None = None,
-        clear_fields: Sequence[str] | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        self._settings: dict[str, Any] = {
-            "index": index,
-            "ttl": ttl,
-            "serde": serde,
-            "clear_fields": clear_fields,
-            "clock": clock,
-        }
-        super().__init__(MemoryCore(**self._settings))
+    def __init__(self, **settings: Unpack[StoreSettings]) -> None:
+        self._settings = settings
+        super().__init__(MemoryCore(**settings))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """A store with the same settings and a copy of the items."""
@@ -79,13 +63,10 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
         return super().batch(ops)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        ops = list(ops)
-        if self._put_plain(ops):
-            return [None] * len(ops)
         if self._core.embedder is not None:
             return await super().abatch(ops)
         # Nothing to wait for: the answer is in this process.
-        return super().batch(ops)
+        return InMemoryStore.batch(self, ops)
 
     def _put_plain(self, ops: Sequence[Op]) -> bool:
         """Whether the operations are puts without settings, which have been done then."""

@@ -604,8 +604,8 @@ def test_a_sweeper_that_was_stopped_can_be_started_before_its_last_sweep_has_end
         is_sweeping.set()
         assert first.wait(PATIENCE)
 
-    sweeper = Sweeper(slow)
-    done = sweeper.start(0.001)
+    sweeper = Sweeper("SqliteSaver")
+    done = sweeper.start(0.001, slow)
     assert is_sweeping.wait(PATIENCE)
     assert not sweeper.stop(timeout=0)
     again = sweeper.start(0.001, second.set)

@@ -99,7 +99,7 @@ def test_where_scripts_are_barred_it_works_all_the_same(redis_server, redis_url)
         assert keys(store.search((), query="b")) == ["b", "a"]
         store.delete(NS, "a")
         assert store.list_namespaces() == [("other",)]
-        assert store._engine.scripts is False
+        assert store.engine.scripts is False
 
 
 def add(url: str, times: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from milepost._internal.texts import is_utf8
 from milepost.errors import InvalidIdError
 
 if TYPE_CHECKING:
@@ -26,13 +27,10 @@ def check_name(what: str, name: Any) -> str:
         raise InvalidIdError(
             f"{what} has {len(name)} characters; at most {LONGEST} can be stored: {_shown(name)}."
         )
-    if not name.isascii():
-        try:
-            name.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidIdError(
-                f"{what} contains half of a surrogate pair, which is no text: {_shown(name)}."
-            ) from error
+    if not name.isascii() and not is_utf8(name):
+        raise InvalidIdError(
+            f"{what} contains half of a surrogate pair, which is no text: {_shown(name)}."
+        )
     if "\0" in name:
         raise InvalidIdError(f"{what} contains a NUL character: {_shown(name)}.")
     return name

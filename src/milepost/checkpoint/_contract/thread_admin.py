@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from milepost._db.engine import Vacuum
 from milepost._internal.ids import time_of
 from milepost._internal.progress import report
-from milepost.checkpoint._contract.facets import TransactionDriver, sync_and_async
+from milepost.checkpoint._contract.facets import Facet, sync_and_async
 from milepost.checkpoint._contract.names import check_name
 from milepost.checkpoint._contract.pruning import CheckpointKey, Choice, History, latest
 from milepost.checkpoint._contract.thread_metadata import metadata_text
@@ -37,27 +37,12 @@ Ids: TypeAlias = list[str]
 _STRATEGIES = ("keep_latest", "delete")
 
 
-class Sweeping:
-    """The sweeper of a saver, once there is one."""
-
-    sweeper: Sweeper | None = None
-
-    def __init__(self, owner: str) -> None:
-        self.owner = owner
-        """The class of the saver, for the log."""
-
-    def stop(self) -> None:
-        if self.sweeper is not None:
-            self.sweeper.stop(timeout=0)
-            self.sweeper = None
-
-
-class Threads:
+class Threads(Facet):
     """The threads of a saver: the registry, and retention."""
 
-    def __init__(self, engine: Engine | None, sweeping: Sweeping) -> None:
-        self.driver = TransactionDriver(engine)
-        self._sweeping = sweeping
+    def __init__(self, engine: Engine | None, sweeper: Sweeper) -> None:
+        super().__init__(engine)
+        self._sweeper = sweeper
 
     # -- what each kind of storage implements
 
@@ -416,16 +401,11 @@ class Threads:
             >>> future = saver.start_sweeper(ttl=30 * 24 * 3600)
             >>> saver.stop_sweeper()
         """
-        sweep = partial(self.sweep, ttl=ttl)
-        if self._sweeping.sweeper is None:
-            from milepost._db.sweeper import Sweeper
-
-            self._sweeping.sweeper = Sweeper(sweep, self._sweeping.owner)
-        return self._sweeping.sweeper.start(every, sweep)
+        return self._sweeper.start(every, partial(self.sweep, ttl=ttl))
 
     def stop_sweeper(self) -> None:
         """Stop the sweeper. A sweep in progress is finished first; then the future ends."""
-        self._sweeping.stop()
+        self._sweeper.stop(timeout=0)
 
 
 def _nothing(_history: History) -> Collection[CheckpointKey]:

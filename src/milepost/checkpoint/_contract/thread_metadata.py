@@ -52,7 +52,8 @@ class ThreadMetadata:
 
     def __init__(self, serde: Any, sealed: bool | Iterable[str] | None = False) -> None:
         self._serde = serde
-        self._sealed = sealed = keys_to_seal(sealed)
+        self.sealed = sealed = keys_to_seal(sealed)
+        """Whether all keys are sealed, or which."""
         self._digests = getattr(serde, "digests", None)
         if sealed and self._digests is None:
             raise ValueError(
@@ -133,7 +134,7 @@ class ThreadMetadata:
         return [] if self._digests is None else self._digests(_message(key, value))
 
     def _to_seal(self, metadata: Iterable[str]) -> Collection[str]:
-        sealed = self._sealed
+        sealed = self.sealed
         return [key for key in metadata if sealed is True or (sealed and key in sealed)]
 
     def _stored(

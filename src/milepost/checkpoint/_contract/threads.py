@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from milepost._internal.texts import is_utf8
 from milepost.constants import BRANCH_TO, START, TASKS
 from milepost.errors import (
     BrokenChainError,
@@ -283,15 +284,7 @@ def may_be_stored(value: Any) -> bool:
     if not isinstance(value, str):
         return True
     plain = value.replace("\\\\", "")
-    return "\0" not in plain and not _UNSTORABLE.search(plain) and _encodable(value)
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return "\0" not in plain and not _UNSTORABLE.search(plain) and is_utf8(value)
 
 
 _UNSTORABLE: Final = re.compile(

@@ -128,7 +128,7 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
     @property
     def threads(self) -> MemoryThreads:
         """Whole threads: listed, created, described, copied, pruned, swept, erased."""
-        return MemoryThreads(self, self._sweeping)
+        return MemoryThreads(self, self._sweeper)
 
     @property
     def admin(self) -> MemoryAdmin:

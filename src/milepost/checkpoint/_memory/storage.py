@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple, Self, TypeAlias
 
+from milepost._db.sweeper import Sweeper
 from milepost._internal import fork_guard
 from milepost._internal.fork_guard import ProcessBound
 from milepost.checkpoint._contract.names import NameChecker, check_name
@@ -29,12 +30,7 @@ from milepost.checkpoint._contract.step_saver import (
     StepSaver,
     TaskWrites,
 )
-from milepost.checkpoint._contract.thread_admin import Sweeping
-from milepost.checkpoint._contract.thread_metadata import (
-    ThreadMetadata,
-    keys_of_thread,
-    keys_to_seal,
-)
+from milepost.checkpoint._contract.thread_metadata import ThreadMetadata, keys_of_thread
 from milepost.checkpoint._contract.threads import is_trigger, parent_gone
 from milepost.checkpoint._contract.versions import TextVersions
 from milepost.checkpoint._delta.encode import Encoded, Value
@@ -100,13 +96,12 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
     ) -> None:
         super().__init__(serde=serde)
         self.thread_metadata = keys_of_thread(thread_metadata)
-        self._seal_thread_metadata = keys_to_seal(seal_thread_metadata)
-        self._thread_metadata = ThreadMetadata(self.serde, self._seal_thread_metadata)
+        self._thread_metadata = ThreadMetadata(self.serde, seal_thread_metadata)
         self.storage = factory(dict)
         self.writes = factory(dict)
         self.blobs = factory(bytes)
         self._threads: dict[str, RegistryEntry] = {}
-        self._sweeping = Sweeping(type(self).__name__)
+        self._sweeper = Sweeper(type(self).__name__)
         self._lock = fork_guard.held_at_fork(threading.RLock())
         self._opened = ExitStack()
         self._encoder = Encoder(self.serde)
@@ -116,7 +111,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
 
     def with_serde(self, serde: SerializerProtocol) -> Self:
         twin = super().with_serde(serde)
-        twin._thread_metadata = ThreadMetadata(serde, self._seal_thread_metadata)
+        twin._thread_metadata = ThreadMetadata(serde, self._thread_metadata.sealed)
         return twin
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -129,7 +124,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, TextVersions, BaseCheckpo
             twin.storage, twin.writes, twin.blobs = kept
             twin._threads = {name: thread.copy() for name, thread in self._threads.items()}
             twin._latest = {}
-        twin._sweeping = Sweeping(type(self).__name__)
+        twin._sweeper = Sweeper(type(self).__name__)
         twin._lock = fork_guard.held_at_fork(threading.RLock())
         twin._opened = ExitStack()
         twin._names = NameChecker()

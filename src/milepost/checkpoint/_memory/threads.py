@@ -15,7 +15,7 @@ from milepost.checkpoint._contract.pruning import (
     with_ancestors,
 )
 from milepost.checkpoint._contract.records import SENDS_ARE_A_CHANNEL, Place, is_older
-from milepost.checkpoint._contract.thread_admin import Page, Sweeping, Threads
+from milepost.checkpoint._contract.thread_admin import Page, Threads
 from milepost.checkpoint._contract.thread_metadata import metadata_text
 from milepost.checkpoint._contract.threads import (
     Removed,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from milepost._db.engine import Transactions
+    from milepost._db.sweeper import Sweeper
     from milepost.checkpoint._memory.manifests import StoredCheckpoint
 
 R = TypeVar("R")
@@ -43,8 +44,8 @@ R = TypeVar("R")
 class MemoryThreads(Threads):
     """Whole threads in memory. The methods are no generators: they act when they are called."""
 
-    def __init__(self, saver: MemoryStorage, sweeping: Sweeping) -> None:
-        super().__init__(None, sweeping)
+    def __init__(self, saver: MemoryStorage, sweeper: Sweeper) -> None:
+        super().__init__(None, sweeper)
         self._saver = saver
 
     # -- the registry

@@ -26,22 +26,18 @@ from milepost.checkpoint._redis.registry_statements import THREADS_PER_PAGE
 from milepost.checkpoint._redis.rows import FOR_EVER, Keys
 from milepost.checkpoint._redis.server import UNSURE, Durability, Settings, rewrite
 from milepost.checkpoint._redis.transaction import transaction
+from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.statements import Statements, just_after
 from milepost.checkpoint._sql.threads.registry import Registry
 from milepost.checkpoint._sql.threads.retention import SqlThreads
 from milepost.errors import ColourError
 
 if TYPE_CHECKING:
-    from milepost._db.engine import Engine
     from milepost._db.group_commit import Outcome
     from milepost._db.operations import Operation, Work
     from milepost._db.redis.commands import RedisEffects
-    from milepost.checkpoint._contract.thread_admin import Sweeping
     from milepost.checkpoint._contract.threads import ThreadFilter, ThreadInfo
-    from milepost.checkpoint._sql.cache import ThreadCache
-    from milepost.checkpoint._sql.read.reader import CheckpointReader
     from milepost.checkpoint._sql.rows import Prepared
-    from milepost.checkpoint._sql.write.store import Storer
     from milepost.checkpoint.serde.base import SerializerProtocol
 
 
@@ -157,22 +153,14 @@ class RedisRegistry(Registry):
         return found[: wanted.limit]
 
 
-class RedisStorage:
-    """Stores steps and threads in Redis or Valkey, with a sync or an async client. As a base class,
-    it comes before `SqlSaver`."""
+class RedisStorage(SqlSaver):
+    """Stores steps and threads in Redis or Valkey, with a sync or an async client."""
 
     dialect = TRAITS
-    registry: ClassVar[type[Registry]] = RedisRegistry
+    registry = RedisRegistry
     steadfast = True
     is_async: ClassVar[bool]
-    engine: Engine
-    server: SaverEngine
-    """The engine again, typed so that its client can be reached."""
-    _cache: ThreadCache
-    _reader: CheckpointReader
-    _registry: Registry
-    _storer: Storer
-    _sweeping: Sweeping
+    engine: SaverEngine
 
     def __init__(
         self,
@@ -190,7 +178,7 @@ class RedisStorage:
         scripts: bool = True,
         **threads: Unpack[ThreadOptions],
     ) -> None:
-        super().__init__(serde=serde, **threads)  # type: ignore[call-arg, misc]
+        super().__init__(serde=serde, **threads)
         check_name("checkpoint_prefix", checkpoint_prefix)
         if not checkpoint_prefix or set("{}") & set(checkpoint_prefix):
             raise ValueError(
@@ -219,8 +207,8 @@ class RedisStorage:
         )
         self._owns_client = redis_client is None
         client = self._client(redis_url, connection_args) if self._owns_client else redis_client
-        self.engine = self.server = SaverEngine(client, self.settings)
-        if self.server.redis.is_async is not self.is_async:
+        self.engine = SaverEngine(client, self.settings)
+        if self.engine.redis.is_async is not self.is_async:
             name = type(self).__name__
             raise ColourError(
                 f"{name} needs an async client; a sync one serves {name.removeprefix('Async')}."
@@ -257,15 +245,15 @@ class RedisStorage:
     @property
     def threads(self) -> RedisThreads:
         """Whole threads: listed, created, described, copied, pruned, swept, erased, pinned."""
-        return RedisThreads(self.engine, self._sweeping, self._registry, self._reader, self._cache)
+        return RedisThreads(self.engine, self._sweeper, self._registry, self._reader, self._cache)
 
     # -- storing steps
 
     def commit(self, steps: Sequence[Prepared]) -> Outcome:
-        return self.server.redis.run(self._store(steps))
+        return self.engine.redis.run(self._store(steps))
 
     async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
-        return await see_through(self.server.redis.arun(self._store(steps)))
+        return await see_through(self.engine.redis.arun(self._store(steps)))
 
     def _store(self, steps: Sequence[Prepared]) -> RedisEffects[Outcome]:
         """Store steps by thread and run: only keys of one thread are on one server for sure."""

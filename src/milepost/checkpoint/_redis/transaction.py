@@ -95,15 +95,6 @@ class Tables:
         answer: Callable[..., RedisEffects[Any]] = getattr(ANSWERED_BY[name](self), name)
         return answer(*given)
 
-    def _many(self, statement: ExecuteMany) -> RedisEffects[list[Any]]:
-        return self._each([Execute(statement.sql, row) for row in statement.rows])
-
-    def _batch(self, statement: Batch) -> RedisEffects[list[Any]]:
-        return self._each(statement.statements)
-
-    def _queries(self, statement: Queries) -> RedisEffects[list[Any]]:
-        return self._each(statement.queries)
-
     def _each(self, statements: Sequence[Statement]) -> RedisEffects[list[Any]]:
         answers = []
         for one in statements:
@@ -130,9 +121,9 @@ class Tables:
 _CARRY_OUT: Final[dict[type, Callable[[Tables, Any], RedisEffects[Any]]]] = {
     Query: Tables._single,
     Execute: Tables._single,
-    ExecuteMany: Tables._many,
-    Batch: Tables._batch,
-    Queries: Tables._queries,
+    ExecuteMany: lambda tables, many: tables._each([Execute(many.sql, row) for row in many.rows]),
+    Batch: lambda tables, batch: tables._each(batch.statements),
+    Queries: lambda tables, queries: tables._each(queries.queries),
     GuardedBatch: Tables._guarded,
     ConditionalInsert: Tables._guarded,
 }

@@ -10,6 +10,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from milepost._db.operations import BatchableRead, Operation, Query, Work
+from milepost._db.sweeper import Sweeper
 from milepost._internal import fork_guard
 from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.generators import GeneratorDriver
@@ -32,7 +33,6 @@ from milepost.checkpoint._contract.step_saver import (
     StepSaver,
     TaskWrites,
 )
-from milepost.checkpoint._contract.thread_admin import Sweeping
 from milepost.checkpoint._contract.thread_metadata import (
     ThreadMetadata,
     keys_of_thread,
@@ -96,7 +96,7 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         super().__init__(serde=serde)
         self.thread_metadata = keys_of_thread(thread_metadata)
         self._seal_thread_metadata = keys_to_seal(seal_thread_metadata)
-        self._sweeping = Sweeping(type(self).__name__)
+        self._sweeper = Sweeper(type(self).__name__)
         self._queries = self._statements()
         self._assemble()
 
@@ -140,7 +140,7 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
     @property
     def threads(self) -> SqlThreads:
         """Whole threads: listed, created, described, copied, pruned, swept, erased."""
-        return SqlThreads(self.engine, self._sweeping, self._registry, self._reader, self._cache)
+        return SqlThreads(self.engine, self._sweeper, self._registry, self._reader, self._cache)
 
     @property
     def admin(self) -> DatabaseAdmin:

@@ -133,7 +133,7 @@ class PostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ignore[
         saver.engine = PostgresEngine(saver.conn, settings, connect)
 
         def close() -> None:
-            saver._sweeping.stop()
+            saver.stop_sweeper()
             saver.engine.close()
 
         yield from lend(saver, close)

@@ -137,7 +137,7 @@ class AsyncPostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ig
         try:
             yield saver
         finally:
-            saver._sweeping.stop()
+            saver.stop_sweeper()
             await saver.engine.close()
 
     async def setup(self) -> None:

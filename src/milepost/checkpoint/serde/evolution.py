@@ -6,15 +6,17 @@ Run it before a deploy, in a process that has compiled the new graphs. It only r
 from __future__ import annotations
 
 import copy
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from milepost._db.calls import amake_calls, make_calls
 from milepost.errors import BrokenChainError, MissingNodeError, SerdeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
+    from milepost._db.calls import Calls
     from milepost.checkpoint.serde.base import SerializerProtocol
 
 
@@ -100,19 +102,7 @@ def dry_run(saver: Any, *, threads: Iterable[str] | None = None, graph: Any = No
         >>> dry_run(InMemorySaver()).failures
         []
     """
-    findings = _Findings(saver, threads)
-    for thread, config in findings.scopes:
-        try:
-            for saved in findings.probe.list(config):
-                findings.add(saved)
-        except Exception as error:
-            findings.add_error(thread, error)
-    if graph is not None:
-        reading = graph.copy({"checkpointer": saver})
-        for config in findings.roots():
-            with findings.checking_nodes(config):
-                reading.get_state(config, subgraphs=True)
-    return findings.report()
+    return make_calls(_dry_run(saver, threads, graph, is_async=False))
 
 
 async def adry_run(
@@ -132,65 +122,62 @@ async def adry_run(
         >>> asyncio.run(adry_run(InMemorySaver())).failures
         []
     """
-    findings = _Findings(saver, threads)
-    for thread, config in findings.scopes:
+    return await amake_calls(_dry_run(saver, threads, graph, is_async=True))
+
+
+def _dry_run(
+    saver: Any, threads: Iterable[str] | None, graph: Any, *, is_async: bool
+) -> Calls[DryRun]:
+    read = _Checkpoints(_with_probe(saver))
+    failures, complete = read.failures, True
+    for thread in (None,) if threads is None else threads:
+        config = None if thread is None else _config_of(thread)
         try:
-            async for saved in findings.probe.alist(config):
-                findings.add(saved)
+            yield partial(read.aread if is_async else read.read, config)
         except Exception as error:
-            findings.add_error(thread, error)
+            complete = complete and thread is not None
+            known, channel = getattr(error, "thread", None), getattr(error, "channel", None)
+            failures.append(Failure(thread or known, "", None, channel, error))
     if graph is not None:
-        reading = graph.copy({"checkpointer": saver})
-        for config in findings.roots():
-            with findings.checking_nodes(config):
-                await reading.aget_state(config, subgraphs=True)
-    return findings.report()
+        graph = graph.copy({"checkpointer": saver})
+        for thread in read.threads:
+            state = graph.aget_state if is_async else graph.get_state
+            try:
+                yield partial(state, _config_of(thread), subgraphs=True)
+            except MissingNodeError as error:
+                failures.append(Failure(thread, "", None, None, error))
+            except (SerdeError, BrokenChainError):
+                pass  # noted already
+    return DryRun(read.count, failures, complete)
 
 
-class _Findings:
-    """What a dry run has found so far. Reading, which may wait, is left to its user."""
+class _Checkpoints:
+    """The checkpoints that were read so far."""
 
-    def __init__(self, saver: Any, threads: Iterable[str] | None) -> None:
-        self.probe = _with_probe(saver)
-        self.scopes: list[tuple[str | None, dict[str, Any] | None]] = (
-            [(None, None)]
-            if threads is None
-            else [(thread, {"configurable": {"thread_id": thread}}) for thread in threads]
-        )
-        self._checked = 0
-        self._complete = True
-        self._failures: list[Failure] = []
-        self._roots: dict[str, None] = {}
+    def __init__(self, probe: Any) -> None:
+        self._probe = probe
+        self.count = 0
+        self.failures: list[Failure] = []
+        self.threads: dict[str, None] = {}
 
-    def add(self, saved: Any) -> None:
-        self._checked += 1
+    def read(self, config: dict[str, Any] | None) -> None:
+        for saved in self._probe.list(config):
+            self._add(saved)
+
+    async def aread(self, config: dict[str, Any] | None) -> None:
+        async for saved in self._probe.alist(config):
+            self._add(saved)
+
+    def _add(self, saved: Any) -> None:
+        self.count += 1
         place = saved.config["configurable"]
         if not place.get("checkpoint_ns"):
-            self._roots[place["thread_id"]] = None
-        self._failures.extend(_failures(saved))
+            self.threads[place["thread_id"]] = None
+        self.failures.extend(_failures(saved))
 
-    def add_error(self, thread: str | None, error: Exception) -> None:
-        self._complete = self._complete and thread is not None
-        known, channel = getattr(error, "thread", None), getattr(error, "channel", None)
-        self._failures.append(Failure(thread or known, "", None, channel, error))
 
-    def roots(self) -> Iterator[dict[str, Any]]:
-        """Configs of the threads that were found."""
-        return ({"configurable": {"thread_id": thread}} for thread in self._roots)
-
-    @contextmanager
-    def checking_nodes(self, config: Mapping[str, Any]) -> Iterator[None]:
-        """Note a node that the graph does not have; values that do not read are noted already."""
-        try:
-            yield
-        except MissingNodeError as error:
-            thread = config["configurable"]["thread_id"]
-            self._failures.append(Failure(thread, "", None, None, error))
-        except (SerdeError, BrokenChainError):
-            pass
-
-    def report(self) -> DryRun:
-        return DryRun(self._checked, self._failures, self._complete)
+def _config_of(thread: str) -> dict[str, Any]:
+    return {"configurable": {"thread_id": thread}}
 
 
 def _with_probe(saver: Any) -> Any:

@@ -98,7 +98,7 @@ class SqliteSaver(GroupCommits, SqlSaver):  # type: ignore[misc] # what prune re
         saver.engine.owns(conn_string)
 
         def close() -> None:
-            saver._sweeping.stop()
+            saver.stop_sweeper()
             saver.engine.close()
 
         yield from lend(saver, close, saver.engine.close_at_exit)

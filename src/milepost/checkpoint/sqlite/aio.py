@@ -103,7 +103,7 @@ class AsyncSqliteSaver(GroupCommits, SqlSaver):  # type: ignore[misc] # what pru
         try:
             yield saver
         finally:
-            saver._sweeping.stop()
+            saver.stop_sweeper()
             await in_thread(saver.engine.close)
 
     async def setup(self) -> None:

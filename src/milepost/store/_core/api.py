@@ -4,23 +4,22 @@ its upkeep (setup, the sweeper, vectors, keys)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from milepost._db.migrations import TableSetup
 from milepost._db.sweeper import Sweeper, log_ended, log_stopped
 from milepost._internal import fork_guard
-from milepost._internal.generators import adrive, drive
+from milepost._internal.generators import adrive, drive, method_pairs
 from milepost._internal.progress import Progress
-from milepost.checkpoint.serde._rotation import Reencrypted
+from milepost.checkpoint.serde._rotation import NOT_ENCRYPTED, rotates
+from milepost.errors import StoreError
 from milepost.store._core.batching import Batcher
-from milepost.store._core.core import StoreCore
+from milepost.store._core.core import Resealed, StoreCore
 from milepost.store._core.records import IndexConfig, Op, Result, TTLConfig
-from milepost.store._core.tasks import Embed, Group, RefusedItem, Request, StoreRequests
+from milepost.store._core.tasks import Embed, Group, Request, StoreRequests
 from milepost.store._vectors.embeddings import Embeddings, ensure_embeddings
-
-if TYPE_CHECKING:
-    from milepost.store._core.engine_core import EngineCore
 
 R = TypeVar("R")
 _BETWEEN_CANCELLATIONS: Final = 0.5
@@ -40,7 +39,7 @@ class CoreStore:
     def __init__(self, core: StoreCore, engine: Any = None) -> None:
         self._core = core
         self._batcher = Batcher(self._aexecute)
-        self._sweeper = Sweeper(lambda: self._drive(core.sweep()), type(self).__name__)
+        self._sweeper = Sweeper(type(self).__name__)
         self.ttl_config: TTLConfig | None = core.ttl_config
         self.index_config = core.index
         self.use(engine)
@@ -88,70 +87,37 @@ class CoreStore:
         if isinstance(request, Embed):
             embedder = self._core.embedder
             assert embedder is not None
-            make = embedder.queries if request.are_queries else embedder.documents
-            return make(request.texts)
-        core: EngineCore = self._core  # type: ignore[assignment] # no other asks for transactions
-        return core.transact(self._engine, request)
+            return embedder.embed(request.texts, are_queries=request.are_queries)
+        if isinstance(request, TableSetup):
+            return self._engine.set_up(request)
+        return self._engine.run(request.work, write=request.write)
 
-    def _acarry_out(self, request: Request) -> Awaitable[Any]:
+    def _acarry_out(self, request: Request) -> Any:
         if isinstance(request, Embed):
             embedder = self._core.embedder
             assert embedder is not None
-            make = embedder.aqueries if request.are_queries else embedder.adocuments
-            return make(request.texts)
-        core: EngineCore = self._core  # type: ignore[assignment]
-        return core.atransact(self._engine, request)
+            return embedder.aembed(request.texts, are_queries=request.are_queries)
+        if isinstance(request, TableSetup):
+            return self._engine.aset_up(request)
+        return self._engine.arun(request.work, write=request.write)
 
     async def _aexecute(self, groups: Sequence[Group]) -> list[list[Result] | Exception]:
         return await self._adrive(self._core.execute(groups))
 
     # -- upkeep
 
-    async def asetup(self) -> None:
+    def _setup(self) -> StoreRequests[None]:
         """Prepare the database now. Not needed: the first use does it."""
-        await self._adrive(self._core.ready())
+        yield from self._core.ready()
 
-    async def asweep_ttl(self) -> int:
+    def _sweep_ttl(self) -> StoreRequests[int]:
         """Delete items that have expired; how many it was."""
-        return await self._adrive(self._core.sweep())
+        yield from self._core.ready()
+        return (yield from self._core.sweep())
 
-    async def areindex(self, *, progress: Progress | None = None, batch_size: int = 100) -> int:
-        """`reindex` of a sync store, for use on an event loop: rebuild all vectors."""
-        return await self._adrive(self._core.reindex(progress, max(batch_size, 1)))
-
-    async def areencrypt(self, *, progress: Progress | None = None) -> Reencrypted[RefusedItem]:
-        """`reencrypt` of a sync store, for use on an event loop: seal with the newest key."""
-        return await self._adrive(self._core.reencrypt(progress))
-
-
-class Upkeep(CoreStore):
-    """The upkeep of a sync store."""
-
-    def setup(self) -> None:
-        """Prepare the database now. Not needed: the first use does it."""
-        self._drive(self._core.ready())
-
-    def sweep_ttl(self) -> int:
-        """Delete items that have expired; how many it was."""
-        return self._drive(self._core.sweep())
-
-    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
-        """Sweep at intervals, in a thread. The future ends when the sweeper does.
-
-        Args:
-            sweep_interval_minutes: How often; by default what the store's `ttl` says.
-        """
-        return self._sweeper.start(60 * (sweep_interval_minutes or self._core.sweep_minutes))
-
-    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """Stop sweeping; whether the thread has ended.
-
-        Args:
-            timeout: Seconds to wait for that.
-        """
-        return self._sweeper.stop(timeout)
-
-    def reindex(self, *, progress: Progress | None = None, batch_size: int = 100) -> int:
+    def _reindex(
+        self, *, progress: Progress | None = None, batch_size: int = 100
+    ) -> StoreRequests[int]:
         """Rebuild all vectors with the store's present `index`; returns the number of items.
 
         What was done stays done if the work is broken off: call it again to go on.
@@ -160,9 +126,12 @@ class Upkeep(CoreStore):
             progress: Called after each batch with how many items are done, and how many there are.
             batch_size: How many items are embedded together.
         """
-        return self._drive(self._core.reindex(progress, max(batch_size, 1)))
+        yield from self._core.ready()
+        if self._core.embedder is None:
+            raise ValueError("The store has no index. Make it with index={'embed': …, 'dims': …}.")
+        return (yield from self._core.reindex(progress, max(batch_size, 1)))
 
-    def reencrypt(self, *, progress: Progress | None = None) -> Reencrypted[RefusedItem]:
+    def _reencrypt(self, *, progress: Progress | None = None) -> StoreRequests[Resealed]:
         """Seal every value with the newest key, while others use the store; what was done.
 
         Values that have the newest key are skipped, so after an interruption call it again. When
@@ -170,8 +139,46 @@ class Upkeep(CoreStore):
 
         Args:
             progress: Called after each batch with how many items are done, and how many there are.
+
+        Raises:
+            StoreError: The store's serializer does not encrypt.
         """
-        return self._drive(self._core.reencrypt(progress))
+        if not rotates(self._core.serde):
+            raise StoreError(NOT_ENCRYPTED)
+        yield from self._core.ready()
+        return (yield from self._core.reencrypt(progress))
+
+
+_sync_and_async: Final = method_pairs(
+    lambda store, requests, _: store._drive(requests),
+    lambda store, requests, _: store._adrive(requests),
+)
+
+
+class Upkeep(CoreStore):
+    """The upkeep of a sync store."""
+
+    setup, asetup = _sync_and_async(CoreStore._setup)
+    sweep_ttl, asweep_ttl = _sync_and_async(CoreStore._sweep_ttl)
+    reindex, areindex = _sync_and_async(CoreStore._reindex)
+    reencrypt, areencrypt = _sync_and_async(CoreStore._reencrypt)
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
+        """Sweep at intervals, in a thread. The future ends when the sweeper does.
+
+        Args:
+            sweep_interval_minutes: How often; by default what the store's `ttl` says.
+        """
+        minutes = sweep_interval_minutes or self._core.sweep_minutes
+        return self._sweeper.start(60 * minutes, self.sweep_ttl)
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """Stop sweeping; whether the thread has ended.
+
+        Args:
+            timeout: Seconds to wait for that.
+        """
+        return self._sweeper.stop(timeout)
 
 
 class AsyncUpkeep(CoreStore):
@@ -188,10 +195,10 @@ class AsyncUpkeep(CoreStore):
         fork_guard.keep_for_ever(self._sweeping)
         self._sweeping = None
 
-    setup = CoreStore.asetup
-    sweep_ttl = CoreStore.asweep_ttl
-    reindex = CoreStore.areindex
-    reencrypt = CoreStore.areencrypt
+    setup = asetup = Upkeep.asetup
+    sweep_ttl = asweep_ttl = Upkeep.asweep_ttl
+    reindex = areindex = Upkeep.areindex
+    reencrypt = areencrypt = Upkeep.areencrypt
 
     async def start_ttl_sweeper(
         self, sweep_interval_minutes: float | None = None

@@ -11,7 +11,7 @@ import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Final, TypeAlias, TypedDict, TypeVar, cast, get_args
 
 from milepost._db.operations import Work
 from milepost._internal.progress import Progress
@@ -19,7 +19,7 @@ from milepost.checkpoint.serde import _rotation
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, loads_at
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-from milepost.errors import SerdeError, StoreError, ValueTooLargeError
+from milepost.errors import SerdeError, ValueTooLargeError
 from milepost.store._core import arguments, namespaces
 from milepost.store._core.filters import parse
 from milepost.store._core.json_view import Viewer
@@ -61,6 +61,23 @@ Deserializer: TypeAlias = Callable[[bytes], dict[str, Any]]
 ORDERS: Final[tuple[str, ...]] = get_args(Order)
 Resealed: TypeAlias = _rotation.Reencrypted[RefusedItem]
 """What a re-encryption has done so far."""
+
+
+class StoreSettings(TypedDict, total=False):
+    """Settings of all our stores."""
+
+    index: IndexConfig | None
+    """Enables search by meaning."""
+    ttl: TTLConfig | None
+    """How long items live."""
+    serde: SerializerProtocol | None
+    """How values are written."""
+    clear_fields: Sequence[str] | None
+    """The fields that filters may see when `serde` encrypts."""
+    clock: Clock | None
+    """Gives the time in seconds, for tests."""
+    deserializer: Deserializer | None
+    """Makes the values of items from their JSON text."""
 
 
 class StoreCore(ABC):
@@ -124,16 +141,6 @@ class StoreCore(ABC):
     @abstractmethod
     def reencrypt(self, progress: Progress | None) -> StoreRequests[Resealed]:
         """Seal all values again with the newest key."""
-
-    def check_indexed(self) -> None:
-        """ValueError if there are no vectors to make."""
-        if self.embedder is None:
-            raise ValueError("The store has no index. Make it with index={'embed': …, 'dims': …}.")
-
-    def check_encrypts(self) -> None:
-        """StoreError if there is nothing to seal."""
-        if not _rotation.rotates(self.serde):
-            raise StoreError(_rotation.NOT_ENCRYPTED)
 
     def reseal(
         self, rows: Iterable[tuple[K, Stored]], done: Resealed

@@ -7,10 +7,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
-from milepost._db.migrations import TableSetup
 from milepost._internal.progress import Progress
 from milepost.errors import ReindexConflict, StoreError, VersionConflict
-from milepost.store._core.core import Resealed, StoreCore
+from milepost.store._core.core import StoreCore
 from milepost.store._core.records import GetOp, ListNamespacesOp, Namespace
 from milepost.store._core.tasks import (
     Group,
@@ -19,7 +18,6 @@ from milepost.store._core.tasks import (
     Search,
     StoreRequests,
     Task,
-    Transact,
     Write,
 )
 from milepost.store._vectors.generations import Unverified
@@ -48,14 +46,6 @@ class EngineCore(StoreCore):
     # -- what a database gives
 
     @abstractmethod
-    def transact(self, engine: Any, request: Transact | TableSetup) -> Any:
-        """Carry out a request with an engine."""
-
-    @abstractmethod
-    async def atransact(self, engine: Any, request: Transact | TableSetup) -> Any:
-        """`transact`, for use on an event loop."""
-
-    @abstractmethod
     def prepare_database(self) -> StoreRequests[None]:
         """What has to be done before the first use."""
 
@@ -72,14 +62,6 @@ class EngineCore(StoreCore):
     @abstractmethod
     def reindexer(self) -> Reindexer:
         """What makes vectors for items that are stored already."""
-
-    @abstractmethod
-    def delete_expired(self) -> StoreRequests[int]:
-        """Delete what has expired; how many items it was."""
-
-    @abstractmethod
-    def reseal_all(self, progress: Progress | None) -> StoreRequests[Resealed]:
-        """Seal all values again; what was done."""
 
     # -- what all of them do with it
 
@@ -116,19 +98,8 @@ class EngineCore(StoreCore):
                         "The item was changed by others at each attempt. Get it and try again."
                     ) from None
 
-    def sweep(self) -> StoreRequests[int]:
-        yield from self.ready()
-        return (yield from self.delete_expired())
-
     def reindex(self, progress: Progress | None, size: int) -> StoreRequests[int]:
-        yield from self.ready()
-        self.check_indexed()
-        return (yield from reindex_all(self.reindexer(), progress, size))
-
-    def reencrypt(self, progress: Progress | None) -> StoreRequests[Resealed]:
-        self.check_encrypts()
-        yield from self.ready()
-        return (yield from self.reseal_all(progress))
+        return reindex_all(self.reindexer(), progress, size)
 
 
 class Reads:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
 
+from milepost._internal.texts import is_utf8
 from milepost._internal.warn import mistake
 from milepost.errors import InvalidKeyError, InvalidNamespaceError
 from milepost.store._core.records import (
@@ -121,12 +122,7 @@ def check_key(key: Any) -> str:
 
 def is_plain(text: str) -> bool:
     """Whether every database can hold this text."""
-    if text.isascii():
-        return "\0" not in text
-    try:
-        return b"\0" not in text.encode()
-    except UnicodeEncodeError:
-        return False
+    return "\0" not in text and (text.isascii() or is_utf8(text))
 
 
 def validate_op_namespace(op: Op) -> None:

@@ -174,7 +174,6 @@ class MemoryCore(StoreCore):
         return len(expired)
 
     def reindex(self, progress: Progress | None, size: int) -> StoreRequests[int]:
-        self.check_indexed()
         table = self._entries.vectors
         assert table is not None
         with self._lock:
@@ -194,12 +193,11 @@ class MemoryCore(StoreCore):
         return len(entries)
 
     def reencrypt(self, progress: Progress | None) -> StoreRequests[Resealed]:
-        self.check_encrypts()
         yield from ()
         done = Resealed()
         with self._lock:
             for entry, again in self.reseal(((one, one) for one in self._entries), done):
-                entry.kind, entry.body = again
+                entry.data = again
                 done.resealed += 1
         total = done.resealed + done.current + len(done.refused)
         report(progress, total, total)

@@ -16,16 +16,15 @@ from milepost.store._vectors.table import VectorTable, best_of
 
 
 class Entry:
-    """One item. An update replaces it; only `expires`, `view`, `places` and the key that `body` is
+    """One item. An update replaces it; only `expires`, `view`, `places` and the key that `data` is
     sealed with may change."""
 
     __slots__ = (
-        "body",
         "created",
+        "data",
         "expires",
         "index",
         "key",
-        "kind",
         "namespace",
         "places",
         "ttl",
@@ -38,7 +37,7 @@ class Entry:
     ) -> None:
         self.namespace = namespace
         self.key = key
-        self.kind, self.body = data
+        self.data = data
         self.created = created
         self.updated = updated
         self.ttl: int | None = None
@@ -48,11 +47,6 @@ class Entry:
         """What filters see; made when the first filter looks."""
         self.places: tuple[int, ...] = ()
         """Where its vectors are."""
-
-    @property
-    def data(self) -> tuple[str, bytes]:
-        """The value, as the serializer has written it."""
-        return self.kind, self.body
 
     def is_expired(self, now: int) -> bool:
         """Whether the entry has expired."""

@@ -7,12 +7,9 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final
 
-from milepost._db.migrations import TableSetup
 from milepost._db.redis.client import check_eviction
 from milepost._db.redis.commands import RedisEffects
-from milepost._internal.progress import Progress
 from milepost.errors import DatabaseBusyError
-from milepost.store._core.core import Resealed
 from milepost.store._core.engine_core import EngineCore, Reads
 from milepost.store._core.records import ListNamespacesOp
 from milepost.store._core.tasks import (
@@ -51,38 +48,26 @@ class RedisCore(EngineCore):
 
     def __init__(
         self,
-        prefix: str,
+        keys: Keys,
         *,
-        is_cluster: bool,
         fsync: bool,
         allow_eviction: bool,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
-        self.keys = Keys(prefix)
+        self.keys = keys
         self.state = RegistryState(self.embedder)
         self.notebook = Notebook(self.keys)
-        self.reader = ItemReader(self, self.keys, is_cluster=is_cluster)
-        self.writer = ItemWriter(
-            self.keys, self.notebook, self.stamps, fsync=fsync, is_cluster=is_cluster
-        )
+        self.reader = ItemReader(self)
+        self.writer = ItemWriter(self, fsync=fsync)
         self._ranker = (
             None if self.embedder is None else Ranker(self.keys, self.reader, self.embedder.dims)
         )
-        self._is_cluster = is_cluster
         self._allow_eviction = allow_eviction
 
     def prepare_database(self) -> StoreRequests[None]:
         """Check the server, and note the model of the first store with an index."""
         yield Transact(self._set_up, write=True)
-
-    def transact(self, engine: Any, request: Transact | TableSetup) -> Any:
-        assert isinstance(request, Transact)
-        return engine.run(request.work())
-
-    async def atransact(self, engine: Any, request: Transact | TableSetup) -> Any:
-        assert isinstance(request, Transact)
-        return await engine.arun(request.work())
 
     def _set_up(self) -> RedisEffects[None]:
         if not self._allow_eviction:
@@ -136,7 +121,7 @@ class RedisCore(EngineCore):
         for attempt in range(_STRICT_ATTEMPTS + _LENIENT_ATTEMPTS):
             reads.begin()
             strict = attempt < _STRICT_ATTEMPTS
-            snapshot = Snapshot(self.keys, reads, strict=strict, is_cluster=self._is_cluster)
+            snapshot = Snapshot(self.keys, reads, strict=strict)
             try:
                 yield from self._attempt(reads, snapshot)
                 return (yield from snapshot.settle())
@@ -166,14 +151,11 @@ class RedisCore(EngineCore):
 
     # -- upkeep
 
-    def delete_expired(self) -> StoreRequests[int]:
-        return delete_expired(self)
+    sweep = delete_expired
+    reencrypt = reseal_all
 
     def reindexer(self) -> RedisReindexer:
         return RedisReindexer(self)
-
-    def reseal_all(self, progress: Progress | None) -> StoreRequests[Resealed]:
-        return reseal_all(self, progress)
 
 
 def _busy() -> DatabaseBusyError:

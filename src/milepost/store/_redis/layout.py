@@ -64,8 +64,9 @@ class SpaceKeys(NamedTuple):
 class Keys:
     """Makes the keys of a store from its prefix."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, *, is_cluster: bool = False) -> None:
         self._prefix = prefix
+        self.is_cluster = is_cluster
         # No root has this tag, since an exclamation mark in a label is escaped.
         self.meta = f"{prefix}:{{!}}:meta".encode()
         self.roots = f"{prefix}:{{!}}:roots".encode()
@@ -80,6 +81,14 @@ class Keys:
     def _space(self, namespace: Namespace) -> SpaceKeys:
         start, text = self._start(namespace[0]), namespaces.to_text(namespace)
         return SpaceKeys(*[f"{start}:{name}:{text}".encode() for name in ("h", "b", "o")])
+
+    def units(self, places: Iterable[Place]) -> list[list[Place]]:
+        """The places that one script can read or change together: in a cluster, those below one
+        root."""
+        ordered = sorted(places)
+        if self.is_cluster:
+            return [list(unit) for _, unit in groupby(ordered, key=root_of)]
+        return [ordered] if ordered else []
 
     def _start(self, root: str) -> str:
         # The label is escaped, so that a brace in it neither ends the hash tag nor begins another.
@@ -100,15 +109,6 @@ def from_member(name: bytes) -> tuple[Namespace, str]:
 def root_of(place: Place) -> str:
     """The first label of a namespace."""
     return place[0][0]
-
-
-def units(places: Iterable[Place], *, is_cluster: bool) -> list[list[Place]]:
-    """The places that one script can read or change together: in a cluster, those below one
-    root."""
-    ordered = sorted(places)
-    if is_cluster:
-        return [list(unit) for _, unit in groupby(ordered, key=root_of)]
-    return [ordered] if ordered else []
 
 
 def roots_of(places: Iterable[Place]) -> list[str]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost._db.redis.commands import Command, RedisEffects, chunks, command
 from milepost.store._core import namespaces
-from milepost.store._core.core import StoreCore
 from milepost.store._core.filters import predicate
 from milepost.store._core.records import GetOp, ListNamespacesOp, Namespace
 from milepost.store._core.tasks import Row, Scored, Search
@@ -24,9 +23,11 @@ from milepost.store._redis.layout import (
     parsed,
     root_of,
     roots_of,
-    units,
 )
 from milepost.store._redis.snapshot import Moved, Snapshot
+
+if TYPE_CHECKING:
+    from milepost.store._redis.core import RedisCore
 
 _BODIES_PER_READ: Final = 100
 """Values that a search with a filter reads in one round trip."""
@@ -62,10 +63,9 @@ class Rescore(NamedTuple):
 class ItemReader:
     """Carries out the operations that read."""
 
-    def __init__(self, core: StoreCore, keys: Keys, *, is_cluster: bool) -> None:
+    def __init__(self, core: RedisCore) -> None:
         self._core = core
-        self._keys = keys
-        self._is_cluster = is_cluster
+        self._keys = core.keys
 
     def roots(self, prefix: Namespace = ()) -> RedisEffects[list[str]]:
         """The roots that items below a prefix may have."""
@@ -93,7 +93,7 @@ class ItemReader:
         """The items at these places that exist and have not expired, and their scores if vectors
         are read. Those that one script can read are as of one moment."""
         found: dict[Place, tuple[RedisItem, float | None]] = {}
-        for unit in units(places, is_cluster=self._is_cluster):
+        for unit in self._keys.units(places):
             keys, commands = heads_and_bodies(self._keys, unit)
             roots = {root: self._keys.root(root) for root in roots_of(unit)}
             if rescore is not None:

@@ -22,14 +22,13 @@ class Moved(Exception):
 class Snapshot:
     """The reads of one attempt. A snapshot that is not strict accepts changes between two reads."""
 
-    def __init__(self, keys: Keys, reads: Reads, *, strict: bool, is_cluster: bool) -> None:
+    def __init__(self, keys: Keys, reads: Reads, *, strict: bool) -> None:
         self._keys = keys
         self.now = reads.now
         self.completed = reads.completed
         self.renewed: list[tuple[Place, Head]] = reads.renewed
         """The items whose lifetime the reads renew."""
         self.is_strict = strict
-        self._is_cluster = is_cluster
         self._seqs: dict[str, bytes | None] = {}
         self._reads = 0
 
@@ -50,7 +49,8 @@ class Snapshot:
 
     def settle(self) -> RedisEffects[None]:
         """Raise Moved if the reads are not of one moment. In a cluster each root has its own."""
-        if self._reads > 1 and len(self._seqs) > 1 and self.is_strict and not self._is_cluster:
+        several = self._reads > 1 and len(self._seqs) > 1
+        if several and self.is_strict and not self._keys.is_cluster:
             yield from self.read(list(self._seqs), [], [])
 
     def seq(self, root: str) -> int:

@@ -12,7 +12,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.calls import Pause
 from milepost._db.redis.commands import (
@@ -34,12 +34,13 @@ from milepost.errors import (
     VersionConflict,
 )
 from milepost.store._core.tasks import Write, last_writes, writes_of
-from milepost.store._core.ttl import Stamps
 from milepost.store._redis.change import Batch, Change, RootState, State
-from milepost.store._redis.layout import Head, Keys, Place, member, parsed, root_of, roots_of, units
+from milepost.store._redis.layout import Head, Place, member, parsed, root_of, roots_of
 from milepost.store._redis.marks import RootGenerations, follow, mark
-from milepost.store._redis.notes import Notebook
 from milepost.store._vectors.generations import Generations
+
+if TYPE_CHECKING:
+    from milepost.store._redis.core import RedisCore
 
 _MAX_ATTEMPTS: Final = 200
 _QUICK_ATTEMPTS: Final = 3
@@ -54,21 +55,12 @@ _MAX_LOST_REPLIES: Final = 5
 class ItemWriter:
     """Carries out the operations that write."""
 
-    def __init__(
-        self,
-        keys: Keys,
-        notebook: Notebook,
-        stamps: Stamps,
-        *,
-        fsync: bool,
-        is_cluster: bool,
-    ) -> None:
-        self._keys = keys
-        self._notebook = notebook
-        self._stamps = stamps
+    def __init__(self, core: RedisCore, *, fsync: bool) -> None:
+        self._keys = core.keys
+        self._notebook = core.notebook
+        self._stamps = core.stamps
         self._fsync = fsync
         self._has_warned = False
-        self.is_cluster = is_cluster
 
     def write(self, batch: Batch, generations: Generations | None) -> RedisEffects[None]:
         """Carry out the writes of every group that has not failed. A refused group joins `failed`.
@@ -112,7 +104,7 @@ class ItemWriter:
             for place, head in state.heads.items()
             if head is not None and head.nonce == batch.nonce
         }
-        if found and not self.is_cluster:
+        if found and not self._keys.is_cluster:
             found = set(state.roots)
         batch.done |= found
         return bool(found)
@@ -122,7 +114,7 @@ class ItemWriter:
     def _read(self, writes: Sequence[Write]) -> RedisEffects[State]:
         state = State({}, {}, {})
         places = {(write.namespace, write.key) for write in writes}
-        for unit in units(places, is_cluster=self.is_cluster):
+        for unit in self._keys.units(places):
             yield from self._read_unit(unit, state)
         return state
 
@@ -189,7 +181,7 @@ class ItemWriter:
         batch.fresh |= set(new)
         stamp = self._stamps.next(len(final))
         stamps = {place: stamp + at for at, place in enumerate(final)}
-        for unit in units(final, is_cluster=self.is_cluster):
+        for unit in self._keys.units(final):
             change = Change(self._keys, state, batch, floor)
             roots = roots_of(unit)
             for root in roots:
@@ -235,7 +227,7 @@ class ItemWriter:
         """Renew the lifetimes of items that have not expired or changed."""
         now = self._stamps.now()
         once = dict(items)
-        for unit in units(once, is_cluster=self.is_cluster):
+        for unit in self._keys.units(once):
             mine = [(place, once[place]) for place in unit]
             answer = yield self._renewing(mine, now)
             if not is_done(answer) and len(mine) > 1:

@@ -51,7 +51,7 @@ class SqlCore(EngineCore):
         self.vectors = vectors
         self.registry = VectorRegistry(store_sql, self.embedder, vectors)
         self._reader = ItemReader(store_sql, vectors)
-        self._writer = ItemWriter(store_sql, self.registry, vectors, self.stamps)
+        self._writer = ItemWriter(self)
 
     def prepare_database(self) -> StoreRequests[None]:
         try:
@@ -60,16 +60,6 @@ class SqlCore(EngineCore):
             if self.vectors is None:
                 raise
             raise self.vectors.explain(error) from error
-
-    def transact(self, engine: Any, request: Transact | TableSetup) -> Any:
-        if isinstance(request, TableSetup):
-            return engine.set_up(request)
-        return engine.run(request.work, write=request.write)
-
-    async def atransact(self, engine: Any, request: Transact | TableSetup) -> Any:
-        if isinstance(request, TableSetup):
-            return await engine.aset_up(request)
-        return await engine.arun(request.work, write=request.write)
 
     def _is_set_up(self) -> Operation[bool]:
         dialect = self.store_sql.dialect
@@ -153,7 +143,7 @@ class SqlCore(EngineCore):
 
     # -- upkeep
 
-    def delete_expired(self) -> StoreRequests[int]:
+    def sweep(self) -> StoreRequests[int]:
         now = self.stamps.now()
         total = 0
         while True:
@@ -165,7 +155,7 @@ class SqlCore(EngineCore):
     def reindexer(self) -> SqlReindexer:
         return SqlReindexer(self)
 
-    def reseal_all(self, progress: Progress | None) -> StoreRequests[Resealed]:
+    def reencrypt(self, progress: Progress | None) -> StoreRequests[Resealed]:
         # In small transactions, while the store is in use. A value is replaced only if it is still
         # the one that was read: a put in between has sealed its value with the newest key.
         done = Resealed()

@@ -6,26 +6,20 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from operator import itemgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from milepost._db.operations import Batch, ConditionalInsert, Execute, ExecuteMany, Operation, Query
 from milepost.store._core import namespaces
 from milepost.store._core.engine_core import Raced
 from milepost.store._core.tasks import Group, Outcome, Write, last_writes, writes_of
-from milepost.store._core.ttl import Stamps
 from milepost.store._sql import statements as sql
-from milepost.store._sql.dialects import StoreSql
-from milepost.store._sql.generations import VectorRegistry
 from milepost.store._sql.schema import SHARDS
-from milepost.store._sql.vectors import (
-    Place,
-    VectorIndex,
-    many,
-    with_new_vectors,
-    without_vectors,
-)
+from milepost.store._sql.vectors import Place, many, with_new_vectors, without_vectors
 from milepost.store._vectors.generations import NO_MARKS, Generations
+
+if TYPE_CHECKING:
+    from milepost.store._sql.core import SqlCore
 
 _SENT_AT_ONCE: Final = 2**26
 """Bytes of values that may go in one statement: a message to PostgreSQL has less than 1 GB."""
@@ -36,17 +30,11 @@ SWEPT_AT_ONCE: Final = 1000
 class ItemWriter:
     """Carries out what writes."""
 
-    def __init__(
-        self,
-        store_sql: StoreSql,
-        registry: VectorRegistry,
-        vectors: VectorIndex | None,
-        stamps: Stamps,
-    ) -> None:
-        self._store_sql = store_sql
-        self._registry = registry
-        self._vectors = vectors
-        self._stamps = stamps
+    def __init__(self, core: SqlCore) -> None:
+        self._store_sql = store_sql = core.store_sql
+        self._registry = core.registry
+        self._vectors = core.vectors
+        self._stamps = core.stamps
         self._put = store_sql.render(store_sql.own.put)
         self._put_new = store_sql.render(store_sql.own.put + sql.IF_EXPIRED)
         self._delete = store_sql.render(sql.DELETE)

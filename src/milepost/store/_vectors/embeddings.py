@@ -91,45 +91,30 @@ class Embedder:
             )
         self._is_async = self._function is not None and _is_async(self._function)
 
-    def documents(self, texts: Sequence[str]) -> list[Packed]:
-        """One vector for each text."""
-        packed = self._checked(self._embedded(texts), len(texts))
-        self._fix_length(packed)
-        return packed
+    def embed(self, texts: Sequence[str], *, are_queries: bool) -> list[Packed]:
+        """One vector for each text. Some models treat queries in another way."""
+        return self._checked(self._embedded(texts, are_queries), len(texts), are_queries)
 
-    def queries(self, texts: Sequence[str]) -> list[Packed]:
-        """The same for questions, which some models treat in another way."""
+    async def aembed(self, texts: Sequence[str], *, are_queries: bool) -> list[Packed]:
+        """`embed`, for use on an event loop: a sync model runs in a thread."""
+        return self._checked(await self._aembedded(texts, are_queries), len(texts), are_queries)
+
+    def _embedded(self, texts: Sequence[str], are_queries: bool) -> Any:
+        """What the model makes of texts."""
         if self._object is None:
-            return self._checked(self._embedded(texts), len(texts))
-        return self._checked([self._object.embed_query(text) for text in texts], len(texts))
+            return self._called(texts)
+        if are_queries:
+            return [self._object.embed_query(text) for text in texts]
+        return self._object.embed_documents(list(texts))
 
-    async def adocuments(self, texts: Sequence[str]) -> list[Packed]:
-        """`documents`, for use on an event loop: a sync model runs in a thread."""
-        packed = self._checked(await self._aembedded(texts), len(texts))
-        self._fix_length(packed)
-        return packed
-
-    async def aqueries(self, texts: Sequence[str]) -> list[Packed]:
-        """`queries`, for use on an event loop."""
-        if self._object is None:
-            return self._checked(await self._aembedded(texts), len(texts))
-        if hasattr(self._object, "aembed_query"):
-            found = await asyncio.gather(*map(self._object.aembed_query, texts))
-            return self._checked(found, len(texts))
-        return await in_thread(self.queries, texts)
-
-    def _embedded(self, texts: Sequence[str]) -> Any:
-        """What the model makes of texts that are to be kept."""
-        if self._object is not None:
-            return self._object.embed_documents(list(texts))
-        return self._called(texts)
-
-    async def _aembedded(self, texts: Sequence[str]) -> Any:
-        if self._object is not None and hasattr(self._object, "aembed_documents"):
-            return await self._object.aembed_documents(list(texts))
+    async def _aembedded(self, texts: Sequence[str], are_queries: bool) -> Any:
         if self._is_async:
             return await self._function(list(texts))
-        return await in_thread(self._embedded, texts)
+        name = "aembed_query" if are_queries else "aembed_documents"
+        embed = getattr(self._object, name, None)
+        if embed is None:
+            return await in_thread(self._embedded, texts, are_queries)
+        return await (asyncio.gather(*map(embed, texts)) if are_queries else embed(list(texts)))
 
     def _called(self, texts: Sequence[str]) -> Any:
         # The model gets a list of its own each time: it may do with it what it likes.
@@ -150,7 +135,7 @@ class Embedder:
             "await store.asearch(...)."
         )
 
-    def _checked(self, vectors: Any, expected: int) -> list[Packed]:
+    def _checked(self, vectors: Any, expected: int, are_queries: bool) -> list[Packed]:
         if isinstance(vectors, (str, bytes, Mapping)) or not isinstance(vectors, Iterable):
             raise EmbeddingError(
                 f"`embed` was given {expected} texts and returned {_described(vectors)}. It must "
@@ -162,7 +147,10 @@ class Embedder:
                 f"`embed` was given {expected} texts and returned {len(found)} vectors. It must "
                 "return one for each text, in the same order."
             )
-        return [self._packed(vector) for vector in found]
+        packed = [self._packed(vector) for vector in found]
+        if not are_queries:
+            self._fix_length(packed)
+        return packed
 
     def _packed(self, vector: Any) -> Packed:
         if isinstance(vector, (str, bytes, Mapping)) or not hasattr(vector, "__len__"):

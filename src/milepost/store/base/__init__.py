@@ -167,7 +167,8 @@ class BaseStore(ABC):
             >>> [item.key for item in store.search(("users",), filter={"name": "Paris"})]
             ['city']
         """
-        op = self._search(namespace_prefix, query, filter, limit, offset, refresh_ttl, order)
+        refresh, order = self._refresh(refresh_ttl), self._order(order)
+        op = SearchOp(check(namespace_prefix), filter, limit, offset, query, refresh, order)
         return cast("list[SearchItem]", self.batch([op])[0])
 
     def put(
@@ -249,7 +250,7 @@ class BaseStore(ABC):
             >>> store.list_namespaces(prefix=("users",))
             [('users', 'ada')]
         """
-        op = _listing(prefix, suffix, max_depth, limit, offset)
+        op = ListNamespacesOp(_conditions(prefix, suffix), max_depth, limit, offset)
         return cast("list[tuple[str, ...]]", self.batch([op])[0])
 
     # -- the same on an event loop
@@ -273,7 +274,8 @@ class BaseStore(ABC):
         order: Order | None = None,
     ) -> list[SearchItem]:
         """`search`, for use on an event loop."""
-        op = self._search(namespace_prefix, query, filter, limit, offset, refresh_ttl, order)
+        refresh, order = self._refresh(refresh_ttl), self._order(order)
+        op = SearchOp(check(namespace_prefix), filter, limit, offset, query, refresh, order)
         return cast("list[SearchItem]", await self._one(op))
 
     async def aput(
@@ -306,7 +308,7 @@ class BaseStore(ABC):
         offset: int = 0,
     ) -> list[tuple[str, ...]]:
         """`list_namespaces`, for use on an event loop."""
-        op = _listing(prefix, suffix, max_depth, limit, offset)
+        op = ListNamespacesOp(_conditions(prefix, suffix), max_depth, limit, offset)
         return cast("list[tuple[str, ...]]", await self._one(op))
 
     # -- from arguments to operations
@@ -322,22 +324,12 @@ class BaseStore(ABC):
     def _get(self, namespace: tuple[str, ...], key: str, refresh_ttl: bool | None) -> GetOp:
         return GetOp(check(namespace), key, self._refresh(refresh_ttl))
 
-    def _search(
-        self,
-        prefix: tuple[str, ...],
-        query: str | None,
-        filter: dict[str, Any] | None,
-        limit: int,
-        offset: int,
-        refresh_ttl: bool | None,
-        order: Order | None,
-    ) -> SearchOp:
+    def _order(self, order: Order | None) -> Order | None:
         if order is not None and not self.supports_order:
             raise NotImplementedError(
                 f"{type(self).__name__} cannot sort as asked. Sort the results, or leave out order."
             )
-        refresh = self._refresh(refresh_ttl)
-        return SearchOp(check(prefix), filter, limit, offset, query, refresh, order)
+        return order
 
     def _put(
         self,
@@ -375,16 +367,9 @@ def _ensure_ttl(
     return ttl
 
 
-def _listing(
-    prefix: NamespacePath | None,
-    suffix: NamespacePath | None,
-    max_depth: int | None,
-    limit: int,
-    offset: int,
-) -> ListNamespacesOp:
-    conditions: list[MatchCondition] = []
-    if prefix:
-        conditions.append(MatchCondition("prefix", check(prefix)))
-    if suffix:
-        conditions.append(MatchCondition("suffix", check(suffix)))
-    return ListNamespacesOp(tuple(conditions) or None, max_depth, limit, offset)
+def _conditions(
+    prefix: NamespacePath | None, suffix: NamespacePath | None
+) -> tuple[MatchCondition, ...] | None:
+    begins = (MatchCondition("prefix", check(prefix)),) if prefix else ()
+    ends = (MatchCondition("suffix", check(suffix)),) if suffix else ()
+    return begins + ends or None

@@ -38,7 +38,7 @@ from milepost.constants import CHILDREN, TASKS
 
 if TYPE_CHECKING:
     from milepost._db.engine import Engine
-    from milepost.checkpoint._contract.thread_admin import Sweeping
+    from milepost._db.sweeper import Sweeper
     from milepost.checkpoint._delta.encode import Codec
     from milepost.checkpoint._sql.cache import ThreadCache
     from milepost.checkpoint._sql.manifest import Manifest
@@ -273,12 +273,12 @@ class SqlThreads(Threads):
     def __init__(
         self,
         engine: Engine,
-        sweeping: Sweeping,
+        sweeper: Sweeper,
         registry: Registry,
         reader: CheckpointReader,
         cache: ThreadCache,
     ) -> None:
-        super().__init__(engine, sweeping)
+        super().__init__(engine, sweeper)
         self._registry = registry
         self._reader = reader
         self._cache = cache

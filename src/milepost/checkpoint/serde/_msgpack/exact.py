@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import ormsgpack
 from ormsgpack import Ext
 
+from milepost._internal.texts import is_utf8
 from milepost.checkpoint.serde._msgpack import depth, ext
 from milepost.checkpoint.serde._msgpack.codec import OTHER_KEYS, PASS_THROUGH, Level
 from milepost.checkpoint.serde._msgpack.failures import Path, Refused, TooDeep, path_text
@@ -74,7 +75,7 @@ class ExactLevel(Level):
         if cls in _ATOMS:
             return value
         if cls is str:
-            if _is_utf8(value):
+            if is_utf8(value):
                 return value
             # It has half of a surrogate pair, which UTF-8 has no bytes for.
             return Ext(ext.SURROGATES, value.encode("utf-8", "surrogatepass"))
@@ -175,17 +176,9 @@ class ExactLevel(Level):
         raise SerializationError(reason, path=path_text(self.path)) from None
 
 
-def _is_utf8(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _is_native(key: Any) -> bool:
     """Whether msgpack holds this dict key as it is."""
     cls = type(key)
     if cls is str:
-        return _is_utf8(key)
+        return is_utf8(key)
     return cls in NATIVE_KEYS and (cls is not int or -(1 << 63) <= key < 1 << 64)
