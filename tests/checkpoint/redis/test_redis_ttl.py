@@ -91,7 +91,7 @@ def test_a_thread_that_is_pinned_while_it_is_read_stays_pinned(client, redis_ser
         RedisSaver.from_conn_string(redis_server.url) as other,
     ):
         line("a").compile(checkpointer=saver).invoke({}, thread("t"))
-        attempt = saver.engine.redis.attempt
+        attempt = saver.server.redis.attempt
         pins = iter([lambda: other.threads.pin("t")])
 
         def late(effect: Any) -> Any:
@@ -100,7 +100,7 @@ def test_a_thread_that_is_pinned_while_it_is_read_stays_pinned(client, redis_ser
                     pin()
             return attempt(effect)
 
-        saver.engine.redis.attempt = late
+        saver.server.redis.attempt = late
         assert list(saver.list(thread("t")))
         assert next(pins, None) is None, "the read counted as use"
         assert ends(client) == {-1}
@@ -111,14 +111,14 @@ def test_a_write_that_comes_late_leaves_no_part_of_a_thread(client, redis_server
     """The time to live is counted from the write on, and not from what was read before it."""
     ttl = {"default_ttl": 0.5 / 60}
     with RedisSaver.from_conn_string(redis_server.url, ttl=ttl, scripts=scripts) as saver:
-        attempt = saver.engine.redis.attempt
+        attempt = saver.server.redis.attempt
 
         def late(effect: Any) -> Any:
             if "PEXPIRE" in repr(effect):
                 time.sleep(0.6)
             return attempt(effect)
 
-        saver.engine.redis.attempt = late
+        saver.server.redis.attempt = late
         saver.create_thread("t")
         assert client.hgetall(KEYS[0]).keys() != {b"rev", b"seq"}
         assert client.execute_command("PEXPIRETIME", KEYS[0]) != -1

@@ -26,18 +26,22 @@ from milepost.checkpoint._redis.registry_statements import THREADS_PER_PAGE
 from milepost.checkpoint._redis.rows import FOR_EVER, Keys
 from milepost.checkpoint._redis.server import UNSURE, Durability, Settings, rewrite
 from milepost.checkpoint._redis.transaction import transaction
-from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.statements import Statements, just_after
 from milepost.checkpoint._sql.threads.registry import Registry
 from milepost.checkpoint._sql.threads.retention import SqlThreads
 from milepost.errors import ColourError
 
 if TYPE_CHECKING:
+    from milepost._db.engine import Engine
     from milepost._db.group_commit import Outcome
     from milepost._db.operations import Operation, Work
     from milepost._db.redis.commands import RedisEffects
+    from milepost._db.sweeper import Sweeper
     from milepost.checkpoint._contract.threads import ThreadFilter, ThreadInfo
+    from milepost.checkpoint._sql.cache import ThreadCache
+    from milepost.checkpoint._sql.read.reader import CheckpointReader
     from milepost.checkpoint._sql.rows import Prepared
+    from milepost.checkpoint._sql.write.store import Storer
     from milepost.checkpoint.serde.base import SerializerProtocol
 
 
@@ -153,14 +157,22 @@ class RedisRegistry(Registry):
         return found[: wanted.limit]
 
 
-class RedisStorage(SqlSaver):
-    """Stores steps and threads in Redis or Valkey, with a sync or an async client."""
+class RedisStorage:
+    """Stores steps and threads in Redis or Valkey, with a sync or an async client. As a base class,
+    it comes before `SqlSaver`."""
 
     dialect = TRAITS
-    registry = RedisRegistry
+    registry: ClassVar[type[Registry]] = RedisRegistry
     steadfast = True
     is_async: ClassVar[bool]
-    engine: SaverEngine
+    engine: Engine
+    server: SaverEngine
+    """The engine again, typed so that its client can be reached."""
+    _cache: ThreadCache
+    _reader: CheckpointReader
+    _registry: Registry
+    _storer: Storer
+    _sweeper: Sweeper
 
     def __init__(
         self,
@@ -178,7 +190,7 @@ class RedisStorage(SqlSaver):
         scripts: bool = True,
         **threads: Unpack[ThreadOptions],
     ) -> None:
-        super().__init__(serde=serde, **threads)
+        super().__init__(serde=serde, **threads)  # type: ignore[call-arg, misc]
         check_name("checkpoint_prefix", checkpoint_prefix)
         if not checkpoint_prefix or set("{}") & set(checkpoint_prefix):
             raise ValueError(
@@ -207,8 +219,8 @@ class RedisStorage(SqlSaver):
         )
         self._owns_client = redis_client is None
         client = self._client(redis_url, connection_args) if self._owns_client else redis_client
-        self.engine = SaverEngine(client, self.settings)
-        if self.engine.redis.is_async is not self.is_async:
+        self.engine = self.server = SaverEngine(client, self.settings)
+        if self.server.redis.is_async is not self.is_async:
             name = type(self).__name__
             raise ColourError(
                 f"{name} needs an async client; a sync one serves {name.removeprefix('Async')}."
@@ -250,10 +262,10 @@ class RedisStorage(SqlSaver):
     # -- storing steps
 
     def commit(self, steps: Sequence[Prepared]) -> Outcome:
-        return self.engine.redis.run(self._store(steps))
+        return self.server.redis.run(self._store(steps))
 
     async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
-        return await see_through(self.engine.redis.arun(self._store(steps)))
+        return await see_through(self.server.redis.arun(self._store(steps)))
 
     def _store(self, steps: Sequence[Prepared]) -> RedisEffects[Outcome]:
         """Store steps by thread and run: only keys of one thread are on one server for sure."""

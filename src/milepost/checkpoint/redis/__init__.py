@@ -28,6 +28,7 @@ from milepost._internal.lazy_imports import on_demand
 from milepost._internal.left_open import lend
 from milepost.checkpoint._redis.saver import RedisStorage
 from milepost.checkpoint._redis.server import Durability, check_server
+from milepost.checkpoint._sql.saver import SqlSaver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +55,7 @@ __all__ = [
 ]
 
 
-class RedisSaver(RedisStorage):
+class RedisSaver(RedisStorage, SqlSaver):  # type: ignore[misc] # what prune returns
     """Keeps threads in Redis or Valkey. Nothing has to be set up.
 
     Several threads may share it. `saver.threads.set_ttl` and `saver.threads.pin` decide how long
@@ -109,8 +110,8 @@ class RedisSaver(RedisStorage):
     def __exit__(self, *error: object) -> None:
         self.stop_sweeper()
         if self._owns_client:
-            self.engine.redis.close()
+            self.server.redis.close()
 
     def setup(self) -> None:
         """Check the server now. The first use does it otherwise."""
-        self.engine.redis.run(check_server(self.settings))
+        self.server.redis.run(check_server(self.settings))

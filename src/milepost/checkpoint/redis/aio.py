@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from milepost._internal.left_open import keep_at_exit, quiet_at_exit
 from milepost.checkpoint._redis.saver import RedisStorage
 from milepost.checkpoint._redis.server import check_server
+from milepost.checkpoint._sql.saver import SqlSaver
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncRedisSaver"]
 
 
-class AsyncRedisSaver(RedisStorage):
+class AsyncRedisSaver(RedisStorage, SqlSaver):  # type: ignore[misc] # what prune returns
     """Keeps threads in Redis or Valkey. Nothing has to be set up.
 
     The sync methods work from threads other than the loop's, while the loop runs.
@@ -70,12 +71,12 @@ class AsyncRedisSaver(RedisStorage):
 
     async def __aexit__(self, *error: object) -> None:
         self.stop_sweeper()
-        await self.engine.redis.close_nodes()
+        await self.server.redis.close_nodes()
         if self._owns_client:
-            await self.engine.redis.aclose()
+            await self.server.redis.aclose()
 
     async def setup(self) -> None:
         """Check the server now. The first use does it otherwise."""
-        await self.engine.redis.arun(check_server(self.settings))
+        await self.server.redis.arun(check_server(self.settings))
 
     asetup = setup
