@@ -161,6 +161,23 @@ def an_error_handler_runs(stage: Stage) -> None:
     stage.run(builder.add_edge(START, "node").compile(checkpointer=stage.sqlite()))
 
 
+def an_error_handler_is_retried(stage: Stage) -> None:
+    attempts: list[int] = []
+
+    def node(state: Log) -> Any:
+        raise Trouble
+
+    def handler(state: Log) -> Any:
+        attempts.append(1)
+        if len(attempts) < 2:
+            raise Trouble
+        return {"log": LARGE}
+
+    builder = StateGraph(Log).add_node("node", node, error_handler=handler, retry_policy=())
+    builder.set_node_defaults(retry_policy=RetryPolicy(initial_interval=0.0, jitter=False))
+    stage.run(builder.add_edge(START, "node").compile(checkpointer=stage.sqlite()))
+
+
 def a_run_takes_the_thread_of_another(stage: Stage, saver: Any = None) -> None:
     saver = saver or stage.sqlite()
 
@@ -375,6 +392,19 @@ TROUBLE: dict[Callable[..., None], list[Told]] = {
             "INFO",
             "Node 'node' of thread 't' has failed with Trouble; its error handler runs.",
         )
+    ],
+    an_error_handler_is_retried: [
+        (
+            RUN,
+            "INFO",
+            "Node 'node' of thread 't' has failed with Trouble; its error handler runs.",
+        ),
+        (
+            RUN,
+            "INFO",
+            "The error handler of node 'node' of thread 't' has failed with Trouble in attempt 1; "
+            "the next one is in 0.0 s.",
+        ),
     ],
     a_stream_is_left_open_at_exit: [
         (
