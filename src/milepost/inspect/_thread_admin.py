@@ -80,7 +80,7 @@ def matching(
     with told_plainly(db.url):
         threads = getattr(db.saver, "threads", None)
         if isinstance(threads, Threads):
-            return threads._drive(threads.matching(wanted))
+            return threads.driver.drive(threads.matching(wanted))
         search = Search(sort="thread_id", descending=False)
         found = db.source.threads(wanted._replace(limit=sys.maxsize), search)
         return [row.thread_id for row in found.items]

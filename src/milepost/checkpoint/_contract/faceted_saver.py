@@ -6,19 +6,23 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from milepost._db.engine import Transactions, Vacuum
-from milepost.checkpoint._contract.facets import Facet, method_of, sync_and_async
+from milepost.checkpoint._contract.facets import TransactionDriver, method_of, sync_and_async
 from milepost.checkpoint._contract.thread_admin import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from milepost._db.engine import Engine
     from milepost._internal.progress import Progress
     from milepost.checkpoint._contract.threads import Problem
     from milepost.checkpoint.serde._rotation import Reencrypted
 
 
-class Admin(Facet):
+class Admin:
     """`saver.admin`: operations on everything that a saver has stored."""
+
+    def __init__(self, engine: Engine | None) -> None:
+        self.driver = TransactionDriver(engine)
 
     @abstractmethod
     def _reseal(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from functools import wraps
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from milepost._db.engine import adrive, drive
 from milepost._internal import generators
@@ -23,7 +23,7 @@ from milepost._internal.generators import method_pairs
 from milepost._internal.operations import Operation, followed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from milepost._db.engine import Engine, Transactions
 
@@ -33,32 +33,43 @@ S = TypeVar("S")
 F = TypeVar("F", bound="Facet")
 
 
-class Facet:
-    """A part of a saver's methods, as an object."""
+class TransactionDriver:
+    """Carries out transactions on an engine."""
 
     def __init__(self, engine: Engine | None) -> None:
         self._engine = engine
         """None for the saver in memory, whose transactions never wait."""
 
-    def _drive(self, transactions: Transactions[R]) -> R:
+    def drive(self, transactions: Transactions[R]) -> R:
         if self._engine is not None:
             return drive(self._engine, transactions)
         return generators.drive(transactions, _done)
 
-    async def _adrive(self, transactions: Transactions[R]) -> R:
+    async def adrive(self, transactions: Transactions[R]) -> R:
         if self._engine is not None:
             return await adrive(self._engine, transactions)
-        return self._drive(transactions)
+        return self.drive(transactions)
 
 
 def _done(_step: object) -> None:
     """A transaction in memory is done as soon as it is yielded."""
 
 
-sync_and_async = method_pairs(
-    lambda facet, transactions, name: facet._drive(followed(Operation(name), transactions)),
-    lambda facet, transactions, name: facet._adrive(followed(Operation(name), transactions)),
-)
+class Facet(Protocol):
+    """A part of a saver's methods, as an object."""
+
+    driver: TransactionDriver
+
+
+def _drive(facet: Facet, transactions: Transactions[Any], name: str) -> Any:
+    return facet.driver.drive(followed(Operation(name), transactions))
+
+
+def _adrive(facet: Facet, transactions: Transactions[Any], name: str) -> Awaitable[Any]:
+    return facet.driver.adrive(followed(Operation(name), transactions))
+
+
+sync_and_async = method_pairs(_drive, _adrive)
 
 
 def method_of(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from milepost._db.engine import Vacuum
 from milepost._internal.ids import time_of
 from milepost._internal.progress import report
-from milepost.checkpoint._contract.facets import Facet, sync_and_async
+from milepost.checkpoint._contract.facets import TransactionDriver, sync_and_async
 from milepost.checkpoint._contract.names import check_name
 from milepost.checkpoint._contract.pruning import CheckpointKey, Choice, History, latest
 from milepost.checkpoint._contract.thread_metadata import metadata_text
@@ -37,11 +37,11 @@ Ids: TypeAlias = list[str]
 _STRATEGIES = ("keep_latest", "delete")
 
 
-class Threads(Facet):
+class Threads:
     """The threads of a saver: the registry, and retention."""
 
     def __init__(self, engine: Engine | None, sweeper: Sweeper) -> None:
-        super().__init__(engine)
+        self.driver = TransactionDriver(engine)
         self._sweeper = sweeper
 
     # -- what each kind of storage implements

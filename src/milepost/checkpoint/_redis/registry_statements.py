@@ -87,9 +87,10 @@ class RegistryStatements:
         return 1
 
     def end_claim(self, id: str, token: str) -> RedisEffects[int]:
-        return self._change(
-            id, lambda e: e.token == token and e.head is None, token=None, status="idle"
-        )
+        def is_claim(entry: Entry) -> bool:
+            return entry.token == token and entry.head is None
+
+        return self._change(id, is_claim, token=None, status="idle")
 
     def create_claimed(self, now: float, id: str) -> RedisEffects[int]:
         def is_claimed(e: Entry) -> bool:

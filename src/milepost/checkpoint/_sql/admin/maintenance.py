@@ -61,9 +61,9 @@ class DatabaseAdmin(Admin):
         """
         yield transfer.FIRST_LINE
         dumped = 0
-        threads = self._drive(self._threads.thread_ids(thread_ids))
+        threads = self.driver.drive(self._threads.thread_ids(thread_ids))
         for done, thread_id in enumerate(threads, 1):
-            lines = self._drive(self._dump_thread(thread_id))
+            lines = self.driver.drive(self._dump_thread(thread_id))
             yield from lines
             dumped += bool(lines)
             del lines  # before the next thread is read
@@ -76,9 +76,9 @@ class DatabaseAdmin(Admin):
         """`dump`, for use on an event loop."""
         yield transfer.FIRST_LINE
         dumped = 0
-        threads = await self._adrive(self._threads.thread_ids(thread_ids))
+        threads = await self.driver.adrive(self._threads.thread_ids(thread_ids))
         for done, thread_id in enumerate(threads, 1):
-            lines = await self._adrive(self._dump_thread(thread_id))
+            lines = await self.driver.adrive(self._dump_thread(thread_id))
             for line in lines:
                 yield line
             dumped += bool(lines)
@@ -104,7 +104,7 @@ class DatabaseAdmin(Admin):
         """
         stream = transfer.LoadStream()
         for line in lines:
-            self._drive(self._load_line(stream, line, rename or {}, progress))
+            self.driver.drive(self._load_line(stream, line, rename or {}, progress))
         return stream.finish()
 
     async def aload(
@@ -117,7 +117,7 @@ class DatabaseAdmin(Admin):
         """`load`, for use on an event loop; takes what `adump` of another saver gives too."""
         stream = transfer.LoadStream()
         async for line in _each(lines):
-            await self._adrive(self._load_line(stream, line, rename or {}, progress))
+            await self.driver.adrive(self._load_line(stream, line, rename or {}, progress))
         return stream.finish()
 
     def _dump_thread(self, thread_id: str) -> Transactions[list[str]]:
