@@ -184,14 +184,6 @@ def put_again(lib: Any) -> Any:
     return saver.get_tuple(T).parent_config == read.config
 
 
-@ROWS.differ("a saver or a store instance in a subgraph", langgraph=0, milepost=3)
-def own_saver(lib: Any) -> Any:
-    saver = lib.InMemorySaver()
-    inner = line(lib, i=says("x")).compile(checkpointer=saver)
-    saved(lib, line(lib, n=inner)).invoke({"a": 1}, T)
-    return len(list(saver.list(None)))
-
-
 @ROWS.differ("a cached node in a subgraph that has no cache", langgraph=2, milepost=1)
 def cache_around(lib: Any) -> Any:
     ran: list[Any] = []

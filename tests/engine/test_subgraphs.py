@@ -315,14 +315,16 @@ class TestTheCheckpointerOfASubgraph:
         assert namespaces(run, saver) == {""}
 
     @pytest.mark.parametrize("durability", ["sync", "async"])
-    def test_an_instance_is_used_as_given(self, run, trace, saver, config, durability):
+    def test_an_instance_gives_way_to_the_saver_of_the_thread(
+        self, run, trace, saver, config, durability
+    ):
         with InMemorySaver() as own:
             child = counting(checkpointer=own)
             node = calling(run, trace, "child", child, {"inner": []})
             graph = chain(("child", node), checkpointer=saver)
             run.invoke(graph, {"log": []}, config, durability=durability)
-            assert namespaces(run, saver) == {""}
-            assert len(namespaces(run, own)) == 1
+            assert len(namespaces(run, saver)) == 2
+            assert namespaces(run, own) == set()
 
     def test_true_on_a_root_graph_is_refused(self, run, config):
         with pytest.raises(RuntimeError):

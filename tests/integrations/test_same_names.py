@@ -367,6 +367,49 @@ def test_the_default_of_retries_is_for_error_handlers_too(lib, is_async):
     assert attempts == ["node"] * 3 + ["handler"] * 3
 
 
+def test_a_question_of_a_graph_with_a_saver_of_its_own_is_kept_where_its_thread_is(lib, tmp_path):
+    """As of an agent that is also used alone, in the memory of the process, which ends here."""
+    ran = []
+
+    def prepare(state: Any) -> Any:
+        ran.append("prepare")
+        return {"log": ["prepared"]}
+
+    def ask(state: Any) -> Any:
+        return {"log": [lib("types.interrupt")("go on?")]}
+
+    def graph(saver: Any) -> Any:
+        inner = lib("graph.StateGraph")(State).add_sequence([prepare, ask])
+        inner.add_edge(lib("graph.START"), "prepare")
+        agent = inner.compile(checkpointer=lib("checkpoint.memory.InMemorySaver")())
+        outer = lib("graph.StateGraph")(State).add_node("agent", agent)
+        return outer.add_edge(lib("graph.START"), "agent").compile(checkpointer=saver)
+
+    path = str(tmp_path / "threads.db")
+    with lib("checkpoint.sqlite.SqliteSaver").from_conn_string(path) as saver:
+        graph(saver).invoke({"log": ["hello"]}, THREAD)
+    with lib("checkpoint.sqlite.SqliteSaver").from_conn_string(path) as saver:
+        again = graph(saver)
+        [task] = again.get_state(THREAD, subgraphs=True).tasks
+        assert task.state.values["log"] == ["hello", "prepared"]
+        found = again.invoke(lib("types.Command")(resume="yes"), THREAD)
+    assert found["log"][-2:] == ["prepared", "yes"]
+    assert ran == ["prepare"]
+
+
+def test_a_graph_with_a_store_of_its_own_uses_the_one_of_the_graph_around_it(lib):
+    def remember(state: Any, store: Any) -> Any:
+        store.put(("facts",), "sky", {"is": "blue"})
+
+    remember.__annotations__["store"] = lib("store.base.BaseStore")
+    stores = [lib("store.memory.InMemoryStore")() for _ in range(2)]
+    inner = lib("graph.StateGraph")(State).add_node("remember", remember)
+    inner.add_edge(lib("graph.START"), "remember")
+    outer = lib("graph.StateGraph")(State).add_node("inner", inner.compile(store=stores[0]))
+    outer.add_edge(lib("graph.START"), "inner").compile(store=stores[1]).invoke({"x": 1})
+    assert [len(store.search(("facts",))) for store in stores] == [0, 1]
+
+
 def test_an_entrypoint_has_a_timeout(lib):
     @lib("func.entrypoint")(timeout=0.01)
     async def program(value: int) -> int:

@@ -71,13 +71,13 @@ def find_saver(
 
         checkpointer  enclosing run                 result
         False         any                           not saved
-        none          not saved                     not saved
-        none or True  saved                         joins the thread of that run
-        a saver       the same saver and thread     joins the thread of that run
-        a saver       another saver, same thread    its own saver, in the inner namespace
-        a saver       not saved                     not saved, unless it names a thread
+        any other     saved                         joins the thread of that run
+        any other     not saved                     not saved
         a saver       any, and names a thread       a run of its own, unless this is its thread
         a saver       there is none                 its own saver
+
+    A thread is in one saver, with all graphs that run in it: what is left of a question in an inner
+    graph must not be in another place than what is left of the nodes around it.
     """
     chosen, parent = settings.checkpointer, position.parent
     own: Saver | None = None if chosen is None or isinstance(chosen, bool) else chosen
@@ -100,15 +100,13 @@ def find_saver(
     if chosen is False or above is None:
         position.thread_id = parent.run.position.thread_id
         return None
-    saver = above.saver if own is None else own
-    if saver is above.saver:
-        checkpoints.join(above, owned=False)
+    checkpoints.join(above, owned=False)
     around = parent.run.position
     position.parents = {**around.parents, around.ns: around.checkpoint_id}
     if chosen is True:
         position.ns = without_ids(position.ns)
-    _check_depth(saver, position.ns, parent.run.depth + 1, checkpoints.program.name)
-    return saver
+    _check_depth(above.saver, position.ns, parent.run.depth + 1, checkpoints.program.name)
+    return above.saver
 
 
 def _no_thread(graph: str) -> MissingThreadError:
@@ -156,9 +154,7 @@ def load_checkpoint(
     make = WatchedThreadWriter if checkpoints.events.observers else ThreadWriter
     thread = make(saver, place.thread_id, settings.durability or "async", fence)
     checkpoints.join(thread, owned=True)
-    if position.parent is not None:
-        place = place._replace(checkpoint_ns=position.ns, checkpoint_id=None)
-    elif in_place:
+    if in_place:
         position.ns = place.checkpoint_ns
     else:
         place = yield from _root_place(saver, settings, position, place)

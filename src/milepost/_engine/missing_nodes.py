@@ -189,20 +189,18 @@ def missing_inside(
         graph = task.node.graph
         if task.finished or graph is None or graph.checkpointer is False:
             continue
-        own = graph.checkpointer
-        inner_saver = saver if own is None or own is True else own
-        ns = without_ids(task.ns) if own is True else task.ns
+        ns = without_ids(task.ns) if graph.checkpointer is True else task.ns
         if starts and ns not in starts:
             continue  # it starts over
         place = Place(around.thread_id, ns, starts.get(ns))
-        found = yield from LoadCheckpoint(inner_saver, place.config())
+        found = yield from LoadCheckpoint(saver, place.config())
         saved = graph.program.renames.apply(found)
         if saved is None:
             continue
         made_after = saved.metadata.get("parents", {}).get(around.checkpoint_ns)
         if not starts and made_after != around.checkpoint_id:
             continue  # it was not made in the step that the tasks are of
-        error = yield from _missing_in_graph(graph, inner_saver, saved, place, starts)
+        error = yield from _missing_in_graph(graph, saver, saved, place, starts)
         if error is not None:
             return error
     return None

@@ -127,9 +127,8 @@ def _own_view(graph: AnyGraph, saver: BaseCheckpointSaver[Any]) -> View:
     def inside(name: str) -> View | None:
         node = graph.program.nodes.get(graph.program.renames.node(name))
         for inner in node.subgraphs if node is not None else ():
-            own = inner.checkpointer
-            if own is not False:
-                return _own_view(inner, saver if own is None or isinstance(own, bool) else own)
+            if inner.checkpointer is not False:
+                return _own_view(inner, saver)
         return None
 
     thread = _thread_around()

@@ -260,23 +260,25 @@ class RunResources:
 def resources_of(settings: RunSettings, above: RunResources | None) -> RunResources:
     """The resources of a run.
 
-    What the settings lack is that of a Runtime in the config, or inherited from `above`.
+    What the settings lack is that of a Runtime in the config, or inherited from `above`. The store
+    of the run above comes before that of the graph: one thread has one store, as it has one saver.
     """
     given = _given_runtime(settings.config)
     if above is None:
         above = RunResources(settings.config, None, None, None, RunControl())
     elif given is _given_runtime(above.config):
         given = None  # the run above had it, and may have changed it
-    context, store, control = settings.context, settings.store, settings.control
+    context, control = settings.context, settings.control
+    store = settings.store if above.store is None else above.store
     if given is not None:
         context = given.context if context is None else context
         control = control or given.control
-        if given.store is not None and given.store is not above.store:
-            store = given.store  # and not the graph's, which comes before the one above
+        if given.store is not None:
+            store = given.store
     return RunResources(
         settings.config,
         above.context if context is None else context,
-        above.store if store is None else store,
+        store,
         above.cache if settings.cache is None else settings.cache,
         control or above.control,
     )
