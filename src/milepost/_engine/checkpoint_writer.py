@@ -274,11 +274,9 @@ class CheckpointWriter:
         if not self.stores_at_exit or self.mid_apply:  # half-applied channels are no state to save
             return
         position = self.position
-        if succeeded and position.is_transient:
+        if succeeded and position.is_transient and (around := position.parent) is not None:
             # This state of an inner graph is needed only if the calling task does not finish.
-            around = position.parent
-            if around is not None and around.run.checkpoints.thread is self.thread:
-                around.run.subtasks.ended_graphs[position.ns] = (around.task, self)
+            around.run.subtasks.ended_graphs[position.ns] = (around.task, self)
             return
         ended_graphs = list(subtasks.ended_graphs.values())  # a copy: other threads may add some
         for task, ended in ended_graphs:

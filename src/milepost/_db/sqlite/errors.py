@@ -25,7 +25,8 @@ _IMMUTABLE: Final = (
     "from_conn_string('file:/path/to/it?immutable=1'), if no process changes it meanwhile and no "
     "-wal is beside it: what is in that is not read then, so copy both to another directory."
 )
-_NO_FILES_BESIDE: Final = ("SQLITE_READONLY_DIRECTORY", "SQLITE_READONLY_CANTINIT")
+_NO_FILES_BESIDE: Final = (sqlite3.SQLITE_READONLY | 5 << 8, sqlite3.SQLITE_READONLY | 6 << 8)
+"""SQLITE_READONLY_CANTINIT and SQLITE_READONLY_DIRECTORY, which some modules lack as names."""
 
 
 @contextmanager
@@ -75,7 +76,7 @@ def explain(error: sqlite3.Error) -> SaverError:
             f"SQLite: {text}. Another process has held the database for longer than the busy "
             "timeout. Keep transactions short there, or pass a larger timeout to sqlite3.connect."
         )
-    if getattr(error, "sqlite_errorname", "") in _NO_FILES_BESIDE:
+    if getattr(error, "sqlite_errorcode", 0) in _NO_FILES_BESIDE:
         return ReadOnlyError(
             f"SQLite: {text}. SQLite cannot create or change the files that it needs beside the "
             "database, in WAL mode for reading too. Let the process write to the directory. "
