@@ -8,12 +8,13 @@ refused; expired items are not returned; versions are checked.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Self
 
 from milepost._internal.fork_guard import ProcessBound
+from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store._core.api import Upkeep
-from milepost.store._core.core import StoreSettings
-from milepost.store._core.records import Item, Op, PutOp, Result
+from milepost.store._core.records import IndexConfig, Item, Op, PutOp, Result, TTLConfig
+from milepost.store._core.ttl import Clock
 from milepost.store._memory.core import MemoryCore
 from milepost.store.base import BaseStore
 
@@ -26,10 +27,11 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
     """Keeps items in memory. Sync and async methods can be mixed, from any thread.
 
     Args:
-        **settings: `index` enables search by meaning; `ttl`: how long items live; `serde`: how
-            values are written; `clear_fields`: the fields that filters may see when `serde`
-            encrypts; `clock` gives the time in seconds, for tests; `deserializer` makes the values
-            of items from their JSON text.
+        index: Enables search by meaning.
+        ttl: How long items live.
+        serde: How values are written.
+        clear_fields: The fields that filters may see when `serde` encrypts.
+        clock: Gives the time in seconds, for tests.
 
     Examples:
         >>> from milepost.store.memory import InMemoryStore
@@ -41,9 +43,23 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
 
     _core: MemoryCore
 
-    def __init__(self, **settings: Unpack[StoreSettings]) -> None:
-        self._settings = settings
-        super().__init__(MemoryCore(**settings))
+    def __init__(
+        self,
+        *,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        serde: SerializerProtocol | None = None,
+        clear_fields: Sequence[str] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._settings: dict[str, Any] = {
+            "index": index,
+            "ttl": ttl,
+            "serde": serde,
+            "clear_fields": clear_fields,
+            "clock": clock,
+        }
+        super().__init__(MemoryCore(**self._settings))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """A store with the same settings and a copy of the items."""

@@ -11,7 +11,7 @@ import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypedDict, TypeVar, cast, get_args
+from typing import Any, Final, TypeAlias, TypeVar, cast, get_args
 
 from milepost._db.operations import Work
 from milepost._internal.progress import Progress
@@ -61,23 +61,6 @@ Deserializer: TypeAlias = Callable[[bytes], dict[str, Any]]
 ORDERS: Final[tuple[str, ...]] = get_args(Order)
 Resealed: TypeAlias = _rotation.Reencrypted[RefusedItem]
 """What a re-encryption has done so far."""
-
-
-class StoreSettings(TypedDict, total=False):
-    """Settings of all our stores."""
-
-    index: IndexConfig | None
-    """Enables search by meaning."""
-    ttl: TTLConfig | None
-    """How long items live."""
-    serde: SerializerProtocol | None
-    """How values are written."""
-    clear_fields: Sequence[str] | None
-    """The fields that filters may see when `serde` encrypts."""
-    clock: Clock | None
-    """Gives the time in seconds, for tests."""
-    deserializer: Deserializer | None
-    """Makes the values of items from their JSON text."""
 
 
 class StoreCore(ABC):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from typing_extensions import TypedDict
 
@@ -17,8 +17,11 @@ from milepost._db.postgres.sync import PostgresEngine
 from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.lazy_imports import on_demand
 from milepost._internal.left_open import lend
+from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store._core.api import CoreStore, Upkeep
-from milepost.store._core.core import StoreSettings
+from milepost.store._core.core import Deserializer
+from milepost.store._core.records import IndexConfig, TTLConfig
+from milepost.store._core.ttl import Clock
 from milepost.store._sql.core import SqlCore
 from milepost.store._sql.dialects import PG
 from milepost.store._vectors.postgres import PgVectors, PostgresIndexConfig
@@ -59,12 +62,14 @@ class BasePostgresStore(CoreStore, ProcessBound, BaseStore):
     Args:
         conn: A psycopg connection or pool, async for `AsyncPostgresStore`.
         pipe: The pipeline that is open on the connection.
+        deserializer: Makes the values of items from their JSON text.
+        index: Enables search by meaning; see `PostgresIndexConfig`.
+        ttl: How long items live.
+        serde: How values are written.
+        clear_fields: The fields that filters may see when `serde` encrypts.
+        clock: Gives the time in seconds, for tests.
         schema: Where the tables are; by default where the role's search path says.
         pooler_safe: Prepare nothing on the server, as PgBouncer wants it.
-        **settings: `index` enables search by meaning, see `PostgresIndexConfig`; `ttl`: how long
-            items live; `serde`: how values are written; `clear_fields`: the fields that filters may
-            see when `serde` encrypts; `clock` gives the time in seconds, for tests; `deserializer`
-            makes the values of items from their JSON text.
 
     Examples:
         >>> from milepost.store.memory import InMemoryStore
@@ -83,17 +88,30 @@ class BasePostgresStore(CoreStore, ProcessBound, BaseStore):
         conn: Any,
         *,
         pipe: Any = None,
+        deserializer: Deserializer | None = None,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        serde: SerializerProtocol | None = None,
+        clear_fields: Sequence[str] | None = None,
+        clock: Clock | None = None,
         schema: str | None = None,
         pooler_safe: bool = False,
-        **settings: Unpack[StoreSettings],
     ) -> None:
-        index = settings.get("index")
-        core = SqlCore(PG, None if index is None else PgVectors(index), **settings)
+        core = SqlCore(
+            PG,
+            None if index is None else PgVectors(index),
+            index=index,
+            ttl=ttl,
+            serde=serde,
+            clear_fields=clear_fields,
+            clock=clock,
+            deserializer=deserializer,
+        )
         if isinstance(conn, (PostgresEngine, AsyncPostgresEngine)):
             self.engine: Any = conn
         else:
-            server = Settings(schema, pooler_safe, owner=type(self).__name__)
-            self.engine = self._engine_for(conn, server)
+            settings = Settings(schema, pooler_safe, owner=type(self).__name__)
+            self.engine = self._engine_for(conn, settings)
         self.conn = conn
         self.pipe = pipe
         super().__init__(core, self.engine)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from milepost._db.redis.client import is_cluster_client, make_client
 from milepost._db.redis.commands import RedisEffects
@@ -12,9 +12,12 @@ from milepost._db.redis.engine import RedisEngine
 from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.lazy_imports import on_demand
 from milepost._internal.left_open import lend
+from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store._core.api import CoreStore, Upkeep
 from milepost.store._core.arguments import warn_of_distance
-from milepost.store._core.core import StoreSettings
+from milepost.store._core.core import Deserializer
+from milepost.store._core.records import IndexConfig, TTLConfig
+from milepost.store._core.ttl import Clock
 from milepost.store._redis.core import RedisCore
 from milepost.store._redis.layout import Keys
 from milepost.store.base import BaseStore
@@ -49,19 +52,33 @@ class RedisStorage(CoreStore, ProcessBound, BaseStore):
         self,
         conn: Any,
         *,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
         cluster_mode: bool | None = None,
         store_prefix: str = "milepost:store",
         vector_prefix: str | None = None,  # noqa: ARG002
+        serde: SerializerProtocol | None = None,
+        clear_fields: Sequence[str] | None = None,
+        clock: Clock | None = None,
+        deserializer: Deserializer | None = None,
         fsync: bool = False,
         allow_eviction: bool = False,
-        **settings: Unpack[StoreSettings],
     ) -> None:
-        warn_of_distance(settings.get("index"), "Redis")
+        warn_of_distance(index, "Redis")
         self.engine = RedisEngine(conn, owner=type(self).__name__)
         if cluster_mode is None:
             cluster_mode = is_cluster_client(conn)
-        keys = Keys(store_prefix, is_cluster=cluster_mode)
-        core = RedisCore(keys, fsync=fsync, allow_eviction=allow_eviction, **settings)
+        core = RedisCore(
+            Keys(store_prefix, is_cluster=cluster_mode),
+            fsync=fsync,
+            allow_eviction=allow_eviction,
+            index=index,
+            ttl=ttl,
+            serde=serde,
+            clear_fields=clear_fields,
+            clock=clock,
+            deserializer=deserializer,
+        )
         super().__init__(core, StoreEngine(self.engine))
 
     @property
@@ -82,15 +99,17 @@ class RedisStore(Upkeep, RedisStorage):
     Args:
         conn: A client of redis-py or valkey-py, also a cluster or Sentinel client; it can be a
             saver's as well.
+        index: Enables search by meaning.
+        ttl: How long items live.
         cluster_mode: Whether the server is part of a cluster, if the client does not show it.
         store_prefix: What all keys begin with.
         vector_prefix: Accepted for programs that pass it; vectors are among the store's other keys.
+        serde: How values are written.
+        clear_fields: The fields that filters may see when `serde` encrypts.
+        clock: Gives the time in seconds, for tests.
+        deserializer: Makes the values of items from their JSON text.
         fsync: Whether a write ends when the server's disk has it, where the server can tell.
         allow_eviction: Accept a server that evicts any key when its memory is full.
-        **settings: `index` enables search by meaning; `ttl`: how long items live; `serde`: how
-            values are written; `clear_fields`: the fields that filters may see when `serde`
-            encrypts; `clock` gives the time in seconds, for tests; `deserializer` makes the values
-            of items from their JSON text.
 
     Examples:
         >>> import os

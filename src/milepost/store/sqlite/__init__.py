@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self
 
 from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
 from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.lazy_imports import on_demand
 from milepost._internal.left_open import lend
+from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store._core.api import CoreStore, Upkeep
 from milepost.store._core.arguments import warn_of_distance
-from milepost.store._core.core import StoreSettings
-from milepost.store._core.records import IndexConfig
+from milepost.store._core.core import Deserializer
+from milepost.store._core.records import IndexConfig, TTLConfig
+from milepost.store._core.ttl import Clock
 from milepost.store._sql.conditions import HOLDS, sqlite_holds
 from milepost.store._sql.core import SqlCore
 from milepost.store._sql.dialects import LITE
@@ -43,12 +45,14 @@ class BaseSqliteStore(CoreStore, ProcessBound, BaseStore):
 
     Args:
         conn: A connection of `sqlite3`; for `AsyncSqliteStore` of aiosqlite, too.
+        deserializer: Makes the values of items from their JSON text.
+        index: Enables search by meaning.
+        ttl: How long items live.
+        serde: How values are written.
+        clear_fields: The fields that filters may see when `serde` encrypts.
+        clock: Gives the time in seconds, for tests.
         synchronous: With "NORMAL" commits are faster, and a power cut may take back the last of
             them.
-        **settings: `index` enables search by meaning; `ttl`: how long items live; `serde`: how
-            values are written; `clear_fields`: the fields that filters may see when `serde`
-            encrypts; `clock` gives the time in seconds, for tests; `deserializer` makes the values
-            of items from their JSON text.
 
     Examples:
         >>> from milepost.store.memory import InMemoryStore
@@ -58,14 +62,32 @@ class BaseSqliteStore(CoreStore, ProcessBound, BaseStore):
     """
 
     def __init__(
-        self, conn: Any, *, synchronous: str = "FULL", **settings: Unpack[StoreSettings]
+        self,
+        conn: Any,
+        *,
+        deserializer: Deserializer | None = None,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        serde: SerializerProtocol | None = None,
+        clear_fields: Sequence[str] | None = None,
+        clock: Clock | None = None,
+        synchronous: str = "FULL",
     ) -> None:
-        index = settings.get("index")
         self._vectors = None if index is None else LiteVectors(index.get("dims", 0))
         warn_of_distance(index, "SQLite")
         self._owns_engine = not isinstance(conn, SqliteEngine)
         self.engine: Any = self._engine_for(conn, synchronous)
-        super().__init__(SqlCore(LITE, self._vectors, **settings), self.engine)
+        core = SqlCore(
+            LITE,
+            self._vectors,
+            index=index,
+            ttl=ttl,
+            serde=serde,
+            clear_fields=clear_fields,
+            clock=clock,
+            deserializer=deserializer,
+        )
+        super().__init__(core, self.engine)
 
     def _engine_for(self, conn: Any, synchronous: str) -> Any:
         if not isinstance(conn, (sqlite3.Connection, SqliteEngine)):
