@@ -184,6 +184,34 @@ def put_again(lib: Any) -> Any:
     return saver.get_tuple(T).parent_config == read.config
 
 
+@ROWS.differ(
+    "a graph with a saver of its own, called in a node with the `thread_id` of the run",
+    langgraph=True,
+    milepost=False,
+)
+def own_saver_for_the_same_thread(lib: Any) -> Any:
+    saver = lib.InMemorySaver()
+    inner = line(lib, i=says("x")).compile(checkpointer=saver)
+    saved(lib, line(lib, n=lambda state: inner.invoke(state, T))).invoke({"a": 1}, T)
+    return bool(list(saver.list(None)))
+
+
+@ROWS.differ("a subgraph with a store, in a graph without one", langgraph=False, milepost=True)
+def own_store(lib: Any) -> Any:
+    had: list[bool] = []
+    store_of = importlib.import_module(f"{lib.name}.config").get_store
+
+    def look(state: Any) -> None:
+        try:
+            had.append(store_of() is not None)
+        except Exception:
+            had.append(False)
+
+    store = importlib.import_module(f"{lib.name}.store.memory").InMemoryStore()
+    line(lib, n=line(lib, i=look).compile(store=store)).compile().invoke({"a": 1})
+    return had == [True]
+
+
 @ROWS.differ("a cached node in a subgraph that has no cache", langgraph=2, milepost=1)
 def cache_around(lib: Any) -> Any:
     ran: list[Any] = []

@@ -410,6 +410,64 @@ def test_a_graph_with_a_store_of_its_own_uses_the_one_of_the_graph_around_it(lib
     assert [len(store.search(("facts",))) for store in stores] == [0, 1]
 
 
+def test_a_graph_that_is_called_on_a_thread_of_its_own_keeps_its_store(lib):
+    def remember(state: Any, store: Any) -> Any:
+        store.put(("facts",), "sky", {"is": "blue"})
+
+    remember.__annotations__["store"] = lib("store.base.BaseStore")
+    stores = [lib("store.memory.InMemoryStore")() for _ in range(2)]
+    savers = [lib("checkpoint.memory.InMemorySaver")() for _ in range(2)]
+    inner = lib("graph.StateGraph")(State).add_node("remember", remember)
+    inner = inner.add_edge(lib("graph.START"), "remember")
+    inner = inner.compile(store=stores[0], checkpointer=savers[0])
+
+    def call(state: Any) -> Any:
+        inner.invoke({"x": 1}, {"configurable": {"thread_id": "its own"}})
+
+    outer = lib("graph.StateGraph")(State).add_node("call", call)
+    outer = outer.add_edge(lib("graph.START"), "call")
+    outer.compile(store=stores[1], checkpointer=savers[1]).invoke({"x": 1}, THREAD)
+    assert [len(store.search(("facts",))) for store in stores] == [1, 0]
+
+
+def test_an_update_in_a_node_says_more_of_its_thread_than_the_run_around_it(lib):
+    saver = lib("checkpoint.memory.InMemorySaver")()
+    inner = lib("graph.StateGraph")(State).add_node("a", lambda state: {})
+    inner = inner.add_edge(lib("graph.START"), "a").compile(checkpointer=saver)
+    other: Any = {"configurable": {"thread_id": "2", "user": "bob"}}
+
+    def update(state: Any) -> Any:
+        inner.update_state(other, {"x": 1})
+
+    outer = lib("graph.StateGraph")(State).add_node("update", update)
+    outer = outer.add_edge(lib("graph.START"), "update").compile(checkpointer=saver)
+    outer.invoke({"x": 1}, {"configurable": {"thread_id": "1", "user": "ada"}})
+    assert saver.get_tuple(other).metadata["user"] == "bob"
+
+
+@pytest.mark.parametrize("handles", [False, True])
+def test_a_heartbeat_of_the_runtime_that_a_node_is_given_counts(lib, handles):
+    async def slow(state: Any, runtime: Any) -> Any:
+        for _ in range(5):
+            await asyncio.sleep(0.25)
+            runtime.heartbeat()
+        return {"x": runtime.execution_info.node_attempt}
+
+    slow.__annotations__["runtime"] = lib("runtime.Runtime")
+
+    async def broken(state: Any) -> Any:
+        raise ValueError("broken")
+
+    policy = lib("types.TimeoutPolicy")(idle_timeout=1.0)
+    builder = lib("graph.StateGraph")(State).set_node_defaults(timeout=policy)
+    if handles:
+        builder.add_node("slow", broken, error_handler=slow)
+    else:
+        builder.add_node("slow", slow)
+    graph = builder.add_edge(lib("graph.START"), "slow").compile()
+    assert asyncio.run(graph.ainvoke({"x": 0}))["x"] == 1
+
+
 def test_an_entrypoint_has_a_timeout(lib):
     @lib("func.entrypoint")(timeout=0.01)
     async def program(value: int) -> int:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
 
 from milepost._internal.generators import GeneratorDriver, adrive, drive
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.graph.state import CompiledStateGraph
+from milepost.store.memory import InMemoryStore
 
 Run = Callable[..., Any]
 
@@ -229,3 +233,13 @@ def test_after_its_end_a_generator_has_no_more_effects() -> None:
     assert list(steps) == ["first"]
     assert steps.result == "done"
     assert list(steps) == []
+
+
+def test_a_method_that_is_made_of_a_generator_says_what_it_returns():
+    for method, returned in [
+        (SqliteSaver.prune, "Removed"),
+        (SqliteSaver.aprune, "Removed"),
+        (CompiledStateGraph.get_state, "StateSnapshot"),
+        (InMemoryStore.reindex, "int"),
+    ]:
+        assert inspect.signature(method).return_annotation == returned

@@ -120,11 +120,16 @@ def method_pairs(
     """What makes the methods `x` and `ax` of a generator function `_x`.
 
     Both have its parameters and its docstring. They hand the object, the generator and the name
-    `x` to `carry_out` and `acarry_out`, which drive the generator to its end.
+    `x` to `carry_out` and `acarry_out`, which drive the generator to its end. What `inspect` and
+    `help` show of them is read off the generator function, which is private: so it is annotated
+    with what the generator returns.
     """
 
     def pair(program: Callable[..., Generator[Any, Any, Any]]) -> Any:
         name = program.__name__.removeprefix("_")
+        yields, _, returned = str(program.__annotations__.get("return", "")).partition("[")
+        if returned and yields != "Generator":  # an alias, such as Transactions[int]
+            program.__annotations__["return"] = returned.removesuffix("]")
 
         def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
             return carry_out(self, program(self, *args, **kwargs), name)

@@ -65,7 +65,7 @@ def update(
 ) -> EffectGenerator[RunnableConfig]:
     """Write to a thread from outside."""
     view, config, place = _view(graph, config)
-    merged = merge_configs(_metadata_around(), config)
+    merged = merge_configs(_metadata_around(config), config)
     settings = run_settings(graph, merged, {"on_conflict": on_conflict}, None)
     settings = replace(settings, checkpointer=view.saver, durability="sync")
     run = GraphRun(view.program, settings, EventStream())
@@ -95,14 +95,16 @@ def _thread_around() -> ThreadWriter | None:
     return context.run.checkpoints.thread if context is not None else None
 
 
-def _metadata_around() -> RunnableConfig:
+def _metadata_around(config: RunnableConfig) -> RunnableConfig:
     """The metadata of the run that the caller is part of. An update there has it, as a graph that
-    is called there has."""
+    is called there has; what the caller says with `configurable` comes first."""
     context = find_context()
     if context is None:
         return {}
-    config = context.run.resources.config
-    return {"metadata": {**metadata_in_configurable(config), **(config.get("metadata") or {})}}
+    around = context.run.resources.config
+    metadata = {**metadata_in_configurable(around), **(around.get("metadata") or {})}
+    own = config.get("configurable") or {}
+    return {"metadata": {key: metadata[key] for key in metadata if key not in own}}
 
 
 def _view(graph: AnyGraph, config: RunnableConfig) -> tuple[View, RunnableConfig, Place]:

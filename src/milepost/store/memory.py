@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 from milepost._internal.fork_guard import ProcessBound
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store._core.api import Upkeep
+from milepost.store._core.core import Deserializer
 from milepost.store._core.records import IndexConfig, Item, Op, PutOp, Result, TTLConfig
 from milepost.store._core.ttl import Clock
 from milepost.store._memory.core import MemoryCore
@@ -32,6 +33,7 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
         serde: How values are written.
         clear_fields: The fields that filters may see when `serde` encrypts.
         clock: Gives the time in seconds, for tests.
+        deserializer: Makes the values of items from their JSON text.
 
     Examples:
         >>> from milepost.store.memory import InMemoryStore
@@ -51,6 +53,7 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
         serde: SerializerProtocol | None = None,
         clear_fields: Sequence[str] | None = None,
         clock: Clock | None = None,
+        deserializer: Deserializer | None = None,
     ) -> None:
         self._settings: dict[str, Any] = {
             "index": index,
@@ -58,6 +61,7 @@ class InMemoryStore(Upkeep, ProcessBound, BaseStore):
             "serde": serde,
             "clear_fields": clear_fields,
             "clock": clock,
+            "deserializer": deserializer,
         }
         super().__init__(MemoryCore(**self._settings))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ValidationError
 
 import milepost
 from hitl_graphs import State, chain, fan, questions, step
@@ -20,6 +21,7 @@ from milepost._engine.drivers.thread_pool import TaskThreadPool
 from milepost._engine.streaming.events import Event, EventStream
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.errors import GraphDrained, StorageFullError
+from milepost.graph import START, StateGraph
 from milepost.runtime import RunControl, Runtime
 from milepost.types import Command
 
@@ -443,6 +445,20 @@ def test_a_stream_into_which_its_consumer_throws_an_error_is_left_and_the_thread
     assert saver.get_thread("t").status == "interrupted"
     assert graph.invoke(None, config) == {"log": [*"abcd"]}
     assert trace == [*"abcd"]
+
+
+def test_a_state_that_does_not_fit_the_output_schema_is_an_error_of_the_run(run, saver, config):
+    """It shows while an event is made for the consumer, who has not left."""
+
+    class Output(BaseModel):
+        log: int
+
+    builder = StateGraph(State, output_schema=Output)
+    builder.add_node("a", lambda state: {"log": ["a"]}).add_edge(START, "a")
+    graph = builder.compile(checkpointer=saver)
+    with pytest.raises(ValidationError):
+        run.invoke(graph, {"log": []}, config, version="v2")
+    assert saver.get_thread("t").status == "error"
 
 
 @pytest.mark.parametrize("colour", ["sync", "async"])

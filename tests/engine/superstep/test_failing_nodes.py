@@ -376,6 +376,25 @@ class TestErrorHandlers:
         result = run.invoke(self.build(handler, trace, saver), {"log": []}, config)
         assert result == {"log": ["handled", "repair"]}
 
+    def test_that_leaves_for_the_graph_around_it_is_not_tried_again(self, run, saver, config):
+        calls = []
+
+        def bad(state: State):
+            raise ValueError("broken")
+
+        def handler(state: State):
+            calls.append("handler")
+            return Command(graph=Command.PARENT, goto="after", update={"log": ["handled"]})
+
+        inner = StateGraph(State).add_node("bad", bad, error_handler=handler, retry_policy=())
+        inner.set_node_defaults(retry_policy=RetryPolicy(initial_interval=0.0, jitter=False))
+        builder = StateGraph(State)
+        builder.add_node("inner", inner.add_edge(START, "bad").compile(), destinations=["after"])
+        builder.add_node("after", lambda state: {"log": ["after"]}).add_edge(START, "inner")
+        graph = builder.compile(checkpointer=saver)
+        assert run.invoke(graph, {"log": []}, config) == {"log": ["handled", "after"]}
+        assert calls == ["handler"]
+
     def test_can_be_set_for_every_node(self, run, trace, saver, config):
         def bad(state: State):
             raise ValueError("broken")

@@ -261,7 +261,7 @@ def resources_of(settings: RunSettings, above: RunResources | None) -> RunResour
     """The resources of a run.
 
     What the settings lack is that of a Runtime in the config, or inherited from `above`. The store
-    of the run above comes before that of the graph: one thread has one store, as it has one saver.
+    of the run above comes before that of the graph, unless this is a run on a thread of its own.
     """
     given = _given_runtime(settings.config)
     if above is None:
@@ -269,7 +269,9 @@ def resources_of(settings: RunSettings, above: RunResources | None) -> RunResour
     elif given is _given_runtime(above.config):
         given = None  # the run above had it, and may have changed it
     context, control = settings.context, settings.control
-    store = settings.store if above.store is None else above.store
+    store = settings.store
+    if store is None or (above.store is not None and not settings.own_thread):
+        store = above.store
     if given is not None:
         context = given.context if context is None else context
         control = control or given.control

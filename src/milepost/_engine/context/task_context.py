@@ -8,6 +8,7 @@ node find the run that they belong to through it.
 from __future__ import annotations
 
 from contextvars import Context, ContextVar, copy_context
+from copy import copy
 from sys import modules
 from typing import TYPE_CHECKING, Any
 
@@ -152,6 +153,15 @@ class TaskContext:
         self.task = task
         self.attempt = attempt
 
+    def for_handler(self, attempt: int) -> TaskContext:
+        """The context of an attempt of the error handler, after this attempt of the node.
+
+        Interrupts and calls are counted on from where the node has failed.
+        """
+        context = copy(self)
+        context.attempt, context._config, context._runtime = attempt, None, None
+        return context
+
     def entered(self) -> Context:
         """A copy of the present context variables, with this TaskContext among them.
 
@@ -233,7 +243,7 @@ class TaskContext:
             context=resources.context,
             store=resources.store,
             stream_writer=self.stream_writer,
-            heartbeat=self.heartbeat,
+            heartbeat=lambda: self.heartbeat(),  # its timeout may begin later
             previous=resources.previous,
             execution_info=ExecutionInfo(
                 task_id=task.id,

@@ -117,25 +117,29 @@ class AsyncDriver:
                         while True:
                             self._news.clear()
                             self.events.woken = False  # before looking: later events wake again
-                            showing = True
                             while undelivered:
-                                yield show(undelivered.popleft())
-                            showing = False
+                                shown = show(undelivered.popleft())
+                                showing = True
+                                yield shown
+                                showing = False
                             if self._ended or not await self._wait_for_news(effect.deadline):
                                 break
                         steps.answer = self._collect()
                     else:
-                        showing = True
                         while undelivered and type(effect) in AFTER_EVENTS:
-                            yield show(undelivered.popleft())
-                        showing = False
+                            shown = show(undelivered.popleft())
+                            showing = True
+                            yield shown
+                            showing = False
                         method = _CARRY_OUT.get(type(effect), AsyncDriver._call_method)
                         work = method(self, effect)
                         steps.answer = await (to_the_end(work) if cancelled else work)
-                    answered = showing = True
+                    answered = True
                     while undelivered:
-                        yield show(undelivered.popleft())
-                    showing = False
+                        shown = show(undelivered.popleft())
+                        showing = True
+                        yield shown
+                        showing = False
                 except BaseException as failure:
                     if has_left(failure, showing):
                         raise

@@ -93,23 +93,27 @@ class SyncDriver:
                         ended = None
                         while ended is None:
                             events.woken = False  # before looking: later events wake again
-                            showing = True
                             while undelivered:
-                                yield show(undelivered.popleft())
-                            showing = False
+                                shown = show(undelivered.popleft())
+                                showing = True
+                                yield shown
+                                showing = False
                             ended = self._pool.wait(effect.deadline)
                         steps.answer = ended
                     else:
-                        showing = True
                         while undelivered and type(effect) in AFTER_EVENTS:
-                            yield show(undelivered.popleft())
-                        showing = False
+                            shown = show(undelivered.popleft())
+                            showing = True
+                            yield shown
+                            showing = False
                         method = _CARRY_OUT.get(type(effect), SyncDriver._call_method)
                         steps.answer = method(self, effect)
-                    answered = showing = True
+                    answered = True
                     while undelivered:
-                        yield show(undelivered.popleft())
-                    showing = False
+                        shown = show(undelivered.popleft())
+                        showing = True
+                        yield shown
+                        showing = False
                 except BaseException as failure:
                     if has_left(failure, showing):
                         if not is_finalizing():  # otherwise no thread runs that could be awaited

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import replace
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -195,14 +194,16 @@ def _give_up(task: Task, context: TaskContext, error: Exception) -> TaskGenerato
     while not task.finished:
         attempt += 1
         try:
-            # A copy: each attempt counts its interrupts and calls from where the node has failed.
-            output = yield from _handle(handler, copy(context))
+            output = yield from _handle(handler, context.for_handler(attempt))
             # The node has not run to its end, so its edges are not followed: the handler says where
             # to go, with a Command, or the path ends here.
             task.writes = task.node.writes_of(output)
             task.finished = True
         except GraphInterrupt as pause:
             task.pause(pause.interrupts)
+            return
+        except (GraphBubbleUp, MissingNodeError) as leaving:
+            task.error = leaving
             return
         except Exception as worse:
             delay = _pause_before_retry(handler.retry, worse, attempt)

@@ -32,7 +32,7 @@ __all__ = ["AsyncRedisStore", "RedisStore"]
 R = TypeVar("R")
 
 
-class StoreEngine:
+class _StoreEngine:
     """Carries out sequences of commands on a client, sync or async."""
 
     def __init__(self, redis: RedisEngine) -> None:
@@ -79,7 +79,7 @@ class RedisStorage(CoreStore, ProcessBound, BaseStore):
             clock=clock,
             deserializer=deserializer,
         )
-        super().__init__(core, StoreEngine(self.engine))
+        super().__init__(core, _StoreEngine(self.engine))
 
     @property
     def conn(self) -> Any:
