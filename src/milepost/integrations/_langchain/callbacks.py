@@ -123,8 +123,7 @@ class CallbackObserver(RunObserver):
             )
 
         self._graph = yield from Tell(
-            lambda: begin(self._manager),
-            lambda: begin(AsyncCallbackManager(**vars(self._manager))),
+            lambda: begin(self._manager), lambda: begin(_async_manager(self._manager))
         )
 
     def run_opened(self) -> EffectGenerator[None]:
@@ -368,3 +367,16 @@ async def _show_in_streams(chain: Any, output: Any) -> None:
         if streams(handler):
             async for _ in handler.tap_output_aiter(chain.run_id, once()):
                 pass
+
+
+def _async_manager(manager: CallbackManager) -> AsyncCallbackManager:
+    """The same manager, with methods that are awaited."""
+    return AsyncCallbackManager(
+        manager.handlers,
+        manager.inheritable_handlers,
+        manager.parent_run_id,
+        tags=manager.tags,
+        inheritable_tags=manager.inheritable_tags,
+        metadata=manager.metadata,
+        inheritable_metadata=manager.inheritable_metadata,
+    )

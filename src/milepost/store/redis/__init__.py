@@ -33,7 +33,8 @@ R = TypeVar("R")
 
 
 class _StoreEngine:
-    """Carries out sequences of commands on a client, sync or async."""
+    """Carries out sequences of commands on a client, sync or async. `write` is what databases with
+    transactions ask for."""
 
     def __init__(self, redis: RedisEngine) -> None:
         self._redis = redis
