@@ -13,7 +13,7 @@ from milepost.inspect._errors import StateNotFoundError, told_plainly
 from milepost.inspect._reading import UNREADABLE, parent_of
 from milepost.inspect._records import LogEntry
 from milepost.inspect._refs import TagsById, tags_by_id, thread_row
-from milepost.inspect._tasks import step_at, writes_behind
+from milepost.inspect._tasks import next_nodes, step_at, writes_behind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,8 +66,8 @@ def _log(
         nodes: set[str] = set()
         while saved is not None and given != limit:
             following = next(listed, None)
-            is_open = given == 0 and before is None
-            yield entry_of(db, saved, following, tags, is_open=is_open, nodes=nodes)
+            is_latest = given == 0 and before is None
+            yield entry_of(db, saved, following, tags, is_latest=is_latest, nodes=nodes)
             given += 1
             saved = following
 
@@ -78,7 +78,7 @@ def entry_of(
     following: CheckpointTuple | None,
     tags: TagsById,
     *,
-    is_open: bool,
+    is_latest: bool,
     nodes: set[str],
 ) -> LogEntry:
     """The entry of a checkpoint; a damaged checkpoint has an entry that says so.
@@ -88,7 +88,7 @@ def entry_of(
         saved: The checkpoint.
         following: The next older checkpoint, which may be its parent.
         tags: The tags of its thread.
-        is_open: Whether tasks that have finished are left out of what is next.
+        is_latest: Whether it is the latest.
         nodes: The nodes that younger checkpoints have seen; those of this one are added.
     """
     place = place_of(saved.config)
@@ -108,7 +108,7 @@ def entry_of(
             source=str(metadata.get("source", "")),
             created_at=step.checkpoint["ts"] or None,
             run_id=None if run_id is None else str(run_id),
-            next=tuple(task.name for task in tasks if not (is_open and task.finished)),
+            next=next_nodes(tasks, is_latest=is_latest),
             tasks=tuple(tasks),
             writes=writes_behind(db, saved, following),
             tags=named,

@@ -198,5 +198,5 @@ def bisect(
             return None
         row = db.source.thread_entry(place.thread_id)
         tags = tags_by_id(row.metadata if row else {})
-        is_open = row is not None and row.head == first
-        return entry_of(db, found, None, tags, is_open=is_open, nodes=set())
+        is_latest = row is not None and row.head == first
+        return entry_of(db, found, None, tags, is_latest=is_latest, nodes=set())

@@ -228,6 +228,11 @@ def writes_behind(
     return {} if parent is None else step_at(db, parent).writes_to(saved)
 
 
+def next_nodes(tasks: Iterable[TaskRow], *, is_latest: bool) -> tuple[str, ...]:
+    """The nodes that run next; at the latest checkpoint those that have finished are left out."""
+    return tuple(task.name for task in tasks if not (is_latest and task.finished))
+
+
 def _row(id: str, name: str, writes: list[tuple[str, Any]]) -> TaskRow:
     finished = any(channel not in _SPECIAL or channel == NO_WRITES for channel, _ in writes)
     error: str | None = None

@@ -25,7 +25,7 @@ from milepost.inspect._refs import (
     thread_row,
     without_tags,
 )
-from milepost.inspect._tasks import step_at
+from milepost.inspect._tasks import next_nodes, step_at
 
 if TYPE_CHECKING:
     from milepost.inspect._database import Database
@@ -179,7 +179,7 @@ def show(db: Database, ref: Ref, *, path: Path = (), limit: int | None = None) -
             parent_id=parent,
             status=row.status,
             values=as_data(values, limit=limit, path=path),
-            next=tuple(t.name for t in tasks if not (is_latest and t.finished)),
+            next=next_nodes(tasks, is_latest=is_latest),
             tasks=tuple(tasks),
             interrupts=tuple(open_ones),
             metadata=metadata,

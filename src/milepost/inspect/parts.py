@@ -11,7 +11,7 @@ from milepost.inspect._log import Follower
 from milepost.inspect._reading import id_of, load, parent_of, state_of
 from milepost.inspect._refs import resolve, without_tags
 from milepost.inspect._runs import settle
-from milepost.inspect._tasks import step_at
+from milepost.inspect._tasks import next_nodes, step_at
 from milepost.inspect._thread_admin import check_threads_exist
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "is_langgraph",
     "limited",
     "load",
+    "next_nodes",
     "parent_of",
     "records_of",
     "refusing",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
-from milepost.inspect.parts import load, parent_of, state_of, step_at
+from milepost.inspect.parts import load, next_nodes, parent_of, state_of, step_at
 from milepost.server._errors import not_found, refused
 from milepost.server._json import wire
 from milepost.server._records import Checkpoint, Interrupt, Task, ThreadState
@@ -147,7 +147,7 @@ def _stored(database: Database, saved: CheckpointTuple, row: ThreadRow) -> State
     parent = parent_of(saved)
     return StateSnapshot(
         values=state_of(database, saved),
-        next=tuple(task.name for task in rows if not (is_latest and task.finished)),
+        next=next_nodes(rows, is_latest=is_latest),
         config=place.config(),
         metadata=saved.metadata,
         created_at=saved.checkpoint["ts"],
