@@ -178,6 +178,7 @@ def test_list_respects_before_limit_and_filter(by_hand):
     assert listed(filter={"odd": True}) == [3, 1]
     assert listed(filter={"odd": True, "step": 1}) == [1]
     assert listed(filter={"odd": True, "step": 2}) == []
+    assert listed(filter={"odd": True, "not there": None, "not.there": None}) == [3, 1]
     assert listed(filter={"source": "input"}) == []
     assert listed(filter={"odd": False}, before=configs[4], limit=1) == [2]
 
@@ -190,8 +191,9 @@ def test_list_with_a_checkpoint_id_gives_that_one(by_hand):
 def test_list_without_a_config_covers_all_threads(run, saver, by_hand):
     by_hand.put(key=1)
     ThreadByHand(run, saver, "other").put(key=2)
-    found = {t.config["configurable"]["thread_id"] for t in by_hand.list(None)}
-    assert found == {"t", "other"}
+    for config in (None, {}):
+        found = {t.config["configurable"]["thread_id"] for t in by_hand.list(config)}
+        assert found == {"t", "other"}
 
 
 def test_hostile_filters_are_compared_and_not_interpreted(by_hand):

@@ -7,6 +7,7 @@ import enum
 import uuid
 import warnings
 
+import pydantic
 import pytest
 
 from milepost.errors import (
@@ -33,6 +34,10 @@ NS = ("1", "memories")
 
 class Colour(enum.Enum):
     RED = "red"
+
+
+class Note(pydantic.BaseModel):
+    n: int
 
 
 class TestPutAndGet:
@@ -203,6 +208,22 @@ class TestNamespaces:
         validate_op_namespace(PutOp(("langgraph", "notes"), "k", {"n": 1}))
         with pytest.raises(InvalidNamespaceError):
             validate_op_namespace(PutOp(("a.b",), "k", {"n": 1}))
+
+    @pytest.mark.parametrize("value", [Note(n=1), [("n", 1)]])
+    def test_of_a_value_that_is_no_dict_what_dict_makes_of_it_is_stored(
+        self, store, value, monkeypatch
+    ):
+        with pytest.warns(MilepostWarning, match="An item's value is a dict"):
+            store.put(NS, "k", value)
+        assert store.get(NS, "k").value == {"n": 1}
+        monkeypatch.setenv("MILEPOST_STRICT", "1")
+        with pytest.raises(TypeError, match="An item's value is a dict"):
+            store.put(NS, "strict", value)
+
+    @pytest.mark.parametrize("value", [5, "text", [1, 2]])
+    def test_a_value_of_which_there_is_no_dict_is_refused(self, store, value):
+        with pytest.raises(TypeError, match=r"Wrap it: \{'value'"):
+            store.put(NS, "k", value)
 
     @pytest.mark.parametrize("index", [True, "n"])
     def test_an_index_that_is_no_list_is_taken_with_a_warning(self, store, index):

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from milepost._db.migrations import TableSetup
 from milepost._db.operations import Execute, ExecuteMany, Operation, Queries, Query, Work
-from milepost._db.sqlite.engine import SqliteEngine, is_in_memory, open_sqlite
+from milepost._db.sqlite.engine import FilePath, SqliteEngine, is_in_memory, open_sqlite
 from milepost._internal import fork_guard
 from milepost._internal.asyncio_tools import in_thread
 from milepost.cache.base import BaseCache, FullKey, Namespace, ValueT
@@ -53,9 +53,9 @@ class SqliteCache(BaseCache[ValueT]):
         >>> cache.close()
     """
 
-    def __init__(self, *, path: str, serde: SerializerProtocol | None = None) -> None:
+    def __init__(self, *, path: FilePath, serde: SerializerProtocol | None = None) -> None:
         super().__init__(serde=serde)
-        self._path = os.fspath(path)
+        self._path = os.fsdecode(path)
         # Not held at a fork: a thread that holds this lock waits for the engine's.
         self._lock = fork_guard.fresh_in_child(threading.Lock())
         self._engine: SqliteEngine | None = None

@@ -34,7 +34,7 @@ VARIABLE: Final = "MILEPOST_DB"
 
 
 def open_database(
-    url: str | None = None,
+    url: str | os.PathLike[str] | None = None,
     *,
     write: bool = False,
     create: bool = False,
@@ -60,8 +60,7 @@ def open_database(
         ...     inspect.threads(other).total
         0
     """
-    if url is None:
-        url = os.environ.get(VARIABLE)
+    url = os.environ.get(VARIABLE) if url is None else os.fspath(url)
     if not url:
         raise CannotOpenError(
             "Which database? Give its address (sqlite:///file.db, a path, postgresql://… or "

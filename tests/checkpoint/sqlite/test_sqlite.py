@@ -5,14 +5,17 @@ import os
 import sqlite3
 import sys
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import aiosqlite
 import pytest
 
 from graphs import elsewhere, line, thread, two_nodes
+from milepost import inspect
 from milepost._db.group_commit import MOST
 from milepost._db.sqlite.errors import explain
+from milepost.cache.sqlite import SqliteCache
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
 from milepost.errors import (
@@ -27,6 +30,7 @@ from milepost.errors import (
     StorageFullError,
 )
 from milepost.store.sqlite import SqliteStore
+from milepost.store.sqlite.aio import AsyncSqliteStore
 from savers import first_step
 
 
@@ -49,9 +53,25 @@ DONE = {"foo": "b", "bar": ["a", "b"]}
 
 
 def test_from_conn_string_works_in_memory_and_in_a_file(path):
-    for name in (":memory:", path):
+    for name in (":memory:", path, Path(path)):
         with SqliteSaver.from_conn_string(name) as saver:
-            assert runs(saver) == DONE
+            assert runs(saver, str(type(name))) == DONE
+    assert len(os.listdir(os.path.dirname(path))) == 1
+
+
+def test_every_database_opens_by_a_path_object(tmp_path):
+    async def on_a_loop() -> None:
+        async with AsyncSqliteSaver.from_conn_string(tmp_path / "threads.db") as saver:
+            await saver.acreate_thread("1")
+        async with AsyncSqliteStore.from_conn_string(tmp_path / "store.db") as store:
+            await store.aput(("a",), "k", {"n": 1})
+
+    asyncio.run(on_a_loop())
+    with inspect.open_database(tmp_path / "threads.db") as database:
+        assert [row.thread_id for row in inspect.threads(database).items] == ["1"]
+    with SqliteStore.from_conn_string(tmp_path / "store.db") as store:
+        assert store.get(("a",), "k").value == {"n": 1}
+    SqliteCache(path=tmp_path / "cache.db").close()
 
 
 def test_from_conn_string_without_with_is_refused_with_the_line_to_write():

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from milepost._db.addresses import without_password
 from milepost._db.connections import HOLDERS, OpenConnections, lock_of
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 S = TypeVar("S")
+FilePath: TypeAlias = "str | os.PathLike[str]"
+"""What a database is opened by: a path, ":memory:", or the URI of a file."""
 
 
 _INCREMENTAL: Final = 2
@@ -118,9 +120,10 @@ class SqliteEngine:
 
     # -- processes
 
-    def owns(self, conn_string: str, *, timeout: float = BUSY_TIMEOUT) -> None:
+    def owns(self, path: FilePath, *, timeout: float = BUSY_TIMEOUT) -> None:
         """The engine has opened the connection itself: a forked child opens another."""
         self._is_own = True
+        conn_string = os.fsdecode(path)
         if is_in_memory(conn_string):
             self._in_child = _MEMORY_IN_CHILD
             return
@@ -394,8 +397,9 @@ def _path_in(conn_string: str) -> str:
     return unquote(urlsplit(conn_string).path)
 
 
-def open_sqlite(conn_string: str, *, timeout: float = BUSY_TIMEOUT) -> sqlite3.Connection:
+def open_sqlite(path: FilePath, *, timeout: float = BUSY_TIMEOUT) -> sqlite3.Connection:
     """A connection that threads can share, with explicit transactions."""
+    conn_string = os.fsdecode(path)
     if not is_in_memory(conn_string):
         inherited.refuse_path(_path_in(conn_string))
     try:

@@ -223,7 +223,7 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
     def _places(self, config: RunnableConfig | None, before: str | None) -> Iterator[Place]:
         """The checkpoints of a listing, newest first within a thread."""
         with self._lock:
-            if config is None:
+            if not config:
                 threads: Sequence[str] = tuple(self.storage)
                 ns_wanted, id_wanted = None, None
             else:

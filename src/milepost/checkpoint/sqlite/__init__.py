@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self, Unpack
 from milepost._db.dialect import SQLITE
 from milepost._db.migrations import table_setup
 from milepost._db.operations import Operation, Query
-from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
+from milepost._db.sqlite.engine import FilePath, SqliteEngine, open_sqlite
 from milepost._internal.left_open import lend
 from milepost.checkpoint._contract.thread_metadata import (
     SaverOptions,
@@ -83,7 +83,7 @@ class SqliteSaver(GroupCommits, SqlSaver):  # type: ignore[misc] # what prune re
     @classmethod
     @contextmanager
     def from_conn_string(
-        cls, conn_string: str, *, synchronous: str = "FULL", **options: Unpack[SaverOptions]
+        cls, conn_string: FilePath, *, synchronous: str = "FULL", **options: Unpack[SaverOptions]
     ) -> Iterator[Self]:
         """A saver on a file, or in memory; use it with `with`.
 

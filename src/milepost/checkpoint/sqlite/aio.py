@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from milepost._db.dialect import SQLITE
 from milepost._db.sqlite.aio import AiosqliteEngine
-from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
+from milepost._db.sqlite.engine import FilePath, SqliteEngine, open_sqlite
 from milepost._internal.asyncio_tools import in_thread
 from milepost._internal.left_open import quiet_at_exit
 from milepost.checkpoint._contract.thread_metadata import (
@@ -86,7 +86,7 @@ class AsyncSqliteSaver(GroupCommits, SqlSaver):  # type: ignore[misc] # what pru
     @asynccontextmanager
     @quiet_at_exit
     async def from_conn_string(
-        cls, conn_string: str, *, synchronous: str = "FULL", **options: Unpack[SaverOptions]
+        cls, conn_string: FilePath, *, synchronous: str = "FULL", **options: Unpack[SaverOptions]
     ) -> AsyncGenerator[Self, None]:
         """A saver on a file, or in memory; use it with `async with`.
 

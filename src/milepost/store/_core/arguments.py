@@ -6,6 +6,7 @@ MILEPOST_STRICT=1 it is refused.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from milepost._internal import log
@@ -47,6 +48,19 @@ def _number(name: str, given: Any, otherwise: int) -> int:
         ValueError(f"{name} is a number from 0 on, not {given!r}."), f"It is taken for {taken}."
     )
     return number
+
+
+def value(given: Any) -> dict[str, Any]:
+    """The value of an item as a dict: what `dict` makes of a model, or of pairs."""
+    if isinstance(given, Mapping):
+        return dict(given)
+    wrong = TypeError(f"An item's value is a dict, not {type(given).__name__}.")
+    try:
+        found = dict(given)
+    except (TypeError, ValueError):
+        raise TypeError(f"{wrong} Wrap it: {{'value': ...}}.") from None
+    mistake(wrong, "What dict() makes of it is stored.")
+    return found
 
 
 def index(paths: Any) -> Index:

@@ -192,12 +192,7 @@ class StoreCore(ABC):
                 raise removal.conflict(0)
             return GetOp(namespace, key, False)  # no item can be there: nothing to be removed
         if type(value) is not dict:
-            if not isinstance(value, Mapping):
-                raise TypeError(
-                    f"An item's value is a dict, not {type(value).__name__}. Wrap it: "
-                    "{'value': ...}."
-                )
-            value = dict(value)
+            value = arguments.value(value)
         index = None if paths is None else arguments.index(paths)
         try:
             if self._binds:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
+from milepost._db.sqlite.engine import FilePath, SqliteEngine, open_sqlite
 from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.lazy_imports import on_demand
 from milepost._internal.left_open import lend
@@ -101,7 +101,7 @@ class BaseSqliteStore(CoreStore, ProcessBound, BaseStore):
         return conn
 
     @classmethod
-    def _on_file(cls, conn_string: str, settings: dict[str, Any]) -> Self:
+    def _on_file(cls, conn_string: FilePath, settings: dict[str, Any]) -> Self:
         """A store on a connection of its own."""
         conn = open_sqlite(conn_string)
         try:
@@ -147,7 +147,7 @@ class SqliteStore(Upkeep, BaseSqliteStore):
 
     @classmethod
     @contextmanager
-    def from_conn_string(cls, conn_string: str, **settings: Any) -> Iterator[Self]:
+    def from_conn_string(cls, conn_string: FilePath, **settings: Any) -> Iterator[Self]:
         """A store on a file, or in memory; use it with `with`.
 
         Args:

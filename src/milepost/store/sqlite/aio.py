@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from milepost._db.sqlite.aio import AiosqliteEngine
-from milepost._db.sqlite.engine import SqliteEngine
+from milepost._db.sqlite.engine import FilePath, SqliteEngine
 from milepost._internal.left_open import quiet_at_exit
 from milepost.store._core.api import AsyncUpkeep
 from milepost.store.sqlite import BaseSqliteStore
@@ -48,7 +48,7 @@ class AsyncSqliteStore(AsyncUpkeep, BaseSqliteStore):
     @asynccontextmanager
     @quiet_at_exit
     async def from_conn_string(
-        cls, conn_string: str, **settings: Any
+        cls, conn_string: FilePath, **settings: Any
     ) -> AsyncGenerator[Self, None]:
         """A store on a file, or in memory; use it with `async with`.
 

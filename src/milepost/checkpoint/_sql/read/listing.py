@@ -61,7 +61,7 @@ class Listing:
         self._id: str | None = None
         self._plain: str | None = None
         """A thread that is known to have no inner graphs."""
-        if config is not None:
+        if config:
             place = check_place(place_of(config))
             self.thread_id = place.thread_id
             self._ns = (config.get("configurable") or {}).get("checkpoint_ns")
