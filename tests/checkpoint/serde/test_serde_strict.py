@@ -6,6 +6,7 @@ import warnings
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
+from types import ModuleType
 from typing import Annotated, Any, TypedDict
 
 import pydantic
@@ -259,6 +260,33 @@ def test_types_that_a_module_shows_need_no_registration() -> None:
     fresh = TypeRegistry()
     fresh.register_module_types(sys.modules[__name__])
     assert JsonPlusSerializer(registry=fresh).loads_typed(written) == [Known(1), Outer.Nested()]
+
+
+def test_a_loaded_subclass_of_a_type_that_a_schema_mentions_needs_no_registration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    far = ModuleType("a_module_far_away")
+    exec(
+        f"from dataclasses import dataclass\nfrom {__name__} import Known\n"
+        "@dataclass\nclass Kind(Known):\n    y: int = 0\n@dataclass\nclass Other:\n    z: int = 0",
+        vars(far),
+    )
+
+    def serde() -> JsonPlusSerializer:
+        registry = TypeRegistry()
+        registry.register_schema_types(list[Known])
+        return JsonPlusSerializer(registry=registry)
+
+    monkeypatch.setitem(sys.modules, far.__name__, far)
+    kind = serde().dumps_typed([far.Kind(1, 2)])
+    with pytest.warns(MilepostWarning, match="Other"):
+        other = serde().dumps_typed([far.Other(3)])
+    assert serde().loads_typed(kind) == [far.Kind(1, 2)]
+    with pytest.raises(UnregisteredTypeError):
+        serde().loads_typed(other)
+    monkeypatch.delitem(sys.modules, far.__name__)
+    with pytest.raises(UnregisteredTypeError):  # nothing is imported
+        serde().loads_typed(kind)
 
 
 def test_types_that_a_schema_mentions_need_no_registration() -> None:

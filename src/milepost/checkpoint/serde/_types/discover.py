@@ -39,22 +39,25 @@ class Discovery:
         """Packages that have a module of the program in them."""
 
     def find_class(self, cls: type) -> None:
-        """Allow `cls` if a noted module shows it."""
+        """Allow `cls` if a noted module shows it, or a data type that it extends."""
         self._scan()
-        if self._is_home(cls.__module__) and _look_up(cls.__module__, cls.__qualname__) is cls:
+        if _look_up(cls.__module__, cls.__qualname__) is cls and self._is_shown(cls):
             self._walk_data_type(cls)
 
     def find_name(self, name: str) -> None:
-        """Allow the type stored as `name` if a noted module shows it. Imports nothing."""
+        """Allow the type stored as `name` in the same way. Imports nothing."""
         self._scan()
         module, _, qualname = name.partition(":")
-        if self._is_home(module):
-            cls = _look_up(module, qualname)
-            if cls is not None:
-                self._walk_data_type(cls)
+        cls = _look_up(module, qualname)
+        if cls is not None and self._is_shown(cls):
+            self._walk_data_type(cls)
 
-    def _is_home(self, module: str) -> bool:
-        return module in self._homes or module.partition(".")[0] in self._packages
+    def _is_shown(self, cls: type) -> bool:
+        module = cls.__module__
+        if module in self._homes or module.partition(".")[0] in self._packages:
+            return True
+        # A key of the type `Shape` may hold any kind of shape that the process has loaded.
+        return any(base in self._walked and _is_data(base) for base in cls.__mro__[1:])
 
     def walk(self, annotation: Any) -> None:
         """Allow every data type that `annotation` mentions."""
