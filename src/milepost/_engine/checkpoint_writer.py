@@ -181,6 +181,15 @@ class CheckpointWriter:
         self._prepared.append(self._prepare(thread, writes, None))
         yield from self.store_prepared()
 
+    def keep_writes(self, writes: Sequence[TaskWrites]) -> EffectGenerator[None]:
+        """`save_writes` ahead of the run: if this fails, the run stores the same later."""
+        prepared = list(self._prepared)
+        try:
+            yield from self.save_writes(writes)
+        except BaseException:
+            self._prepared = prepared
+            raise
+
     def save_checkpoint(
         self,
         source: str,

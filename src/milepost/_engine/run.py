@@ -12,6 +12,7 @@ for its tasks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -323,8 +324,14 @@ class GraphRun:
         started: list[tuple[Task, TaskGenerator]] = []
         for task in tasks:  # in 3.11 a comprehension is a call
             started.append((task, work(self, task)))
-        ended = yield Start(started, at_once, apart or limit is not None)
-        left, has_saver = len(tasks), checkpoints.thread is not None
+        has_saver = checkpoints.thread is not None
+        kept: set[Task] = set()
+        """Tasks that were stored while the consumer of the stream handled an event."""
+        keep = None
+        if has_saver and not (events.quiet or checkpoints.stores_at_exit):
+            keep = partial(self._keep, kept)
+        ended = yield Start(started, at_once, apart or limit is not None, keep)
+        left = len(tasks)
         waiting: list[Task] = []
         reported: list[Task] = []
         """Under a limit: the tasks of the step that have ended."""
@@ -346,6 +353,8 @@ class GraphRun:
                         continue
                     if not (alone and events.quiet):
                         self._ended(task, alone=alone)
+                if task in kept:
+                    continue
                 if has_saver and (task.finished or is_worth_storing(task)):
                     unsaved.append(task)
             ended = ()
@@ -359,6 +368,14 @@ class GraphRun:
             events.task_ended(task)
             unsaved.append(task)
         return unsaved
+
+    def _keep(self, kept: set[Task], task: Task) -> EffectGenerator[None]:
+        """Store a task that has ended before the run receives it, and add it to `kept`."""
+        if task.finished and task not in kept:
+            if task.caller is None:
+                self.channels.preview(task.writes)  # what a channel refuses is not stored
+            yield from self.checkpoints.keep_writes([to_store(task)])
+            kept.add(task)
 
     def _apply(self, tasks: Sequence[Task]) -> None:
         """Apply the writes of a step's tasks, which are in path order."""

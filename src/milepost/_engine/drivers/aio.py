@@ -39,6 +39,7 @@ from milepost._engine.drivers.effects import (
     is_sync_only,
 )
 from milepost._engine.drivers.run_driver import NOT_STORED, Ended, RunDriver, has_left, sorted_out
+from milepost._engine.drivers.standby import AsyncStandby
 from milepost._engine.drivers.timeouts import within
 from milepost._engine.streaming.events import Event, EventStream
 from milepost._engine.superstep.task import outcome_of, raise_own_cancellation
@@ -70,6 +71,7 @@ class AsyncDriver:
         self.loop: asyncio.AbstractEventLoop | None = None
         """The event loop of the run; None before the run begins."""
         self._ended: deque[Ended] = deque()
+        self._standby = AsyncStandby(self._ended, self.carry_out)
         self._news = asyncio.Event()
         """Set when a task has ended or there is an event to deliver."""
         self._waiting: deque[tuple[Task, TaskGenerator]] = deque()
@@ -102,9 +104,9 @@ class AsyncDriver:
         generator = begin()
         if self.events.flows_during_nodes:
             self.events.wake = setter(loop, self._news)
-        undelivered = self.events.undelivered
+        undelivered, standby = self.events.undelivered, self._standby
         steps: RunDriver[Any] = RunDriver(generator, self._ended_now)
-        cancelled = showing = False
+        cancelled = False
         answered = True
         effect: Effect[Any] | None = None
         try:
@@ -119,31 +121,31 @@ class AsyncDriver:
                             self.events.woken = False  # before looking: later events wake again
                             while undelivered:
                                 shown = show(undelivered.popleft())
-                                showing = True
+                                standby.leave()
                                 yield shown
-                                showing = False
+                                await standby.settled()
                             if self._ended or not await self._wait_for_news(effect.deadline):
                                 break
                         steps.answer = self._collect()
                     else:
                         while undelivered and type(effect) in AFTER_EVENTS:
                             shown = show(undelivered.popleft())
-                            showing = True
+                            standby.leave()
                             yield shown
-                            showing = False
+                            await standby.settled()
                         method = _CARRY_OUT.get(type(effect), AsyncDriver._call_method)
                         work = method(self, effect)
                         steps.answer = await (to_the_end(work) if cancelled else work)
                     answered = True
                     while undelivered:
                         shown = show(undelivered.popleft())
-                        showing = True
+                        standby.leave()
                         yield shown
-                        showing = False
+                        await standby.settled()
                 except BaseException as failure:
-                    if has_left(failure, showing):
+                    if has_left(failure, standby.is_away):
                         raise
-                    showing = False
+                    await to_the_end(standby.settled())
                     if isinstance(failure, asyncio.CancelledError):
                         # The run ends now, and saves what it has. Another cancellation must not
                         # keep it from doing so.
@@ -151,7 +153,7 @@ class AsyncDriver:
                         await to_the_end(self._stop_tasks())
                     steps.fail(failure, effect, answered=answered)
         except BaseException as failure:
-            if has_left(failure, showing):
+            if has_left(failure, standby.is_away):
                 # Perhaps while a cancellation is handled: a loop that ends may cancel the task that
                 # closes this generator.
                 if runs_here(loop):  # otherwise the generator was dropped: nothing can be awaited
@@ -172,6 +174,7 @@ class AsyncDriver:
                 raise
             raise
         finally:
+            standby.stop()
             if self._running and runs_here(loop):
                 await to_the_end(self._stop_tasks())
         if steps.reason is not None:
@@ -185,6 +188,7 @@ class AsyncDriver:
 
         `effect` is what the run still waits for.
         """
+        await to_the_end(self._standby.settled())
         await to_the_end(self._stop_tasks())
         steps.abandon(effect)
         with suppress(Abandoned):
@@ -322,6 +326,7 @@ class AsyncDriver:
             await adrive(generator, self.carry_out)
             return (task,)
         self._at_once = effect.at_once
+        self._standby.keep = effect.keep
         self._waiting.extend(effect.tasks)
         self._start_queued()
         return ()
@@ -357,6 +362,7 @@ class AsyncDriver:
             self._running.discard(running)
             crash = asyncio.CancelledError() if running.cancelled() else running.result()
             self._ended.append((task, outcome_of(task, crash, ended)))
+            self._standby.look()
             self._news.set()
             self._start_queued()
 
@@ -377,7 +383,9 @@ class AsyncDriver:
         except TimeoutError:
             await to_the_end(self._stop_tasks())
             # Tasks that crashed did so because they were stopped.
-            self._ended = deque(item for item in self._ended if item[1] is None)
+            ended = [item for item in self._ended if item[1] is None]
+            self._ended.clear()
+            self._ended.extend(ended)
             return False
         return True
 

@@ -71,6 +71,7 @@ EffectGenerator: TypeAlias = Generator[Effect[Any], Any, R]
 """Yields effects, is sent their results, and returns a result of its own."""
 TaskGenerator: TypeAlias = EffectGenerator[None]
 """The effects of one task; its outcome is in the task."""
+Keep: TypeAlias = "Callable[[Task], EffectGenerator[None]]"
 
 
 @record
@@ -82,6 +83,8 @@ class Start(Effect["Sequence[Task]"]):
     """How many may run at the same time."""
     beside_driver: bool = False
     """Whether a single task, too, runs beside the driver, which stores called tasks meanwhile."""
+    keep: Keep | None = None
+    """Stores a task that ends while the consumer of the stream handles an event."""
 
 
 @record

@@ -37,6 +37,7 @@ from milepost._engine.drivers.effects import (
     is_deep,
 )
 from milepost._engine.drivers.run_driver import NOT_STORED, RunDriver, has_left
+from milepost._engine.drivers.standby import Standby
 from milepost._engine.drivers.thread_pool import TaskThreadPool
 from milepost._engine.streaming.events import Event, EventStream
 from milepost._engine.superstep.task import raise_own_cancellation
@@ -61,6 +62,8 @@ class SyncDriver:
     def __init__(self, events: EventStream | None = None) -> None:
         self.events = events or EventStream()
         self._pool = TaskThreadPool(self.carry_out, hurried=bool(self.events.modes))
+        self._standby = Standby(self._pool.landed, self.carry_out)
+        self._pool.on_landing = self._standby.look
         self.spawn = self._pool.spawn
         """Starts a task that a running task has called."""
         self._lock = threading.Lock()
@@ -79,10 +82,9 @@ class SyncDriver:
     ) -> Generator[Any, None, R]:
         """Run a generator to its end, and yield its events as they come."""
         events = self.events
-        undelivered = events.undelivered
+        undelivered, standby = events.undelivered, self._standby
         steps: RunDriver[R] = RunDriver(generator, self._pool.ended)
         is_finalizing = sys.is_finalizing  # bound now: modules may be empty by then
-        showing = False
         try:
             for effect in steps:
                 answered = False
@@ -95,28 +97,34 @@ class SyncDriver:
                             events.woken = False  # before looking: later events wake again
                             while undelivered:
                                 shown = show(undelivered.popleft())
-                                showing = True
+                                standby.leave()
                                 yield shown
-                                showing = False
+                                standby.come_back()
                             ended = self._pool.wait(effect.deadline)
                         steps.answer = ended
                     else:
                         while undelivered and type(effect) in AFTER_EVENTS:
                             shown = show(undelivered.popleft())
-                            showing = True
+                            standby.leave()
                             yield shown
-                            showing = False
+                            standby.come_back()
                         method = _CARRY_OUT.get(type(effect), SyncDriver._call_method)
                         steps.answer = method(self, effect)
                     answered = True
                     while undelivered:
                         shown = show(undelivered.popleft())
-                        showing = True
+                        standby.leave()
                         yield shown
-                        showing = False
+                        standby.come_back()
                 except BaseException as failure:
-                    if has_left(failure, showing):
-                        if not is_finalizing():  # otherwise no thread runs that could be awaited
+                    left = has_left(failure, standby.is_away)
+                    if left and is_finalizing():  # no thread runs that could be awaited
+                        raise
+                    standby.come_back()
+                    if left:
+                        try:
+                            self._pool.finish()
+                        finally:
                             steps.abandon(None if answered else effect)
                             try:
                                 self._wind_up(steps)
@@ -273,6 +281,7 @@ class SyncDriver:
             task, generator = effect.tasks[0]
             drive(generator, self.carry_out)
             return (task,)
+        self._standby.keep = effect.keep
         self._pool.start(effect.tasks, effect.at_once)
         return ()
 

@@ -34,6 +34,10 @@ _WAIT_BEFORE_GROWING = 0.0005
 """Seconds that tasks wait for the existing threads before threads are added."""
 
 
+def _nothing() -> None:
+    pass
+
+
 class TaskThreadPool:
     """The threads of one run. The driver's thread hands out tasks and collects ended ones."""
 
@@ -43,6 +47,14 @@ class TaskThreadPool:
         """Whether threads of the pool add threads, since a slow consumer of events may hold
         up the driver's thread."""
         self._mailbox: SimpleQueue[Item] = SimpleQueue()
+        self.landed: dict[Task, None] = {}
+        """The tasks that have ended, and that the run has not received."""
+        self.on_landing: Callable[[], None] = _nothing
+        """Called, in the thread of the task, when a task has ended."""
+        self._begun = self._received = 0
+        """How many tasks have begun, and of how many the end was received."""
+        self._threads: set[int] = set()
+        """The threads that run a task."""
         self._queue: deque[tuple[Task, TaskGenerator]] = deque()
         self._running = 0
         self._at_once = _MAX_AT_ONCE
@@ -61,9 +73,24 @@ class TaskThreadPool:
         """Drop the tasks that have not begun."""
         self._queue.clear()
 
+    def finish(self) -> None:
+        """Drop the tasks that have not begun, and wait for those that run."""
+        self.dismiss()
+        # A process that exits does not wait for a node, nor a task that drops its own stream.
+        if not threads.may_start() or threading.get_ident() in self._threads:
+            return
+        items: list[Item] = []
+        while len(items) < self._begun - self._received:
+            if (item := self._mailbox.get()) is not None:
+                items.append(item)
+        for item in items:
+            self._mailbox.put(item)
+
     def spawn(self, task: Task, generator: TaskGenerator, ended: Callable[[], None]) -> None:
         """Begin a task that a running task has called."""
         context = contextvars.copy_context()
+        with self._lock:
+            self._begun += 1
         threads.submit(lambda: context.run(self._run, task, generator, ended))
 
     def wake(self) -> None:
@@ -99,22 +126,30 @@ class TaskThreadPool:
 
     def collect(self, item: Ended) -> list[Task]:
         """The tasks that have ended by now, `item` among them."""
-        items = [item]
-        while not self._mailbox.empty():
-            if (other := self._mailbox.get()) is not None:
-                items.append(other)
+        items = [item, *self._waiting()]
+        self._received += len(items)
         ended, crashed = sorted_out(items)
+        self._received -= len(crashed)
         for each in crashed:
             self._mailbox.put(each)
+        for task in ended:
+            self.landed.pop(task, None)
         return ended
 
     def ended(self) -> list[Task]:
         """The tasks that have ended by now, after the caller has stopped waiting for them."""
-        found: list[Task] = []
+        items = self._waiting()
+        self._received += len(items)
+        ended = [task for task, crash in items if crash is None]
+        for task in ended:
+            self.landed.pop(task, None)
+        return ended
+
+    def _waiting(self) -> list[Ended]:
+        found: list[Ended] = []
         while not self._mailbox.empty():
-            item = self._mailbox.get()
-            if item is not None and item[1] is None:
-                found.append(item[0])
+            if (item := self._mailbox.get()) is not None:
+                found.append(item)
         return found
 
     # -- in the threads
@@ -139,6 +174,7 @@ class TaskThreadPool:
                     self._running -= 1
                     return
                 task, generator = self._queue.popleft()
+                self._begun += 1
             if self._hurried:
                 self._add_thread()
             self._run(task, generator)
@@ -147,6 +183,7 @@ class TaskThreadPool:
         self, task: Task, generator: TaskGenerator, ended: Callable[[], None] | None = None
     ) -> None:
         crash: BaseException | None = None
+        self._threads.add(thread := threading.get_ident())
         try:
             if task.was_cancelled:
                 from concurrent.futures import CancelledError  # imported already with futures
@@ -156,4 +193,9 @@ class TaskThreadPool:
                 drive(generator, self._carry_out)
         except BaseException as error:
             crash = error
-        self._mailbox.put((task, outcome_of(task, crash, ended)))
+        self._threads.discard(thread)
+        crash = outcome_of(task, crash, ended)
+        if crash is None:
+            self.landed[task] = None
+        self._mailbox.put((task, crash))
+        self.on_landing()

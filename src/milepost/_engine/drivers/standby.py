@@ -1,0 +1,125 @@
+"""Stores tasks that end while the consumer of a stream handles an event.
+
+A driver that has given an event to the consumer goes on when the consumer asks for the next one.
+Until then the run does not hear of tasks that end. If the process dies meanwhile, these tasks must
+not run again. Most consumers are back at once, and the run stores such a task itself, mostly in the
+row of the next checkpoint. After some milliseconds the standby stores it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Collection, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost._internal import threads
+from milepost._internal.asyncio_tools import see_through
+from milepost._internal.generators import adrive, drive
+
+if TYPE_CHECKING:
+    from milepost._engine.drivers.effects import Effect, Keep
+    from milepost._engine.drivers.run_driver import Ended
+    from milepost._engine.superstep.plan import Task
+
+PATIENCE: Final = 0.01
+"""Seconds that the consumer has before a task that has ended is stored without the run."""
+
+
+class Standby:
+    """Of a sync driver: whoever has the turn, the driver or the standby, acts for the run."""
+
+    def __init__(self, ended: Collection[Task], carry_out: Callable[[Effect[Any]], Any]) -> None:
+        self.keep: Keep | None = None
+        """Stores a task; None where the run does not store tasks while others run."""
+        self.is_away = False
+        """Whether the consumer has an event."""
+        self._ended = ended
+        """The tasks that have ended, and that the run has not received."""
+        self._carry_out = carry_out
+        self._turn = threading.Lock()
+        self._turn.acquire()
+        self._is_waiting = False
+
+    def leave(self) -> None:
+        """The consumer gets an event."""
+        self.is_away = True
+        self._turn.release()
+        if self._ended:
+            self.look()
+
+    def come_back(self) -> None:
+        """The consumer wants the next event: the driver goes on when nothing is being stored."""
+        if self.is_away:
+            self._turn.acquire()
+            self.is_away = False
+
+    def look(self) -> None:
+        """A task has ended."""
+        if self.is_away and self.keep is not None and not self._is_waiting:
+            self._is_waiting = True
+            with suppress(RuntimeError):  # no thread can be started: perhaps Python exits
+                threads.submit(self._store_soon)
+
+    def _store_soon(self) -> None:
+        time.sleep(PATIENCE)
+        self._is_waiting = False  # before the turn: `leave` looks again
+        if self._turn.acquire(blocking=False):
+            try:
+                for task in tuple(self._ended):
+                    assert self.keep is not None
+                    # The run stores what could not be stored here, and hears of the error then.
+                    with suppress(BaseException):
+                        drive(self.keep(task), self._carry_out)
+            finally:
+                self._turn.release()
+
+
+class AsyncStandby:
+    """Of a driver on an event loop."""
+
+    def __init__(
+        self, ended: Collection[Ended], carry_out: Callable[[Effect[Any]], Coroutine[Any, Any, Any]]
+    ) -> None:
+        self.keep: Keep | None = None
+        self.is_away = False
+        self._ended = ended
+        self._carry_out = carry_out
+        self._timer: asyncio.TimerHandle | None = None
+        self._storing: asyncio.Task[None] | None = None
+
+    def leave(self) -> None:
+        """The consumer gets an event."""
+        self.is_away = True
+        if self._ended:
+            self.look()
+
+    async def settled(self) -> None:
+        """The consumer wants the next event: the driver goes on when nothing is being stored."""
+        self.is_away = False
+        if self._storing is not None and not self._storing.done():
+            await see_through(asyncio.wait([self._storing]))
+
+    def look(self) -> None:
+        """A task has ended."""
+        if self.is_away and self.keep is not None and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._store_soon)
+
+    def stop(self) -> None:
+        """The run has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _store_soon(self) -> None:
+        self._timer = None
+        if self.is_away and (self._storing is None or self._storing.done()):
+            self._storing = asyncio.get_running_loop().create_task(self._store())
+
+    async def _store(self) -> None:
+        for task, crash in tuple(self._ended):
+            if crash is None:
+                assert self.keep is not None
+                with suppress(Exception):
+                    await adrive(self.keep(task), self._carry_out)
