@@ -229,7 +229,17 @@ def writes_behind(
 
 
 def next_nodes(tasks: Iterable[TaskRow], *, is_latest: bool) -> tuple[str, ...]:
-    """The nodes that run next; at the latest checkpoint those that have finished are left out."""
+    """The nodes that run next.
+
+    Args:
+        tasks: The tasks that follow a checkpoint.
+        is_latest: Whether it is the latest: then those that have finished are left out.
+
+    Examples:
+        >>> from milepost.inspect.parts import next_nodes, resolve, step_at
+        >>> next_nodes(step_at(db, resolve(db, Ref.parse("trip@~1"))).tasks(), is_latest=False)
+        ('count',)
+    """
     return tuple(task.name for task in tasks if not (is_latest and task.finished))
 
 
