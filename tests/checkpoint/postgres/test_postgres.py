@@ -246,10 +246,10 @@ def test_a_string_or_an_async_pool_is_refused(uri):
         PostgresSaver(pool)
 
 
-@pytest.mark.parametrize("pipeline", [False, True])
-def test_after_the_with_block_the_error_says_so(uri, pipeline):
+@pytest.mark.parametrize("options", [{}, {"pipeline": True}, {"pool_config": {"min_size": 1}}])
+def test_after_the_with_block_the_error_says_so(uri, options):
     """The connection is not quietly replaced: nobody would close the new one."""
-    with PostgresSaver.from_conn_string(uri, pipeline=pipeline) as saver:
+    with PostgresSaver.from_conn_string(uri, **options) as saver:
         saver.setup()
         assert runs(saver) == DONE
     for use in (
@@ -263,7 +263,7 @@ def test_after_the_with_block_the_error_says_so(uri, pipeline):
             use()
 
     async def main() -> Any:
-        async with AsyncPostgresSaver.from_conn_string(uri, pipeline=pipeline) as saver:
+        async with AsyncPostgresSaver.from_conn_string(uri, **options) as saver:
             assert await aruns(saver, "a") == DONE
         for use in (saver.aget_tuple, saver.adelete_thread):
             with pytest.raises(ConnectionUnusableError, match=r"`with` block .* has ended"):
@@ -318,6 +318,44 @@ def test_from_conn_string_takes_pipeline(uri, pipeline):
     with PostgresSaver.from_conn_string(uri, pipeline=pipeline) as saver:
         saver.setup()
         assert runs(saver) == DONE
+
+
+@pytest.mark.parametrize("kind", [PostgresSaver, ShallowPostgresSaver])
+@pytest.mark.filterwarnings("ignore:ShallowPostgresSaver:DeprecationWarning")
+def test_from_conn_string_makes_a_pool_on_request(uri, kind):
+    config = {"min_size": 1, "max_size": 3, "kwargs": {"application_name": "ours"}}
+    with kind.from_conn_string(uri, pool_config=config, schema="mine") as saver:
+        saver.setup()
+        assert runs(saver) == DONE
+        assert (saver.conn.max_size, saver.engine.settings.schema) == (3, "mine")
+        with saver.conn.connection() as connection:
+            assert connection.autocommit
+            assert connection.info.get_parameters()["application_name"] == "ours"
+    assert saver.conn.closed
+
+
+def test_an_async_saver_makes_a_pool_on_request(uri):
+    async def main() -> None:
+        config = {"min_size": 1, "max_size": 3}
+        async with AsyncPostgresSaver.from_conn_string(uri, pool_config=config) as saver:
+            await saver.setup()
+            results = await asyncio.gather(*(aruns(saver, str(n)) for n in range(5)))
+            assert results == [DONE] * 5
+            assert saver.conn.max_size == 3
+        assert saver.conn.closed
+
+    asyncio.run(main())
+
+
+def test_a_setting_that_a_pool_does_not_have_is_refused(uri):
+    async def main() -> None:
+        async with AsyncPostgresSaver.from_conn_string(uri, pool_config={"max": 3}):
+            pass
+
+    with pytest.raises(TypeError, match="'max'"):
+        PostgresSaver.from_conn_string(uri, pool_config={"max": 3}).__enter__()
+    with pytest.raises(TypeError, match="'max'"):
+        asyncio.run(main())
 
 
 def test_behind_a_pooler_nothing_is_prepared(uri):

@@ -63,7 +63,7 @@ def waits_for_a_lock(connection: Any) -> bool:
     return found.fetchone() != (0,)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "pool"])
 def make(request: pytest.FixtureRequest) -> Any:
     """Makes savers on one database, each with a connection of its own."""
     if request.param == "sqlite":
@@ -71,10 +71,11 @@ def make(request: pytest.FixtureRequest) -> Any:
     uri = request.getfixturevalue("uri")
     with PostgresSaver.from_conn_string(uri) as saver:
         saver.setup()
-    return partial(PostgresSaver.from_conn_string, uri)
+    config = POOL if request.param == "pool" else None
+    return partial(PostgresSaver.from_conn_string, uri, pool_config=config)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "pool"])
 def amake(request: pytest.FixtureRequest) -> Any:
     """The same, for event loops."""
     if request.param == "sqlite":
@@ -82,7 +83,8 @@ def amake(request: pytest.FixtureRequest) -> Any:
     uri = request.getfixturevalue("uri")
     with PostgresSaver.from_conn_string(uri) as saver:
         saver.setup()
-    return partial(AsyncPostgresSaver.from_conn_string, uri)
+    config = POOL if request.param == "pool" else None
+    return partial(AsyncPostgresSaver.from_conn_string, uri, pool_config=config)
 
 
 # -- connections of our own

@@ -7,6 +7,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+import psycopg
+
 from milepost._db.batched_reads import Readers
 from milepost._db.calls import amake_calls, from_outside, on_another_loop, running_loop
 from milepost._db.operations import BatchableRead, Work
@@ -42,6 +44,8 @@ class _Waiter(NamedTuple):
 class AsyncPostgresEngine(PostgresSource):
     """One PostgreSQL database, reached from one event loop."""
 
+    connection_type = psycopg.AsyncConnection
+    pool_type = "AsyncConnectionPool"
     _closing: asyncio.Future[None] | None = None
 
     def _made(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
@@ -48,6 +48,10 @@ _sync_and_async: Final = method_pairs(
 class PostgresSource(ABC):
     """One PostgreSQL database, reached by a connection or a pool."""
 
+    connection_type: ClassVar[Any]
+    pool_type: ClassVar[str]
+    """The name of a class in psycopg_pool, which a program may do without."""
+
     def __init__(
         self,
         source: Any,
@@ -58,11 +62,7 @@ class PostgresSource(ABC):
         is_connection = isinstance(source, (psycopg.Connection, psycopg.AsyncConnection))
         self._pool: Any = None if is_connection else source
         self._connection: Any = source if is_connection else None
-        self._reconnect = reconnect
-        """Makes a connection, if that is the engine's own."""
-        self._repool = repool
-        """Makes a pool that is still to be opened, if that is the engine's own."""
-        self._is_open = repool is None
+        self.own(reconnect, repool)
         self._ended = False
         self._forked = False
         """Whether the connection or pool is that of a parent process, and not the engine's own."""
@@ -71,6 +71,19 @@ class PostgresSource(ABC):
         self._made()
         fork_guard.renewed_in_child(self)
         HOLDERS.add(self)
+
+    def own(
+        self, reconnect: Callable[[], Any] | None, repool: Callable[[], Any] | None = None
+    ) -> None:
+        """Take over the connection or pool, and replace one that has died.
+
+        Args:
+            reconnect: Makes a connection, if that is the engine's own.
+            repool: Makes a pool that is still to be opened, if that is the engine's own.
+        """
+        self._reconnect = reconnect
+        self._repool = repool
+        self._is_open = repool is None
 
     def source(self) -> object:
         """The connection or pool."""
@@ -145,6 +158,7 @@ class PostgresSource(ABC):
         if self._connection is not None and not self._forked:
             yield self._connection.close
         if self._repool is not None:
+            self._is_open = False
             yield self._pool.close
 
     def _set_up(self, tables: TableSetup) -> Calls[None]:

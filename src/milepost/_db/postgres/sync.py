@@ -6,6 +6,8 @@ import select
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import psycopg
+
 from milepost._db.calls import make_calls
 from milepost._db.postgres.errors import IN_CHILD
 from milepost._db.postgres.source import PostgresSource
@@ -23,6 +25,9 @@ S = TypeVar("S")
 
 class PostgresEngine(PostgresSource):
     """One PostgreSQL database."""
+
+    connection_type = psycopg.Connection
+    pool_type = "ConnectionPool"
 
     def _check(self) -> None:
         if self._forked:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
+from milepost._db.calls import make_calls
 from milepost._db.dialect import POSTGRES
 from milepost._db.migrations import table_setup
 from milepost._db.postgres.engine import Settings, driver
-from milepost._db.postgres.errors import connecting
+from milepost._db.postgres.opening import opening
 from milepost._db.postgres.sync import PostgresEngine
 from milepost._internal.left_open import lend
 from milepost.checkpoint._contract.thread_metadata import (
@@ -23,11 +23,12 @@ from milepost.checkpoint._sql.schema import SCHEMA, TABLES
 from milepost.checkpoint.postgres.base import BasePostgresSaver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from psycopg import Connection
     from psycopg_pool import ConnectionPool
 
+    from milepost._db.postgres.opening import PoolConfig
     from milepost.checkpoint.postgres.shallow import ShallowPostgresSaver
     from milepost.checkpoint.serde.base import SerializerProtocol
 
@@ -54,7 +55,7 @@ __all__ = ["BasePostgresSaver", "Conn", "PostgresSaver", "ShallowPostgresSaver"]
 class PostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ignore[misc] # prune
     """Keeps threads in PostgreSQL. Call `setup()` once before the first use.
 
-    Give it a psycopg connection or a pool, or let `from_conn_string` open and close a connection.
+    Give it a psycopg connection or a pool, or let `from_conn_string` open and close one.
     A pool, and the connection that `from_conn_string` made, survive a restart of the server.
     A pipeline that is open on the connection is used. A step is acknowledged when the pipeline has
     been synchronised, not before.
@@ -110,27 +111,23 @@ class PostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ignore[
         conn_string: str,
         *,
         pipeline: bool = False,  # noqa: ARG003
+        pool_config: PoolConfig | Mapping[str, Any] | None = None,
         schema: str | None = None,
         pooler_safe: bool = False,
         **options: Unpack[SaverOptions],
     ) -> Iterator[Self]:
-        """A saver on a connection of its own; use it with `with`.
+        """A saver on a connection or a pool of its own; use it with `with`.
 
         Args:
             conn_string: The address, such as `postgresql://user:password@host:5432/database`.
             pipeline: Changes nothing: statements that belong together are always sent together.
+            pool_config: Makes a pool of connections instead of one: `min_size`, `max_size`, …
             schema: As for the class.
             pooler_safe: As for the class.
             **options: Those of the class.
         """
-        options = checked_options(options)
-        settings = Settings(schema, pooler_safe, TABLES, cls.__name__)
-        threshold = None if pooler_safe else 0
-        connect = partial(driver.connect, conn_string, autocommit=True, prepare_threshold=threshold)
-        with connecting():
-            conn = connect()
-        saver = cls(conn, schema=schema, pooler_safe=pooler_safe, **options)
-        saver.engine = PostgresEngine(saver.conn, settings, connect)
+        settings = {"schema": schema, "pooler_safe": pooler_safe, **checked_options(options)}
+        saver = make_calls(opening(PostgresEngine, conn_string, pool_config, cls, settings))
 
         def close() -> None:
             saver.stop_sweeper()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from milepost._db.calls import amake_calls
 from milepost._db.postgres.aio import AsyncPostgresEngine
 from milepost._db.postgres.engine import Settings, driver
-from milepost._db.postgres.errors import connecting
+from milepost._db.postgres.opening import opening
 from milepost._internal.left_open import quiet_at_exit
 from milepost.checkpoint._contract.thread_metadata import (
     SaverOptions,
@@ -22,11 +22,12 @@ from milepost.checkpoint.postgres import TABLE_SETUP, check_source
 from milepost.checkpoint.postgres.base import BasePostgresSaver
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Mapping
 
     from psycopg import AsyncConnection
     from psycopg_pool import AsyncConnectionPool
 
+    from milepost._db.postgres.opening import PoolConfig
     from milepost.checkpoint.postgres.shallow import AsyncShallowPostgresSaver
     from milepost.checkpoint.serde.base import SerializerProtocol
 
@@ -54,7 +55,7 @@ class AsyncPostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ig
     """Keeps threads in PostgreSQL. Await `setup()` once before the first use.
 
     Give it an async psycopg connection or a pool, which may still be closed, or let
-    `from_conn_string` open and close a connection. The sync methods work from threads other than
+    `from_conn_string` open and close one. The sync methods work from threads other than
     the loop's, while it runs.
 
     Args:
@@ -108,32 +109,24 @@ class AsyncPostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ig
         conn_string: str,
         *,
         pipeline: bool = False,  # noqa: ARG003
+        pool_config: PoolConfig | Mapping[str, Any] | None = None,
         schema: str | None = None,
         pooler_safe: bool = False,
         **options: Unpack[SaverOptions],
     ) -> AsyncGenerator[Self, None]:
-        """A saver on a connection of its own; use it with `async with`.
+        """A saver on a connection or a pool of its own; use it with `async with`.
 
         Args:
             conn_string: The address, such as `postgresql://user:password@host:5432/database`.
             pipeline: Changes nothing: statements that belong together are always sent together.
+            pool_config: Makes a pool of connections instead of one: `min_size`, `max_size`, …
             schema: As for the class.
             pooler_safe: As for the class.
             **options: Those of the class.
         """
-        options = checked_options(options)
-        settings = Settings(schema, pooler_safe, TABLES, cls.__name__)
-        threshold = None if pooler_safe else 0
-        connect = partial(
-            driver.AsyncConnection.connect,
-            conn_string,
-            autocommit=True,
-            prepare_threshold=threshold,
-        )
-        with connecting():
-            conn = await connect()
-        saver = cls(conn, schema=schema, pooler_safe=pooler_safe, **options)
-        saver.engine = AsyncPostgresEngine(saver.conn, settings, connect)
+        settings = {"schema": schema, "pooler_safe": pooler_safe, **checked_options(options)}
+        calls = opening(AsyncPostgresEngine, conn_string, pool_config, cls, settings)
+        saver = await amake_calls(calls)
         try:
             yield saver
         finally:

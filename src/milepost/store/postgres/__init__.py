@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from typing_extensions import TypedDict
-
-from milepost._db.calls import Calls, make_calls
+from milepost._db.calls import make_calls
 from milepost._db.postgres.aio import AsyncPostgresEngine
-from milepost._db.postgres.engine import Settings, driver
-from milepost._db.postgres.errors import connecting
+from milepost._db.postgres.engine import Settings
+from milepost._db.postgres.opening import PoolConfig, opening
 from milepost._db.postgres.sync import PostgresEngine
 from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.lazy_imports import on_demand
@@ -35,25 +32,6 @@ else:
     )
 
 __all__ = ["AsyncPostgresStore", "PoolConfig", "PostgresIndexConfig", "PostgresStore"]
-
-
-_CONNECTION: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0}
-
-
-class PoolConfig(TypedDict, total=False):
-    """Settings of a pool of connections; others of `psycopg_pool.ConnectionPool` work too.
-
-    Examples:
-        >>> from milepost.store.postgres import PoolConfig
-        >>> pool: PoolConfig = {"min_size": 1, "max_size": 10}
-    """
-
-    min_size: int
-    """How many connections are always open."""
-    max_size: int | None
-    """How many connections there are at most."""
-    kwargs: dict[str, Any]
-    """How each connection is opened."""
 
 
 class BasePostgresStore(CoreStore, ProcessBound, BaseStore):
@@ -79,9 +57,6 @@ class BasePostgresStore(CoreStore, ProcessBound, BaseStore):
     """
 
     _engine_type: ClassVar[Any]
-    _connection_type: ClassVar[Any]
-    _pool_type: ClassVar[str]
-    """The name of a class in psycopg_pool."""
 
     def __init__(
         self,
@@ -116,48 +91,18 @@ class BasePostgresStore(CoreStore, ProcessBound, BaseStore):
         self.pipe = pipe
         super().__init__(core, self.engine)
 
-    def _engine_for(
-        self, conn: Any, settings: Settings, reconnect: Any = None, repool: Any = None
-    ) -> Any:
+    def _engine_for(self, conn: Any, settings: Settings) -> Any:
         """The engine for a connection or a pool; TypeError for what is neither."""
         is_pool = callable(getattr(conn, "connection", None))
         is_async = self._engine_type is AsyncPostgresEngine
         fits = is_pool and ("Async" in type(conn).__name__) == is_async
-        if not fits and not isinstance(conn, self._connection_type):
+        if not fits and not isinstance(conn, self._engine_type.connection_type):
             store, kind = type(self).__name__, "an async" if is_async else "a"
             raise TypeError(
                 f"{store} needs {kind} psycopg connection, a pool of them, or a saver's engine, "
                 f"not {type(conn).__name__}. For an address use {store}.from_conn_string(...)."
             )
-        return self._engine_type(conn, settings, reconnect, repool)
-
-    @classmethod
-    def _opening(
-        cls, conn_string: str, pool_config: Mapping[str, Any] | None, settings: dict[str, Any]
-    ) -> Calls[Self]:
-        """A store on a connection or a pool of its own, which is open."""
-        connect: Any = partial(cls._connection_type.connect, conn_string, **_CONNECTION)
-        make_pool: Any = None
-        if pool_config is not None:
-            import psycopg_pool
-
-            options = {**pool_config, "kwargs": {**_CONNECTION, **pool_config.get("kwargs", {})}}
-            pool_type = getattr(psycopg_pool, cls._pool_type)
-            connect, make_pool = None, partial(pool_type, conn_string, open=False, **options)
-        with connecting():
-            source = make_pool() if connect is None else (yield connect)
-        try:
-            store = cls(source, **settings)
-        except BaseException:
-            yield source.close
-            raise
-        store.reconnect_with(connect, make_pool)
-        try:
-            yield from store.engine.opening()
-        except BaseException:
-            yield from store.engine.closing()
-            raise
-        return store
+        return self._engine_type(conn, settings)
 
     def reconnect_with(self, connect: Any, make_pool: Any = None) -> None:
         """Say how to replace the connection, should it die, and a pool in a forked child.
@@ -166,8 +111,7 @@ class BasePostgresStore(CoreStore, ProcessBound, BaseStore):
             connect: Makes a connection.
             make_pool: Makes a pool.
         """
-        self.engine = self._engine_for(self.conn, self.engine.settings, connect, make_pool)
-        self.use(self.engine)
+        self.engine.own(connect, make_pool)
 
 
 class PostgresStore(Upkeep, BasePostgresStore):
@@ -187,8 +131,6 @@ class PostgresStore(Upkeep, BasePostgresStore):
     """
 
     _engine_type = PostgresEngine
-    _connection_type = driver.Connection
-    _pool_type = "ConnectionPool"
 
     @classmethod
     @contextmanager
@@ -208,7 +150,7 @@ class PostgresStore(Upkeep, BasePostgresStore):
             pool_config: Makes a pool of connections instead of one: `min_size`, `max_size`, …
             **settings: Those of the class.
         """
-        store = make_calls(cls._opening(conn_string, pool_config, settings))
+        store = make_calls(opening(PostgresEngine, conn_string, pool_config, cls, settings))
 
         def close() -> None:
             store.stop_ttl_sweeper()

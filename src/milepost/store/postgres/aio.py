@@ -8,10 +8,10 @@ from typing import Any, Self
 
 from milepost._db.calls import amake_calls
 from milepost._db.postgres.aio import AsyncPostgresEngine
-from milepost._db.postgres.engine import driver
+from milepost._db.postgres.opening import PoolConfig, opening
 from milepost._internal.left_open import quiet_at_exit
 from milepost.store._core.api import AsyncUpkeep
-from milepost.store.postgres import BasePostgresStore, PoolConfig
+from milepost.store.postgres import BasePostgresStore
 
 __all__ = ["AsyncPostgresStore"]
 
@@ -33,8 +33,6 @@ class AsyncPostgresStore(AsyncUpkeep, BasePostgresStore):
     """
 
     _engine_type = AsyncPostgresEngine
-    _connection_type = driver.AsyncConnection
-    _pool_type = "AsyncConnectionPool"
 
     @classmethod
     @asynccontextmanager
@@ -55,7 +53,8 @@ class AsyncPostgresStore(AsyncUpkeep, BasePostgresStore):
             pool_config: Makes a pool of connections instead of one: `min_size`, `max_size`, …
             **settings: Those of `PostgresStore`.
         """
-        store = await amake_calls(cls._opening(conn_string, pool_config, settings))
+        calls = opening(AsyncPostgresEngine, conn_string, pool_config, cls, settings)
+        store = await amake_calls(calls)
         try:
             yield store
         finally:
