@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 
 from milepost.graph import END, START, MessagesState, StateGraph
 from milepost.graph.state import CompiledStateGraph
+from milepost.pregel import Pregel
 from milepost.runtime import Runtime
 from milepost.types import Command, RunnableConfig, RunOptions, Send
 
@@ -163,6 +164,17 @@ plain: CompiledStateGraph[State] = StateGraph(State).compile()
 whole: CompiledStateGraph[State, User, State, Part] = graph
 graph.builder.add_node("a", lambda state: {"count": state["count"] + 1})
 wrong: CompiledStateGraph[Part] = StateGraph(State).compile()  #: Incompatible types in assignment
+any_graph: CompiledStateGraph = graph
+any_graph = plain
+any_pregel: Pregel = graph
+any_builder: StateGraph = StateGraph(State, User)
+without: CompiledStateGraph[State, None] = StateGraph(State).compile()
+plain.invoke(full, context=None)
+other: CompiledStateGraph[State, None, State, Part] = graph  #: Incompatible types in assignment
+
+def build() -> CompiledStateGraph:
+    return StateGraph(State, User).compile()
+
 StateGraph(State, input_schema=Part).compile().invoke({"count": 1})
 StateGraph(MessagesState).compile().invoke({"messages": [{"role": "user", "content": "hi"}]})
 """,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import TypeVar
 
 StateT = TypeVar("StateT", default=Any)
-ContextT = TypeVar("ContextT", default=None)
+ContextT = TypeVar("ContextT", default=Any)
+"""By default any: `CompiledStateGraph` alone is a graph with whatever context."""
 InputT = TypeVar("InputT", default=StateT)
 OutputT = TypeVar("OutputT", default=StateT)
 
