@@ -1,5 +1,6 @@
 """Editing the state of a thread: update_state and bulk_update_state."""
 
+from dataclasses import dataclass
 from itertools import chain
 from typing import Annotated, Any
 
@@ -10,7 +11,13 @@ from graphs import Doc, Log, appends, id_of, line, steps, two_nodes
 from milepost.channels import DeltaChannel
 from milepost.errors import InvalidUpdateError
 from milepost.graph import END, START, StateGraph
+from milepost.runtime import Runtime
 from milepost.types import Command, Overwrite, StateUpdate, interrupt
+
+
+@dataclass
+class User:
+    name: str
 
 
 @pytest.fixture
@@ -186,6 +193,24 @@ def test_conditional_edges_of_the_node_see_the_updated_state(run, saver, config)
     run.update_state(graph, config, {"foo": "edited"}, as_node="a")
     assert run.get_state(graph, config).next == ("b",)
     assert asked == ["plain", "edited"]
+
+
+@pytest.mark.parametrize("given", [User("ada"), {"name": "ada"}])
+def test_conditional_edges_of_the_node_see_the_context_of_an_update(run, saver, config, given):
+    def route(state: Log, runtime: Runtime[User]) -> str:
+        return "b" if runtime.context == User("ada") else END
+
+    builder = StateGraph(Log, User).add_node("a", appends("a")).add_node("b", appends("b"))
+    builder.add_edge(START, "a").add_conditional_edges("a", route, ["b", END])
+    graph = builder.compile(checkpointer=saver)
+    run.invoke(graph, {}, config, context=User("eve"))
+    run.update_state(graph, config, {"log": ["edit"]}, as_node="a", context=given)
+    assert run.get_state(graph, config).next == ("b",)
+    steps = [[StateUpdate({"log": ["bulk"]}, "a")]]
+    run.bulk_update_state(graph, config, steps)
+    assert run.get_state(graph, config).next == ()
+    run.bulk_update_state(graph, config, steps, context=given)
+    assert run.get_state(graph, config).next == ("b",)
 
 
 # -- old checkpoints

@@ -124,6 +124,8 @@ reveal_type(graph.stream(full))  #: "typing.Iterator[Any]"
 reveal_type(graph.get_state({}).next)  #: "tuple[str, ...]"
 graph.get_state({}, subgraph=True)  #: Unexpected keyword argument "subgraph"
 reveal_type(graph.update_state({}, {"count": 2}, as_node="a").get("tags"))  #: "list[str] | None"
+graph.update_state({}, {"count": 2}, context=User("u"))
+graph.update_state({}, {"count": 2}, context=3)  #: expected "User | None"
 graph.update_state({}, {"count": 2}, as_nod="a")  #: Unexpected keyword argument "as_nod"
 reveal_type([state.values for state in graph.get_state_history({})])  #: "list[dict[str, Any] | Any]"
 

@@ -639,6 +639,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         task_id: str | None = None,
         *,
         on_conflict: OnConflict | None = None,
+        context: ContextT | None = None,
     ) -> EffectGenerator[RunnableConfig]:
         """Write to a thread as if a node had returned `values`; returns the new config.
 
@@ -648,6 +649,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             as_node: The node; by default the last one that wrote, if that is clear.
             task_id: The task that the update comes from, where a node has several.
             on_conflict: If a run is on the thread, whether to take it over or to be refused.
+            context: What `runtime.context` is in the edges of the node, which decide what is next.
 
         Raises:
             InvalidUpdateError: The node is not clear or not known, or the state cannot take it.
@@ -659,7 +661,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             {'n': 10}
         """
         steps = [[StateUpdate(values, plain(as_node), task_id)]]
-        return _thread_state.update(self, config, steps, on_conflict)
+        return _thread_state.update(self, config, steps, on_conflict, context)
 
     update_state, aupdate_state = sync_and_async(_update_state)
 
@@ -669,6 +671,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         supersteps: Sequence[Sequence[StateUpdate]],
         *,
         on_conflict: OnConflict | None = None,
+        context: ContextT | None = None,
     ) -> EffectGenerator[RunnableConfig]:
         """Several updates: one checkpoint for each inner sequence.
 
@@ -676,6 +679,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             config: Names the thread, and perhaps a checkpoint to go on from.
             supersteps: Updates in the order of their steps; those of one step are applied together.
             on_conflict: If a run is on the thread, whether to take it over or to be refused.
+            context: What `runtime.context` is in the edges of the nodes.
 
         Raises:
             InvalidUpdateError: There is no update, or the state cannot take one.
@@ -689,7 +693,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
             {'n': 2}
         """
         steps = [[u._replace(as_node=plain(u.as_node)) for u in step] for step in supersteps or ()]
-        return _thread_state.update(self, config, steps, on_conflict)
+        return _thread_state.update(self, config, steps, on_conflict, context)
 
     bulk_update_state, abulk_update_state = sync_and_async(_bulk_update_state)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint._contract.records import Place
     from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.graph._typing import AnyGraph
-    from milepost.types import OnConflict, RunnableConfig, StateSnapshot, StateUpdate
+    from milepost.types import OnConflict, RunnableConfig, RunOptions, StateSnapshot, StateUpdate
 
 
 def state(
@@ -62,11 +62,13 @@ def update(
     config: RunnableConfig,
     supersteps: Sequence[Sequence[StateUpdate]],
     on_conflict: OnConflict | None,
+    context: Any,
 ) -> EffectGenerator[RunnableConfig]:
     """Write to a thread from outside."""
     view, config, place = _view(graph, config)
     merged = merge_configs(_metadata_around(config), config)
-    settings = run_settings(graph, merged, {"on_conflict": on_conflict}, None)
+    options: RunOptions[Any] = {"on_conflict": on_conflict, "context": context}
+    settings = run_settings(graph, merged, options, None)
     settings = replace(settings, checkpointer=view.saver, durability="sync")
     run = GraphRun(view.program, settings, EventStream())
     updating = update_thread(run, supersteps, _thread_around(), config)
