@@ -20,6 +20,7 @@ from milepost.inspect import (
     Ref,
     check_threads,
     load_graph,
+    load_graphs,
     log,
     merge,
     resume,
@@ -28,6 +29,7 @@ from milepost.inspect import (
 )
 
 PROGRAM = """
+from contextlib import asynccontextmanager
 from milepost.graph import START, StateGraph
 builder = StateGraph(dict).add_node("only", lambda state: state).add_edge(START, "only")
 compiled = builder.compile()
@@ -40,6 +42,11 @@ class Inner:
     graph = builder
 async def later():
     return builder
+@asynccontextmanager
+async def opened():
+    yield builder
+async def fails():
+    raise RuntimeError("no key")
 """
 
 
@@ -54,7 +61,9 @@ def folder(tmp_path, monkeypatch):
 
 
 class TestNames:
-    @pytest.mark.parametrize("attribute", ["builder", "compiled", "make", "plain", "Inner.graph"])
+    @pytest.mark.parametrize(
+        "attribute", ["builder", "compiled", "make", "plain", "Inner.graph", "later"]
+    )
     def test_a_module_or_a_file_and_an_attribute(self, folder, attribute):
         _, name = folder
         for place in (name, f"{name}.py", f"./{name}.py"):
@@ -76,12 +85,35 @@ class TestNames:
             load_graph("langgraph.json:three")
 
     @pytest.mark.parametrize(
-        "spec", ["", "x", ":graph", "nothing:graph", "{}:none", "{}:number", "{}:later", "a.json"]
+        "spec", ["", "x", ":graph", "nothing:graph", "{}:none", "{}:number", "{}:fails", "a.json"]
     )
     def test_what_names_no_graph_says_so(self, folder, spec):
         _, name = folder
         with pytest.raises(GraphNotFoundError):
             load_graph(spec.format(name))
+
+    def test_a_context_manager_is_named_as_what_it_is(self, folder):
+        with pytest.raises(GraphNotFoundError, match="a function that returns the graph"):
+            load_graph(f"{folder[1]}:opened")
+
+    def test_an_async_function_is_awaited_on_a_loop_that_runs_too(self, folder):
+        _, name = folder
+
+        async def main() -> Any:
+            return load_graph(f"{name}:later")
+
+        assert "only" in asyncio.run(main()).nodes
+
+    def test_graphs_that_cannot_be_loaded_are_told_to_a_caller_that_skips_them(self, folder):
+        path, name = folder
+        graphs = {"one": f"{name}:later", "two": f"{name}:fails", "three": f"{name}:number"}
+        (path / "langgraph.json").write_text(json.dumps({"graphs": graphs}))
+        skipped: dict[str, Any] = {}
+        assert list(load_graphs("langgraph.json", skip=skipped.__setitem__)) == ["one"]
+        assert list(skipped) == ["two", "three"]
+        assert "RuntimeError: no key" in str(skipped["two"])
+        with pytest.raises(GraphNotFoundError, match="no key"):
+            load_graphs("langgraph.json")
 
     def test_a_file_that_is_no_config_says_so(self, folder):
         path, _ = folder

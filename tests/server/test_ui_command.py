@@ -93,6 +93,47 @@ def test_the_graphs_of_a_configuration_are_offered(asked: str, tmp_path: Path) -
     assert [graph["graph_id"] for graph in info["graphs"]] == ["one"]
 
 
+MADE = """
+import asyncio
+import serving
+from milepost.graph import START, StateGraph
+
+async def make(config):
+    loop = asyncio.get_running_loop()
+
+    async def node(state):
+        assert asyncio.get_running_loop() is loop
+        return {"log": ["on the loop"]}
+
+    return StateGraph(serving.State).add_node(node).add_edge(START, "node")
+
+async def fails():
+    raise RuntimeError("no key")
+"""
+
+
+def test_an_async_function_makes_its_graph_on_the_servers_loop(asked: str, tmp_path: Path) -> None:
+    (tmp_path / "program_of_the_ui.py").write_text(MADE)
+    config = tmp_path / "langgraph.json"
+    made = "./program_of_the_ui.py"
+    config.write_text(json.dumps({"graphs": {"one": f"{made}:fails", "two": f"{made}:make"}}))
+    arguments = (asked, "--write", "--graph", str(config))
+    with ui(*arguments, MILEPOST_UI_TOKEN="x") as (address, process):
+        url = address.partition("/?")[0]
+        with httpx.Client(base_url=url, headers={"x-api-key": "x"}, timeout=20) as client:
+            (graph,) = client.get("/milepost/info").json()["graphs"]
+            assert graph["graph_id"] == "two"
+            body = {"graph_id": "two", "input": {"log": []}}
+            client.post("/threads", json={"thread_id": "new"})
+            assert "event: end" in client.post("/milepost/threads/new/run", json=body).text
+            assert client.get("/threads/new").json()["values"]["log"] == ["on the loop"]
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=30)[1]
+    assert said.count("\n") == 1
+    assert "graph 'one' is left out" in said
+    assert "RuntimeError: no key" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -11,12 +11,15 @@ from contextlib import contextmanager, nullcontext
 from html import escape
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost import inspect
 from milepost.cli.lines import plain
 from milepost.cli.names import BARE, GRAPH_VARIABLE
 from milepost.errors import MilepostError
+
+if TYPE_CHECKING:
+    import asyncio
 
 TOKEN: Final = "MILEPOST_UI_TOKEN"
 """The environment variable that sets the token, for a server that is started again and again."""
@@ -72,22 +75,42 @@ def _port(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C; returns the exit status."""
-    from milepost.server import create_app  # fails with the command that installs it
-    from milepost.server._guard import is_address, is_token
-    from milepost.server._serve import address_of, bind, serve
+    import asyncio
 
-    host, write = options.host, options.write
+    import milepost.server  # noqa: F401 - fails with the command that installs it
+
     if options.database and options.db:
         options.usage_error("give one database: its address, or --db with its address.")
+    with asyncio.Runner() as runner:
+        return _serve(options, runner)
+
+
+def _graphs(options: argparse.Namespace, runner: asyncio.Runner) -> dict[str, Any]:
+    """The graphs by name; those of a langgraph.json that cannot be loaded are left out."""
+
+    def skip(name: str, error: MilepostError) -> None:
+        print(plain(f"milepost: graph '{name}' is left out. {error}"), file=sys.stderr)
+
     found: dict[str, Any] = {}
     for spec in options.graph or [spec for spec in (os.environ.get(GRAPH_VARIABLE),) if spec]:
-        for name, graph in inspect.load_graphs(spec).items():
+        for name, graph in inspect.load_graphs(spec, wait=runner.run, skip=skip).items():
             if name in found:
                 raise MilepostError(
                     f"Two graphs are called '{name}', the second in '{spec}': give them names of "
                     "their own, as in compile(name=…) or a langgraph.json."
                 )
             found[name] = graph
+    return found
+
+
+def _serve(options: argparse.Namespace, runner: asyncio.Runner) -> int:
+    """Serve the page on a loop, the one on which async functions have made graphs."""
+    from milepost.server import create_app
+    from milepost.server._guard import is_address, is_token
+    from milepost.server._serve import address_of, bind, serve
+
+    host, write = options.host, options.write
+    graphs = _graphs(options, runner)
     token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
     if not is_token(token):
         raise MilepostError(f"{TOKEN} must be one word of printable ASCII.")
@@ -95,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
         app = create_app(
             opened,
             token=token,
-            graphs=found,
+            graphs=graphs,
             write=write,
             hosts=[*options.allow_host, *([] if is_address(host) else [host])],
             origins=options.allow_origin,
@@ -112,7 +135,7 @@ def run(options: argparse.Namespace) -> int:
             )
         sys.stdout.flush()
         with nullcontext() if options.no_browser else _opened_in_browser(address):
-            serve(app, listening)
+            serve(app, listening, runner)
     return 0
 
 

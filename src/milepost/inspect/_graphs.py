@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import iscoroutine, signature
@@ -15,9 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 from milepost.inspect._errors import InspectError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
     from types import ModuleType
+    from typing import TypeAlias
 
     from milepost.inspect._database import Database
+
+    Wait: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 
 CONFIG: Final = "langgraph.json"
 
@@ -26,13 +31,24 @@ class GraphNotFoundError(InspectError, LookupError):
     """A text that names no graph, or one that cannot be loaded."""
 
 
+def _waited(work: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine; the caller may be on an event loop itself."""
+    from milepost._internal.threads import LoopThread
+
+    loop = LoopThread()
+    try:
+        return loop.run(work)
+    finally:
+        loop.close()
+
+
 def load_graph(spec: str) -> Any:
     """The graph that a text means. The program is imported.
 
     Args:
         spec: `module:attribute`, `file.py:attribute`, or `langgraph.json`; of a file that names
             several graphs, `langgraph.json:NAME` chooses one. A builder is compiled, a function
-            that makes a graph is called.
+            that makes a graph is called, and awaited on a loop of its own if it is async.
 
     Raises:
         GraphNotFoundError: There is none.
@@ -46,25 +62,24 @@ def load_graph(spec: str) -> Any:
         >>> sorted(inspect.load_graph("trips_of_today.py:builder").nodes)
         ['__start__', 'work']
     """
-    place, _, name = spec.rpartition(":")
-    if spec.endswith(".json"):
-        place, name = spec, ""
-    if place.endswith(".json"):
-        return _Config(Path(place)).load(name)
-    if not place or not name:
-        raise GraphNotFoundError(
-            f"'{spec}' names no graph: write module:attribute, file.py:attribute or {CONFIG}."
-        )
-    return _load(spec, Path.cwd())
+    return _find(spec, _waited)
 
 
-def load_graphs(spec: str) -> dict[str, Any]:
+def load_graphs(
+    spec: str,
+    *,
+    wait: Wait = _waited,
+    skip: Callable[[str, GraphNotFoundError], object] | None = None,
+) -> dict[str, Any]:
     """The graphs that a text names, by their names. The programs are imported.
 
     A graph has its own name, or else that of the attribute.
 
     Args:
         spec: As for `load_graph`; of a `langgraph.json` all graphs are loaded.
+        wait: Awaits what an async function returns, for graphs that are to run on the same loop.
+        skip: Called with the name of a graph of a `langgraph.json` that cannot be loaded, and with
+            the error, which is raised otherwise.
 
     Raises:
         GraphNotFoundError: There is none.
@@ -80,12 +95,33 @@ def load_graphs(spec: str) -> dict[str, Any]:
     """
     if spec.endswith(".json"):
         config = _Config(Path(spec))
-        return {name: config.load(name) for name in config.graphs}
-    graph = load_graph(spec)
+        found = {}
+        for name in config.graphs:
+            try:
+                found[name] = config.load(name, wait)
+            except GraphNotFoundError as error:
+                if skip is None:
+                    raise
+                skip(name, error)
+        return found
+    graph = _find(spec, wait)
     place, _, attribute = spec.rpartition(":")
     name = str(getattr(graph, "name", "") or "LangGraph")
     is_named = name != "LangGraph" and not place.endswith(".json")
     return {name if is_named else attribute: graph}
+
+
+def _find(spec: str, wait: Wait) -> Any:
+    place, _, name = spec.rpartition(":")
+    if spec.endswith(".json"):
+        place, name = spec, ""
+    if place.endswith(".json"):
+        return _Config(Path(place)).load(name, wait)
+    if not place or not name:
+        raise GraphNotFoundError(
+            f"'{spec}' names no graph: write module:attribute, file.py:attribute or {CONFIG}."
+        )
+    return _load(spec, Path.cwd(), wait)
 
 
 class _Config:
@@ -105,7 +141,7 @@ class _Config:
         self._file = file
         self._env = config.get("env")
 
-    def load(self, name: str) -> Any:
+    def load(self, name: str, wait: Wait) -> Any:
         """A graph, or without a name the only one; what its program is to find in the environment
         is there before."""
         if not name and len(self.graphs) > 1:
@@ -124,7 +160,7 @@ class _Config:
             raise GraphNotFoundError(f"'{self._file}': graph '{name}' has no path.")
         folder = self._file.resolve().parent
         _read_environment(folder, self._env)
-        return _load(path, folder)
+        return _load(path, folder, wait)
 
 
 def _read_environment(folder: Path, env: Any) -> None:
@@ -139,14 +175,14 @@ def _read_environment(folder: Path, env: Any) -> None:
         os.environ.setdefault(str(key), str(value))
 
 
-def _load(spec: str, folder: Path) -> Any:
+def _load(spec: str, folder: Path, wait: Wait) -> Any:
     place, _, attribute = spec.rpartition(":")
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:
         is_file = place.endswith(".py")
         module = _file_module((folder / place).resolve()) if is_file else import_module(place)
-        return _compiled(attrgetter(attribute)(module), spec)
+        return _compiled(attrgetter(attribute)(module), spec, wait)
     except GraphNotFoundError:
         raise
     except Exception as error:  # whatever the program does when it is imported
@@ -171,17 +207,22 @@ def _file_module(file: Path) -> ModuleType:
     return module
 
 
-def _compiled(found: Any, spec: str) -> Any:
+def _compiled(found: Any, spec: str, wait: Wait) -> Any:
     if hasattr(found, "get_state_history") and hasattr(found, "astream"):
         return found
     if hasattr(found, "compile") and hasattr(found, "add_node"):
         return found.compile()
+    if isinstance(found, (AbstractContextManager, AbstractAsyncContextManager)):
+        raise GraphNotFoundError(
+            f"'{spec}' makes a context manager, which nothing would close after the graph has run: "
+            "name a function that returns the graph."
+        )
     if callable(found) and not isinstance(found, type):
         made = found({}) if signature(found).parameters else found()
         if iscoroutine(made):
-            made.close()
-        elif made is not found:
-            return _compiled(made, spec)
+            made = wait(made)
+        if made is not found:
+            return _compiled(made, spec, wait)
     raise GraphNotFoundError(f"'{spec}' is a {type(found).__name__}, and no graph.")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 from contextlib import closing, suppress
@@ -67,8 +68,8 @@ class UiServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(app: Any, listening: socket.socket) -> None:
-    """Answer requests until Ctrl-C."""
+def serve(app: Any, listening: socket.socket, runner: asyncio.Runner) -> None:
+    """Answer requests until Ctrl-C, on the loop of the graphs that async functions have made."""
     # Ctrl-C is the way to stop it.
     with closing(listening), suppress(KeyboardInterrupt):
-        UiServer(app).run(sockets=[listening])
+        runner.run(UiServer(app).serve(sockets=[listening]))
