@@ -39,6 +39,8 @@ ELSEWHERE = {
     "test_no_more_calls_run_at_once_outside_a_graph_than_the_config_allows",
     "a `Send` of `create_react_agent`": "prebuilt/test_durable_tools.py "
     "test_the_state_is_not_stored_again_with_each_call",
+    "`get_state`, `get_state_history` and `update_state` at": "graph/test_graphs_in_tools.py "
+    "test_what_a_graph_in_a_tool_did_is_read_through_the_graph_around_it",
     "replay of the head": "engine/test_replay.py test_a_replay_can_itself_be_replayed",
     "`checkpointer=True`, first call": "model/on_purpose.py the first call",
     "`checkpointer=True`, several calls": "engine/test_inner_calls.py "

@@ -7,12 +7,15 @@ types that the function was given can be stored at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, get_origin
+from typing import TYPE_CHECKING, Any, get_origin
 
 from milepost._engine.context.node_callable import function_of
 from milepost._engine.superstep.subtasks import TaskStarter
+
+if TYPE_CHECKING:
+    from milepost.graph._typing import AnyGraph
 
 
 def graphs_in(action: Any) -> tuple[Any, ...]:
@@ -28,6 +31,17 @@ def graphs_in(action: Any) -> tuple[Any, ...]:
     if isinstance(action, Pregel):
         return (action,)
     found = {id(thing): thing for thing in _reached(called_by(action)) if isinstance(thing, Pregel)}
+    return tuple(found.values())
+
+
+def graphs_in_tools(action: Any) -> tuple[AnyGraph, ...]:
+    """The graphs that the tools of a ToolNode call, found as those that a node's function calls."""
+    tools = getattr(action, "tools_by_name", None)
+    found: dict[int, AnyGraph] = {}
+    for tool in tools.values() if isinstance(tools, Mapping) else ():
+        for name in ("func", "coroutine", "_run", "_arun"):
+            if (function := getattr(tool, name, None)) is not None:
+                found.update((id(graph), graph) for graph in graphs_in(function))
     return tuple(found.values())
 
 

@@ -19,6 +19,7 @@ from milepost._internal.operations import Operation, followed
 from milepost.checkpoint._contract.records import place_of
 from milepost.errors import CheckpointNotFoundError, GraphBuildError
 from milepost.graph._options import run_settings, without_saver
+from milepost.graph._reachable import graphs_in_tools
 
 if TYPE_CHECKING:
     from milepost._engine.drivers.effects import EffectGenerator
@@ -130,11 +131,48 @@ def _own_view(graph: AnyGraph, saver: BaseCheckpointSaver[Any]) -> View:
 
     def inside(name: str) -> View | None:
         node = graph.program.nodes.get(graph.program.renames.node(name))
-        for inner in node.subgraphs if node is not None else ():
-            if inner.checkpointer is not False:
-                return _own_view(inner, saver)
-        return None
+        if node is None:
+            return None
+        saved = [inner for inner in node.subgraphs if inner.checkpointer is not False]
+        if saved:
+            return _own_view(saved[0], saver)
+        called = [
+            one for one in graphs_in_tools(node.callee.target) if one.checkpointer is not False
+        ]
+        views = [_own_view(inner, saver) for inner in called]
+        return _in_a_tool_call(node.name, _the_one(node.name, views)) if views else None
 
     thread = _thread_around()
     writing = thread if thread is not None and thread.saver is saver else None
     return View(graph.program, saver, writing, inside)
+
+
+def _in_a_tool_call(node: str, view: View) -> View:
+    """The view of a graph that a tool calls.
+
+    Calls that came by a Send are the task of the node. Others are tasks inside of that, which have
+    a name in the namespace, the node's again.
+    """
+
+    def inside(name: str) -> View | None:
+        deeper = view.inside(name)
+        return deeper if name != node else _the_one(node, [view, *([deeper] if deeper else [])])
+
+    return replace(view, inside=inside)
+
+
+def _the_one(node: str, views: Sequence[View]) -> View:
+    """The last of several views of what a tool called, if all have the same form.
+
+    What is stored does not say which graph it is of: one of another form would show less than is
+    there, and an update through that one would change what it does not know.
+    """
+    forms = {(frozenset(view.program.nodes), frozenset(view.program.channels)) for view in views}
+    if len(forms) > 1:
+        names = ", ".join(f"'{view.program.name}'" for view in views)
+        raise CheckpointNotFoundError(
+            f"The tools of node '{node}' call several graphs with different nodes or keys "
+            f"({names}), and what is stored does not say which of them it is of. Read it with "
+            "`checkpointer.get_tuple(config)`."
+        )
+    return views[-1]
