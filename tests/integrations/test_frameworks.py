@@ -155,3 +155,32 @@ def test_what_programs_expect_of_an_agent_is_there(
     path.write_text(program)
     assert on_langgraph(str(path)) == expected
     assert on_milepost(str(path)) == expected
+
+
+ASYNC_TOOL = """
+import sys
+
+sys.path.insert(0, ".")
+
+from langchain.agents import create_agent
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import tool
+from scripted_model import calls, says
+
+
+@tool
+async def fetch(page: str) -> str:
+    \"\"\"Fetch.\"\"\"
+    return f"got {page}"
+
+
+agent = create_agent(says(calls(("fetch", {"page": "x"})), "done"), [fetch])
+print([m.content for m in agent.invoke({"messages": [HumanMessage("go")]})["messages"]])
+"""
+
+
+def test_an_agent_calls_async_tools_in_a_sync_run(tmp_path, on_milepost):
+    pytest.importorskip("langchain")
+    path = tmp_path / "program.py"
+    path.write_text(ASYNC_TOOL)
+    assert on_milepost(str(path)) == "['go', '', 'got x', 'done']\n"

@@ -11,7 +11,9 @@ from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, TypeVar
 
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import StructuredTool, Tool
 
+from milepost._engine.drivers.sync import wait_for
 from milepost._internal.dataclass_tools import record
 from milepost._internal.generators import adrive, drive
 
@@ -50,9 +52,22 @@ async def drive_async(program: Effects[R]) -> R:
 
 
 def _carry_out(effect: Effect) -> Any:
-    if isinstance(effect, Invoke):
-        return effect.runnable.invoke(effect.input, effect.config)
-    return effect.call()
+    if not isinstance(effect, Invoke):
+        return effect.call()
+    called = effect.runnable
+    if _is_async_only(called):
+        work = called.ainvoke(effect.input, effect.config)
+        return wait_for(work, f"tool '{called.name}' is async")
+    return called.invoke(effect.input, effect.config)
+
+
+def _is_async_only(called: Runnable[Any, Any]) -> bool:
+    """Whether it is a tool that sync code cannot call: LangChain's own `_run` needs a `func`."""
+    return (
+        isinstance(called, (StructuredTool, Tool))
+        and called.func is None
+        and type(called)._run in (StructuredTool._run, Tool._run)
+    )
 
 
 async def _acarry_out(effect: Effect) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
@@ -17,6 +17,7 @@ from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost._engine import leases
+from milepost._engine.context.task_context import find_context
 from milepost._engine.drivers.effects import (
     AFTER_EVENTS,
     Await,
@@ -361,6 +362,24 @@ class SyncReader(SyncDriver):
             raise
         finally:
             self._close_loop()
+
+
+def wait_for(work: Coroutine[Any, Any, R], reason: str) -> R:
+    """Wait for async work from sync code, on the loop of the sync run around it if there is one.
+
+    What belongs to a loop, such as a client that several tools share, lives as long as that run.
+    """
+    context = find_context()
+    driver = None if context is None else context.run.subtasks.driver
+    if context is not None and isinstance(driver, SyncDriver):
+        result: R = driver._await(work, reason, context.task.cancellation)
+        return result
+    reader = SyncReader()
+    try:
+        result = reader._await(work, reason)
+    finally:
+        reader._close_loop()
+    return result
 
 
 _CARRY_OUT: dict[type, Callable[[SyncDriver, Any], Any]] = {
