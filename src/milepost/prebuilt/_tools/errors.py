@@ -48,10 +48,7 @@ class ToolInvocationError(ToolException):
         if filtered_errors is None:
             shown = str(source)
         else:
-            shown = "\n".join(
-                f"{'.'.join(map(str, error.get('loc', ())))}: {error.get('msg', 'Unknown error')}"
-                for error in filtered_errors
-            )
+            shown = "\n".join(map(_line, filtered_errors))
         self.message = TOOL_INVOCATION_ERROR_TEMPLATE.format(
             tool_name=tool_name, tool_kwargs=tool_kwargs, error=shown
         )
@@ -62,11 +59,20 @@ class ToolInvocationError(ToolException):
         super().__init__(self.message)
 
 
+def _line(error: ErrorDetails) -> str:
+    """Where the error is, unless it is in all arguments together, and what is wrong."""
+    place, text = ".".join(map(str, error.get("loc", ()))), error.get("msg", "Unknown error")
+    return f"{place}: {text}" if place else text
+
+
 def correctable_errors(error: ValidationError, injected: Collection[str]) -> list[ErrorDetails]:
-    """The errors in arguments that the model chose, without the values of injected arguments."""
+    """The errors in arguments that the model chose, without the values of injected arguments.
+
+    A validator of the whole schema names no argument: what the validator says is for the model.
+    """
     found: list[ErrorDetails] = []
     for detail in error.errors():
-        if not detail["loc"] or detail["loc"][0] in injected:
+        if detail["loc"] and detail["loc"][0] in injected:
             continue
         given = detail.get("input")
         if isinstance(given, dict):

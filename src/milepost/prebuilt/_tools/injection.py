@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import UnionType
 from typing import Annotated, Any, Generic, Union, get_args, get_origin, get_type_hints
@@ -140,9 +141,7 @@ class Injected:
 def injected_into(tool: BaseTool) -> Injected:
     """The parameters of a tool that are filled in, as its annotations ask."""
     schema: Any = tool.get_input_schema()
-    function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
-    hints = {} if function is None else get_type_hints(function, include_extras=True)
-    annotations = {**hints, **get_all_basemodel_annotations(schema)}
+    annotations = {**_hints(tool), **get_all_basemodel_annotations(schema)}
     state: dict[str, str | None] = {}
     optional: set[str] = set()
     store = runtime = None
@@ -160,6 +159,18 @@ def injected_into(tool: BaseTool) -> Injected:
     return Injected(state, frozenset(optional), store, runtime, frozenset(hidden))
 
 
+def _hints(tool: BaseTool) -> dict[str, Any]:
+    """The annotations of what the tool calls: a function, or the methods of its class."""
+    function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
+    if function is not None:
+        return get_type_hints(function, include_extras=True)
+    hints: dict[str, Any] = {}
+    for method in (type(tool)._arun, type(tool)._run):
+        with suppress(Exception):  # names for type checkers alone; the schema may say enough
+            hints.update(get_type_hints(method, include_extras=True))
+    return hints
+
+
 def with_injected(
     call: ToolCall, injected: Injected, runtime: ToolRuntime[Any, Any], messages_key: str
 ) -> ToolCall:
@@ -173,7 +184,10 @@ def with_injected(
                 arguments[name] = value
             elif name not in injected.optional:
                 error = KeyError if isinstance(state, dict) else AttributeError
-                raise error(key)
+                raise error(
+                    f"Tool '{call['name']}' wants the key '{key}' of the state for its parameter "
+                    f"'{name}', but the state does not have that key: give it a default."
+                )
     if injected.store:
         if runtime.store is None:
             raise ValueError(
