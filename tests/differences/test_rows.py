@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import test_agents_and_tools
 import test_interrupts_and_updates
 import test_refusals
 import test_rows_of_steps
@@ -14,7 +15,8 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = [
     row.where
     for module in (
-        test_refusals, test_threads_and_subgraphs, test_rows_of_steps, test_interrupts_and_updates
+        test_refusals, test_threads_and_subgraphs, test_rows_of_steps, test_interrupts_and_updates,
+        test_agents_and_tools,
     )
     for row in module.ROWS
 ]  # fmt: skip

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import (
     AIMessage,
+    BaseMessage,
     RemoveMessage,
     ToolCall,
     ToolMessage,
@@ -220,17 +222,20 @@ def combined(outputs: Iterable[ToolOutput], as_list: bool, messages_key: str) ->
 
     if not any(isinstance(result, Command) for result in results):
         return update(results)
+    answers = {one.tool_call_id: one for one in results if isinstance(one, ToolMessage)}
     updates: list[Any] = []
-    sends: list[Any] | None = None
+    sends: Command[Any] | None = None
     for result in results:
         if not isinstance(result, Command):
             updates.append(update([result]))
-        elif not _sends_to_parent(result):
-            updates.append(result)
+            continue
+        command = _with_answers_beside(result, answers, messages_key)
+        if not _sends_to_parent(command):
+            updates.append(command)
         else:
             # The outer graph takes a single command, which may hand over to several agents.
-            sends = [*(sends or ()), *result.targets()]
-    return updates if sends is None else [*updates, Command(graph=Command.PARENT, goto=sends)]
+            sends = command if sends is None else _joined(sends, command, messages_key)
+    return updates if sends is None else [*updates, sends]
 
 
 def _sends_to_parent(command: Command[Any]) -> bool:
@@ -239,3 +244,46 @@ def _sends_to_parent(command: Command[Any]) -> bool:
         and isinstance(command.goto, list)
         and all(isinstance(target, Send) for target in command.goto)
     )
+
+
+def _joined(first: Command[Any], second: Command[Any], messages_key: str) -> Command[Any]:
+    """Two commands as one: the messages of both, and the second's value of any other key."""
+    old, new = first.update, second.update
+    if isinstance(old, list) and isinstance(new, list):
+        new = [*old, *new]
+    elif isinstance(old, dict) and isinstance(new, dict):
+        both, new = (old, new), {**old, **new}
+        if messages_key in new:
+            new[messages_key] = [m for one in both for m in one.get(messages_key, ())]
+    goto = [*first.targets(), *second.targets()]
+    return replace(second, goto=goto, update=old if new is None else new)
+
+
+def _with_answers_beside(
+    command: Command[Any], answers: Mapping[str, ToolMessage], messages_key: str
+) -> Command[Any]:
+    """A command to the outer graph, whose messages have the answers to the calls beside it.
+
+    The graph of the node ends with such a command, and what the other calls wrote with it. A model
+    that is given their message needs their answers.
+    """
+    update: Any = command.update
+    messages = update.get(messages_key) if isinstance(update, dict) else None
+    if command.graph != Command.PARENT or not isinstance(messages, list):
+        return command
+    answered = with_answers(messages, lambda call: answers.get(call["id"] or ""))
+    return replace(command, update={**update, messages_key: answered})
+
+
+def with_answers(
+    messages: Sequence[BaseMessage], answer_to: Callable[[ToolCall], ToolMessage | None]
+) -> list[BaseMessage]:
+    """Messages, in which tool calls without an answer are followed by what `answer_to` gives."""
+    answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+    filled: list[BaseMessage] = []
+    for message in messages:
+        filled.append(message)
+        for call in message.tool_calls if isinstance(message, AIMessage) else ():
+            if call["id"] not in answered and (answer := answer_to(call)) is not None:
+                filled.append(answer)
+    return filled
