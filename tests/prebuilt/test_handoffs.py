@@ -126,3 +126,18 @@ def test_a_conversation_without_the_call_is_left_alone(run):
     graph, given = team(without_calls, [ADD, ("without_calls", {}, "2")])
     run.invoke(graph, INPUT)
     assert list(map(shown, given)) == [["hi"]]
+
+
+@pytest.mark.filterwarnings("ignore::milepost.warnings.MilepostWarning")
+@pytest.mark.parametrize(("version", "heard"), [("v1", "3"), ("v2", "did not finish")])
+def test_the_next_agent_can_take_over(run, version, heard):
+    """With v2 each call is a task of the graph, which ends before the results meet."""
+    next_model = ScriptedModel(script=["?", "mine"])
+    first = create_react_agent(
+        ScriptedModel(script=[[ADD, ("to_worker", {}, "2")]]), [to_worker, add], version=version
+    )
+    builder = StateGraph(State).add_node("agent", first).add_edge(START, "agent")
+    graph = builder.add_node("worker", create_react_agent(next_model, [])).compile()
+    assert shown(run.invoke(graph, INPUT)["messages"])[-1] == "mine"
+    hi, _calls, of_add, *rest = next_model.heard[0]
+    assert (hi, heard in of_add, rest) == ("hi", True, ["over", "now you"])

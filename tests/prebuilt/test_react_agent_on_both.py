@@ -286,9 +286,9 @@ def test_the_former_name_of_the_context_schema_warns():
     assert agent.builder.context_schema is Context
 
 
-def test_an_unanswered_call_in_the_input_is_refused():
+def test_an_unanswered_call_at_the_end_of_the_input_is_refused():
     call = {"name": "weather", "args": {}, "id": "7", "type": "tool_call"}
-    given = {"messages": [AIMessage("", tool_calls=[call]), ("user", "hi")]}
+    given = {"messages": [("user", "hi"), AIMessage("", tool_calls=[call])]}
     for lib in (OURS, THEIRS):
         agent = lib.create_react_agent(ScriptedModel(script=CALLS), [weather])
         with pytest.raises(ValueError, match="do not have a corresponding ToolMessage"):

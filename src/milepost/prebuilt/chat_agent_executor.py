@@ -123,7 +123,8 @@ def create_react_agent(
     """
     if unknown := deprecated_kwargs.keys() - _OLDER_NAMES:
         raise TypeError(f"create_react_agent() got unexpected keyword arguments: {unknown}")
-    older = older_names("create_react_agent", deprecated_kwargs, _OLDER_NAMES, Strictness())
+    strictness = Strictness()
+    older = older_names("create_react_agent", deprecated_kwargs, _OLDER_NAMES, strictness)
     context_schema = context_schema or older.get("context_schema")
     if version not in ("v1", "v2"):
         raise ValueError(f"Invalid version {version}. Supported versions are 'v1' and 'v2'.")
@@ -142,7 +143,8 @@ def create_react_agent(
     builder.add_node(
         AGENT,
         EffectRunnable(
-            partial(call_model, agent_model, name, return_direct, has_hook), "call_model"
+            partial(call_model, agent_model, name, return_direct, has_hook, strictness),
+            "call_model",
         ),
         input_schema=model_input_schema(schema) if has_hook else schema,
     )

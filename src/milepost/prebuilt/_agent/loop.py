@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
 from milepost._internal.dataclass_tools import record
+from milepost._internal.warn import Strictness
 from milepost.constants import END
 from milepost.graph.state import StateGraph
 from milepost.prebuilt._agent.model import AgentModel, chat_model_of
 from milepost.prebuilt._agent.states import MODEL_INPUT, get, with_messages
 from milepost.prebuilt._effects import Effects, Invoke
+from milepost.prebuilt._tools.errors import error_message
+from milepost.prebuilt._tools.input_output import with_answers
 from milepost.types import Send
 
 AGENT, TOOLS = "agent", "tools"
@@ -32,6 +36,7 @@ def call_model(
     name: str | None,
     return_direct: Collection[str],
     has_hook: bool,
+    strictness: Strictness,
     state: Any,
     config: RunnableConfig,
 ) -> Effects[dict[str, Any]]:
@@ -39,7 +44,7 @@ def call_model(
 
     A hook may give the model other messages than the state has.
     """
-    state = _model_input(state, has_hook)
+    state = _model_input(state, has_hook, strictness)
     chain = yield from model.chain(state)
     response = yield Invoke(chain, state, config)
     response.name = name
@@ -48,15 +53,14 @@ def call_model(
     return {"messages": [response]}
 
 
-def _model_input(state: Any, has_hook: bool) -> Any:
+def _model_input(state: Any, has_hook: bool, strictness: Strictness) -> Any:
     messages: Sequence[Any] | None = get(state, "messages")
     if has_hook:
         messages = get(state, MODEL_INPUT) or messages
     if messages is None:
         wanted = f"'{MODEL_INPUT}' or 'messages'" if has_hook else "'messages'"
         raise ValueError(f"Expected input to call_model to have {wanted} key, but got {state}")
-    check_history(messages)
-    return with_messages(state, messages)
+    return with_messages(state, _history(messages, strictness))
 
 
 def _is_too_late(state: Any, response: Any, return_direct: Collection[str]) -> bool:
@@ -73,7 +77,7 @@ def ask_for_structure(
     model: AgentModel, response_format: Any, state: Any, config: RunnableConfig
 ) -> Effects[dict[str, Any]]:
     """Ask the model for the final answer in the form of a schema, or of a prompt and a schema."""
-    messages, schema = list(get(state, "messages")), response_format
+    messages, schema = with_answers(get(state, "messages"), _unfinished), response_format
     if isinstance(schema, tuple):
         prompt, schema = schema
         messages.insert(0, SystemMessage(prompt))
@@ -85,20 +89,60 @@ def ask_for_structure(
 
 def check_history(messages: Sequence[BaseMessage]) -> None:
     """Raise ValueError if a tool call has no answer: most models refuse such a conversation."""
+    if unanswered := _unanswered(messages):
+        raise _refusal(unanswered)
+
+
+def _history(messages: Sequence[BaseMessage], strictness: Strictness) -> Sequence[BaseMessage]:
+    """What the model is given: it is told of calls that the conversation has left behind.
+
+    Their tools failed, or their run was cancelled, and the user went on. Calls at the very end are
+    still to be made. The state keeps what was said.
+    """
+    unanswered = _unanswered(messages)
+    if not unanswered:
+        return messages
+    last = messages[-1]
+    if isinstance(last, AIMessage) and unanswered[-1] in last.tool_calls:
+        raise _refusal(unanswered)
+    told = with_answers(messages, _unfinished)
+    check_history(told)
+    strictness.check(
+        "unfinished calls",
+        partial(_refusal, unanswered),
+        "The model is told that these calls did not finish.",
+    )
+    return told
+
+
+def _unfinished(call: ToolCall) -> ToolMessage | None:
+    """The answer to a call that has none; None if the call has no id to be answered by."""
+    if call["id"] is None:
+        return None
+    return error_message(
+        call,
+        f"The call of '{call['name']}' did not finish, or its result was lost. It may have had "
+        "effects.",
+    )
+
+
+def _unanswered(messages: Sequence[BaseMessage]) -> list[ToolCall]:
     answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
-    unanswered = [
+    return [
         call
         for message in messages
         if isinstance(message, AIMessage)
         for call in message.tool_calls
         if call["id"] not in answered
     ]
-    if unanswered:
-        raise ValueError(
-            "Found AIMessages with tool_calls that do not have a corresponding ToolMessage, which "
-            f"models refuse. The first of them: {unanswered[:3]}. Let the tools run first, or "
-            "add a ToolMessage with the id of each call."
-        )
+
+
+def _refusal(unanswered: Sequence[ToolCall]) -> ValueError:
+    return ValueError(
+        "Found AIMessages with tool_calls that do not have a corresponding ToolMessage, which "
+        f"models refuse. The first of them: {unanswered[:3]}. Let the tools run first, or "
+        "add a ToolMessage with the id of each call."
+    )
 
 
 # -- edges
