@@ -6,21 +6,48 @@ import dataclasses
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Collection, Mapping
-from functools import lru_cache
-from types import FunctionType
-from typing import Annotated, Any, ClassVar, NotRequired, Required, get_args, get_origin
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import lru_cache, partial
+from types import FunctionType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NamedTuple,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from typing_extensions import Format, ReadOnly, get_annotations, is_typeddict
 
 from milepost._internal.dataclass_tools import record
+from milepost._internal.pydantic_aliases import (
+    Aliases,
+    Path,
+    aliases_of,
+    fields_of,
+    placed,
+    places_of,
+)
 from milepost.channels import BaseChannel, BinaryOperatorAggregate, LastValue
 from milepost.constants import ROOT
-from milepost.errors import GraphBuildError
+from milepost.errors import EmptyChannelError, GraphBuildError
 from milepost.managed.base import ManagedValueSpec, is_managed_value
+from milepost.types import MISSING
 
 Channel = BaseChannel[Any, Any, Any]
 _QUALIFIERS = (Required, NotRequired, ReadOnly)
+
+
+class Mistake(NamedTuple):
+    """What is wrong with a key, and what is done instead."""
+
+    key: str
+    message: str
+    instead: str
 
 
 @record
@@ -31,6 +58,10 @@ class Schema:
     managed: Mapping[str, ManagedValueSpec]
     build: Callable[[dict[str, Any]], Any] | None
     """Makes an instance out of values; None if nodes get a plain dict."""
+    aliases: Aliases = dataclasses.field(default_factory=dict)
+    """What else a caller may call a key."""
+    mistakes: tuple[Mistake, ...] = ()
+    """What most likely does not do what it was written for."""
 
     @property
     def is_root(self) -> bool:
@@ -67,8 +98,12 @@ def _read(schema: Any) -> Schema:
         return Schema({ROOT: _channel(ROOT, schema)}, {}, None)
     channels: dict[str, Channel] = {}
     managed: dict[str, ManagedValueSpec] = {}
+    # What pydantic keeps beside the fields of an instance: no instance is made with it.
+    private = getattr(schema, "__private_attributes__", ())
     for name, hint in _hints(schema).items():
-        if name == "__slots__" or hint is ClassVar or get_origin(hint) is ClassVar:
+        if hint is ClassVar or get_origin(hint) is ClassVar:
+            continue
+        if name == "__slots__" or name in private:
             continue
         hint = _unqualified(hint)
         manager = _manager(hint)
@@ -77,12 +112,106 @@ def _read(schema: Any) -> Schema:
         else:
             channels[name] = _channel(name, hint)
     plain = get_origin(schema) or schema
+    mistakes = tuple(_mistakes(plain, channels))
+    if not (dataclasses.is_dataclass(plain) or is_pydantic(plain)):
+        return Schema(channels, managed, None, mistakes=mistakes)
+    aliases = aliases_of(plain)
+    build = _maker(schema, plain, places_of(plain, aliases, (*channels, *managed)))
+    return Schema(channels, managed, build, aliases, mistakes)
 
-    def build(values: dict[str, Any]) -> Any:
-        return schema(**values)
 
-    makes = dataclasses.is_dataclass(plain) or is_pydantic(plain)
-    return Schema(channels, managed, build if makes else None)
+def _maker(schema: Any, plain: Any, places: Mapping[str, Path]) -> Callable[[dict[str, Any]], Any]:
+    """What makes an instance out of values by the names of their fields."""
+    fields = dataclasses.fields(plain) if dataclasses.is_dataclass(plain) else ()
+    later = frozenset(field.name for field in fields if not field.init)
+    make = partial(_made_of_places, schema, places) if places else partial(_made, schema)
+    return partial(_made_and_set, make, later) if later else make
+
+
+# Functions of the module, and not of `_maker`: a graph can be pickled.
+
+
+def _made(schema: Any, values: dict[str, Any]) -> Any:
+    return schema(**values)
+
+
+def _made_of_places(schema: Any, places: Mapping[str, Path], values: dict[str, Any]) -> Any:
+    return schema(**placed(values, places))
+
+
+def _made_and_set(
+    make: Callable[[dict[str, Any]], Any], later: frozenset[str], values: dict[str, Any]
+) -> Any:
+    """An instance whose fields with `init=False` are set when it is made, as it may be frozen."""
+    made = make({key: value for key, value in values.items() if key not in later})
+    for key in later & values.keys():
+        object.__setattr__(made, key, values[key])
+    return made
+
+
+def _mistakes(schema: Any, channels: Mapping[str, Channel]) -> Iterator[Mistake]:
+    for key, channel in channels.items():
+        if type(channel) is LastValue:
+            if _has_reducer_inside(key, channel.typ):
+                yield Mistake(
+                    key,
+                    f"The reducer of '{key}' is inside a union, where it does not count: put the "
+                    "Annotated outside, `Annotated[list | None, reducer]`.",
+                    "A write replaces the value.",
+                )
+            continue
+        try:
+            start = channel.get()
+        except EmptyChannelError:
+            continue
+        default = default_of(schema, key)
+        if default is not MISSING and _differ(default, start):
+            name = schema.__name__
+            yield Mistake(
+                key,
+                f"Key '{key}' starts from {start!r}, since it has a reducer, and not from "
+                f"{default!r}, its default in {name}: give the value in the input, or give an "
+                f"instance of {name} as the input.",
+                "The default is passed over.",
+            )
+
+
+def _has_reducer_inside(key: str, typ: Any) -> bool:
+    parts = get_args(typ) if get_origin(typ) in (Union, UnionType) else ()
+    for part in parts:
+        for extra in getattr(part, "__metadata__", ()):
+            try:
+                if _from_annotation(key, get_args(part)[0], extra) is not None:
+                    return True
+            except (GraphBuildError, TypeError):
+                pass  # a function for something else, such as a validator
+    return False
+
+
+def _differ(default: Any, start: Any) -> bool:
+    """Whether a default says something else than the start. An empty one says nothing."""
+    kind: Any = type(default)
+    if kind.__eq__ is object.__eq__:
+        return False  # its class does not tell
+    try:
+        return bool(default) and bool(default != start)
+    except Exception:  # such as that of an array, which is not one truth
+        return False
+
+
+def default_of(schema: Any, key: str) -> Any:
+    """The default of a field of a dataclass or a model; MISSING if there is none."""
+    try:
+        if field := fields_of(schema).get(key):
+            return MISSING if field.is_required() else field.get_default(call_default_factory=True)
+        for field in dataclasses.fields(schema) if dataclasses.is_dataclass(schema) else ():
+            if field.name == key and field.default is not dataclasses.MISSING:
+                return field.default
+            if field.name == key and field.default_factory is not dataclasses.MISSING:
+                return field.default_factory()
+    except Exception:
+        pass  # of the program's factory
+    return MISSING
 
 
 def is_pydantic(schema: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 import pytest
 from differing import Row, Rows, State, T, fails, fan, line, outcome, saved, says
+from pydantic import BaseModel, Field, PrivateAttr
 from typing_extensions import TypedDict
 
 ROWS = Rows()
@@ -31,6 +32,38 @@ class Noted(TypedDict):
 def noted(lib: Any) -> Any:
     builder = lib.StateGraph(Noted).add_node("n", says(2)).add_edge(lib.START, "n")
     return builder.compile().invoke({"log": [1]})["log"]
+
+
+class Aliased(BaseModel):
+    user_name: str = Field("nobody", alias="userName")
+    out: str = ""
+
+
+@ROWS.differ(
+    "a field of a pydantic state has an alias",
+    langgraph=["nobody", "nobody"],
+    milepost=["ann", "ann"],
+)
+def field_with_an_alias(lib: Any) -> Any:
+    builder = lib.StateGraph(Aliased).add_node("n", lambda state: {"out": state.user_name})
+    graph = builder.add_edge(lib.START, "n").compile()
+    return [graph.invoke(given)["out"] for given in (Aliased(userName="ann"), {"userName": "ann"})]
+
+
+class Private(BaseModel):
+    a: int = 0
+    _count: int = PrivateAttr(7)
+
+
+@ROWS.differ("a private attribute of a pydantic state", langgraph={"_count": 8}, milepost={})
+def private_attribute(lib: Any) -> Any:
+    def node(state: Private) -> Any:
+        state._count += 1
+        return state
+
+    builder = lib.StateGraph(Private).add_node("n", node).add_node("m", lambda _: None)
+    result = builder.add_edge(lib.START, "n").add_edge("n", "m").compile().invoke({"a": 1})
+    return {key: value for key, value in result.items() if key != "a"}
 
 
 @ROWS.differ("a parameter `config`, `writer` or `store`", langgraph=None, milepost=True)

@@ -10,12 +10,12 @@ import json
 import operator
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from both import names_of
@@ -45,6 +45,67 @@ class Model(BaseModel):
     extra: int = 0
 
 
+class Counting(BaseModel):
+    a: Annotated[int, operator.add] = 10
+
+
+@dataclass
+class Listing:
+    log: Annotated[list[Any], operator.add] = field(default_factory=lambda: ["first"])
+
+
+class Hidden(TypedDict):
+    log: Annotated[list[Any], operator.add] | None
+
+
+class Unequal:
+    """A value whose class does not say what is equal to it."""
+
+
+class Doubtful(list[Any]):
+    """A value that cannot be compared, as an array."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("more than one truth")
+
+
+def keep(old: Any, new: Any) -> Any:
+    return new
+
+
+def broken() -> Any:
+    raise ValueError("not now")
+
+
+def checked(value: Any) -> Any:
+    return value
+
+
+class Usual(BaseModel):
+    """Defaults that are used, or that say the same as what a reducer starts from."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    a: Annotated[int, operator.add] = 0
+    log: Annotated[list[Any], operator.add] = []
+    made: Annotated[Sequence[Any], operator.add] = Field(default_factory=list)
+    empty: Annotated[Sequence[Any], operator.add] = ()
+    nothing: Annotated[list[Any], operator.add] = None  # type: ignore[assignment]
+    maybe: Annotated[int | None, keep] = 5
+    mode: Annotated[Literal["idle", "busy"], keep] = "idle"
+    unequal: Annotated[Unequal, keep] = Field(default_factory=Unequal)
+    doubtful: Annotated[Doubtful, keep] = Field(default_factory=Doubtful)
+    failing: Annotated[list[Any], operator.add] = Field(default_factory=broken)
+    checked: Annotated[int, checked] | None = None
+    short: Annotated[str, Field(max_length=3)] | None = None
+
+
+@dataclass
+class UsualData:
+    log: Annotated[list[Any], operator.add] = field(default_factory=list)
+    a: Annotated[int, operator.add] = 0
+    plain: int = 7
+
+
 @dataclass
 class Record:
     a: int = 0
@@ -67,6 +128,12 @@ class Other(BaseModel):
 def one(lib: Any, node: Any, **options: Any) -> Any:
     """A graph of one node."""
     return lib.StateGraph(State).add_node("n", node).add_edge(lib.START, "n").compile(**options)
+
+
+def of(lib: Any, schema: Any, node: Any, given: Any = None) -> Any:
+    """What a graph of one node and another state returns."""
+    builder = lib.StateGraph(schema).add_node("n", node).add_edge(lib.START, "n")
+    return builder.compile().invoke(given or {})
 
 
 def two(lib: Any, node: Any, **options: Any) -> Any:
@@ -338,6 +405,24 @@ CASES = [
         ValueError,
     ),
     Case(
+        "default of a reducer",
+        lambda lib: of(lib, Counting, lambda s: {"a": s.a + 1}),
+        "Key 'a' starts from 0, since it has a reducer, and not from 10, its default in Counting",
+        GraphBuildError,
+    ),
+    Case(
+        "default factory of a reducer",
+        lambda lib: of(lib, Listing, lambda s: {"log": [len(s.log)]}),
+        "Key 'log' starts from []",
+        GraphBuildError,
+    ),
+    Case(
+        "reducer in a union",
+        lambda lib: of(lib, Hidden, lambda s: {"log": [2]}, {"log": [1]}),
+        "The reducer of 'log' is inside a union",
+        GraphBuildError,
+    ),
+    Case(
         "interrupt_before",
         lambda lib: one(lib, said, checkpointer=lib.InMemorySaver()).invoke(
             {}, T, interrupt_before=["z"]
@@ -372,6 +457,8 @@ def test_a_strict_graph_refuses_it(case: Case) -> None:
 
 
 SILENT: dict[str, Callable[[Any], Any]] = {
+    "usual defaults": lambda lib: list(lib.StateGraph(Usual).channels),
+    "usual defaults of a dataclass": lambda lib: of(lib, UsualData, lambda s: {"log": [s.plain]}),
     "partial": lambda lib: list(
         lib.StateGraph(State).add_node(functools.partial(lambda x, _: {"a": x}, 3)).nodes
     ),

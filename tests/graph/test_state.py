@@ -6,7 +6,18 @@ import operator
 from typing import Annotated, Any, NotRequired
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 from typing_extensions import TypedDict
 
 from graphs import Log, appends, single
@@ -194,6 +205,184 @@ def test_a_pydantic_instance_that_a_node_returns_leaves_unset_none_fields_alone(
 def test_a_pydantic_instance_with_an_explicit_none_writes_it(run):
     graph = single(Spy(Form(age=5, note=None)), Form).compile()
     assert run.invoke(graph, {"age": 1, "note": "dropped"})["note"] is None
+
+
+class Aliased(BaseModel):
+    user_name: str = Field("nobody", alias="userName")
+    out: str = ""
+
+
+class RequiredAlias(BaseModel):
+    user_name: str = Field(alias="userName")
+    out: str = ""
+
+
+class Validated(BaseModel):
+    user_name: str = Field("nobody", validation_alias="userName")
+    out: str = ""
+
+
+class Chosen(BaseModel):
+    user_name: str = Field(
+        "nobody", validation_alias=AliasChoices(AliasPath("user", "name"), "userName")
+    )
+    out: str = ""
+
+
+class Generated(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, defer_build=True)
+    user_name: str = "nobody"
+    out: str = ""
+
+
+class Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    user_name: str = Field("nobody", alias="userName")
+    out: str = ""
+
+
+class Populated(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+    user_name: str = Field("nobody", alias="userName")
+    out: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def check(cls, given: Any) -> Any:
+        """It finds in a node what it finds on LangGraph."""
+        assert "user_name" in given or "userName" in given
+        return given
+
+
+@pydantic_dataclass
+class AliasedData:
+    user_name: str = Field("nobody", alias="userName")
+    out: str = ""
+
+
+ALIASED = [
+    Aliased, RequiredAlias, Validated, Chosen, Generated, Closed, Populated, AliasedData
+]  # fmt: skip
+
+
+def greeting(schema: Any) -> Any:
+    """A graph of two nodes that read `user_name`."""
+
+    def first(state: schema) -> Any:
+        return {"out": f"hello {state.user_name}"}
+
+    def second(state: schema) -> Any:
+        assert type(state) is schema
+        return {"out": f"{state.out}, {state.user_name}"}
+
+    return StateGraph(schema).add_sequence([first, second]).add_edge(START, "first").compile()
+
+
+@pytest.mark.parametrize("form", ["name", "alias", "instance"])
+@pytest.mark.parametrize("schema", ALIASED)
+def test_a_node_gets_a_field_with_an_alias_by_its_name(run, schema, form):
+    given = {
+        "name": {"user_name": "ann"},
+        "alias": {"userName": "ann"},
+        "instance": schema(userName="ann"),
+    }[form]
+    result = run.invoke(greeting(schema), given)
+    assert result == {"user_name": "ann", "out": "hello ann, ann"}
+
+
+def test_a_stored_field_with_an_alias_is_there_in_the_next_run(run, saver, config):
+    graph = greeting(Aliased)
+    graph.checkpointer = saver
+    run.invoke(graph, {"userName": "ann"}, config)
+    assert run.invoke(graph, {"out": ""}, config)["out"] == "hello ann, ann"
+    assert run.invoke(graph, {"out": ""}, config, version="v2").value.user_name == "ann"
+
+
+class Paths(BaseModel):
+    user_name: str = Field("nobody", validation_alias=AliasPath("user", 0, "name"))
+    out: str = Field("", validation_alias=AliasPath("user", 1))
+
+
+@pytest.mark.parametrize(
+    "given", [{"user_name": "ann", "out": "x"}, {"user": [{"name": "ann"}, "x"]}], ids=repr
+)
+def test_fields_of_one_path_are_told_apart(run, given):
+    result = run.invoke(greeting(Paths), given)
+    assert result == {"user_name": "ann", "out": "hello ann, ann"}
+
+
+class Swapped(BaseModel):
+    user_name: str = Field("nobody", alias="out")
+    out: str = Field("", alias="user_name")
+
+
+class Shared(BaseModel):
+    user_name: str = Field("nobody", validation_alias=AliasChoices("id", "user"))
+    out: str = Field("", validation_alias=AliasChoices("id", "answer"))
+
+
+class Extracted(BaseModel):
+    raw: dict[str, str] = {}
+    user_name: str = Field("nobody", validation_alias=AliasPath("raw", "name"))
+    out: str = ""
+
+
+@pytest.mark.parametrize("schema", [Swapped, Shared])
+def test_an_alias_that_two_fields_have_mixes_up_none_of_them(run, schema):
+    result = run.invoke(greeting(schema), {"user_name": "ann", "out": "x"})
+    assert result == {"user_name": "ann", "out": "hello ann, ann"}
+
+
+def test_a_field_that_is_read_from_another_is_read_from_it_as_on_langgraph(run):
+    result = run.invoke(greeting(Extracted), {"raw": {"name": "ann"}})
+    assert result == {"raw": {"name": "ann"}, "out": "hello ann, ann"}
+
+
+def test_an_alias_beside_the_name_of_its_field_is_an_unknown_key(run):
+    with pytest.warns(MilepostWarning, match="'userName'"):
+        result = run.invoke(greeting(Aliased), {"user_name": "ann", "userName": "bob"})
+    assert result["out"] == "hello ann, ann"
+    with pytest.warns(MilepostWarning, match="'userName'"):
+        run.invoke(single(Spy({"userName": "bob"}), Aliased).compile(), {"user_name": "ann"})
+
+
+class Secretive(BaseModel):
+    n: int
+    _calls: int = PrivateAttr(0)
+
+
+def test_a_private_attribute_of_a_model_is_no_key(run):
+    def node(state: Secretive) -> Any:
+        state._calls = 5
+        state.n += 1
+        return state
+
+    graph = single(node, Secretive).compile()
+    assert run.invoke(graph, {"n": 1}) == {"n": 2}
+    with pytest.warns(MilepostWarning, match="'_calls'"):
+        assert run.invoke(graph, {"n": 1, "_calls": 1}) == {"n": 2}
+
+
+@dataclasses.dataclass(frozen=True)
+class Derived:
+    x: int = 0
+    z: int = dataclasses.field(init=False, default=5)
+
+
+def test_a_field_that_is_no_argument_is_a_key_as_the_others(run):
+    seen: list[Any] = []
+
+    def a(state: Derived) -> Any:
+        seen.append(state.z)
+        return {"z": state.z + 1}
+
+    def b(state: Derived) -> Any:
+        seen.append(state.z)
+
+    graph = StateGraph(Derived).add_sequence([a, b]).add_edge(START, "a").compile()
+    assert run.invoke(graph, {"x": 1}) == {"x": 1, "z": 6}
+    assert run.invoke(graph, Derived(x=1)) == {"x": 1, "z": 6}
+    assert seen == [5, 6, 5, 6]
 
 
 @dataclasses.dataclass

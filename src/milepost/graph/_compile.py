@@ -28,6 +28,7 @@ from milepost.graph._routing import (
     branch_route,
     edge_channel,
     join_channel,
+    taking_aliases,
     update_writer,
 )
 from milepost.types import Send
@@ -138,13 +139,15 @@ class _NodeCompiler:
     def start(self, edges: Sequence[Write]) -> Node:
         """The node that takes the input."""
         builder = self._builder
-        keys = dict.fromkeys(schema_of(builder.input_schema).keys)
+        read = schema_of(builder.input_schema)
+        keys = dict.fromkeys(read.keys)
+        writes_of = update_writer(self._router, START, keys, builder.managed)
         return Node(
             name=START,
             callee=Callee(START, same, None),
             triggers=(START,),
             reader=StateReader(channel=START),
-            writes_of=update_writer(self._router, START, keys, builder.managed),
+            writes_of=taking_aliases(writes_of, read.aliases, keys),
             edges=tuple(edges),
             branches=self._branches(START, builder.state_schema),
         )

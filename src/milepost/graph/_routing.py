@@ -16,6 +16,7 @@ from milepost._engine.context.task_context import find_context
 from milepost._engine.superstep.task import ReturnedRunnable
 from milepost._internal.dataclass_tools import record
 from milepost._internal.other_root import advice
+from milepost._internal.pydantic_aliases import Aliases, by_name
 from milepost._internal.texts import plain
 from milepost._internal.warn import Strictness
 from milepost._schema import annotated_keys, is_one_value, is_pydantic
@@ -173,6 +174,19 @@ def update_writer(
 
         return with_message_ids(writer, router.delta)
     return writer
+
+
+def taking_aliases(
+    writer: Callable[[Any], list[Write]], aliases: Aliases, keys: Collection[str]
+) -> Callable[[Any], list[Write]]:
+    """An `update_writer` for START that takes fields by their aliases too."""
+    return partial(_writes_by_name, writer, aliases, keys) if aliases else writer
+
+
+def _writes_by_name(
+    writer: Callable[[Any], list[Write]], aliases: Aliases, keys: Collection[str], given: Any
+) -> list[Write]:
+    return writer(by_name(given, aliases, keys) if isinstance(given, Mapping) else given)
 
 
 @record(frozen=False)

@@ -174,6 +174,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                     f"Channel '{key}' already exists with a different type: two schemas give it "
                     "different reducers. Annotate it alike in both, or plainly in the second."
                 )
+        for mistake in read.mistakes:
+            place = ("mistake", id(schema), mistake.key)
+            self.strictness.check(place, GraphBuildError(mistake.message), mistake.instead)
         self.managed.update(read.managed)
         self._schemas[id(schema)] = schema
 
