@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+import typing
 import warnings
 from typing import Any
 
@@ -120,6 +121,27 @@ def test_as_tool_takes_the_keys_of_the_graphs_input() -> None:
             tools.append(increment(library).as_tool(name="add", description="Adds one."))
     assert tools[1].args == tools[0].args
     assert tools[1].invoke({"x": 1}) == tools[0].invoke({"x": 1}) == {"x": 2}
+
+
+class Place(typing.TypedDict):
+    x: int
+
+
+class Journey(typing.TypedDict):
+    start: Place
+    stops: list[Place]
+
+
+def test_as_tool_takes_an_input_with_the_typed_dict_of_typing() -> None:
+    builder = MILEPOST.StateGraph(Journey).add_node("n", lambda state: {"stops": []})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        graph = builder.add_edge(MILEPOST.START, "n").compile()
+        tool = graph.as_tool(name="go", description="Goes.")
+        named = graph.as_tool(name="go", description="Goes.", arg_types={"start": dict})
+    assert set(tool.args) == {"start", "stops"}
+    assert tool.invoke({"start": {"x": 1}, "stops": []}) == {"start": {"x": 1}, "stops": []}
+    assert set(named.args) == {"start"}
 
 
 def test_inputs_are_transformed_and_results_come_as_they_are_done(run: Any) -> None:

@@ -2,14 +2,19 @@
 
 import importlib
 import operator
+import typing
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, Literal, NotRequired, Required, TypeVar
 
 import pytest
 from libraries import LANGGRAPH, MILEPOST
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
+
+from milepost._schema import schema_of
+
+Item = TypeVar("Item")
 
 
 class Typed(TypedDict, total=False):
@@ -116,6 +121,55 @@ def test_the_schemas_of_a_state_graph_are_those_of_langgraph(
     theirs, ours = (compiled(lib, GRAPHS[options], name) for lib in (LANGGRAPH, MILEPOST))
     for fact, tell in FACTS.items():
         assert tell(ours) == tell(theirs), fact
+
+
+def nested(typed_dict: Any) -> Any:
+    """A graph whose state is made with one of the two TypedDicts, with others in it."""
+
+    class Inner(typed_dict):
+        """What is inside."""
+
+        number: int
+        note: NotRequired[str]
+
+    class Base(typed_dict):
+        question: Annotated[str, Field(description="asked")]
+        more: NotRequired[int]
+
+    class State(Base, total=False):
+        log: Annotated[list[str], operator.add]
+        inner: Required[Inner]
+        maybe: Inner | None
+        several: list[Inner]
+        by_name: dict[str, tuple[Inner, ...]]
+        kind: Literal["a", "b"]
+
+    return compiled(MILEPOST, {"state_schema": State, "context_schema": Inner}, None)
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_the_typed_dict_of_typing_is_described_on_each_python(fact: str) -> None:
+    told = FACTS[fact](nested(typing.TypedDict))
+    assert told == FACTS[fact](nested(TypedDict))
+    if fact == "input":
+        assert told["required"] == ["question", "inner"]
+        assert told["$defs"]["Inner"]["required"] == ["number"]
+
+
+class Tree(typing.TypedDict):
+    children: list["Tree"]
+
+
+class Box(typing.TypedDict, Generic[Item]):
+    item: Item
+
+
+@pytest.mark.parametrize("schema", [Tree, Box, Box[int]])
+def test_recursive_and_generic_typed_dicts_are_described(schema: Any) -> None:
+    graph = compiled(MILEPOST, {"state_schema": schema}, None)
+    (key,) = schema_of(schema).keys
+    assert list(graph.get_output_jsonschema().get("properties", {key: 1})) == [key]
+    assert list(graph.get_output_schema().model_json_schema()["properties"]) == [key]
 
 
 def test_the_messages_of_a_conversation_are_described_as_on_langgraph() -> None:

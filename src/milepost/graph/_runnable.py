@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, get_type_hints
 
 from milepost._internal.lazy_imports import after_import
 from milepost._internal.supported import required
+from milepost.graph._typed_dicts import described
 
 _BASE = "langchain_core.runnables.base"
 
@@ -59,7 +60,18 @@ class RunnableMethods:
     with_listeners = from_langchain("with_listeners")
     with_alisteners = from_langchain("with_alisteners")
     with_types = from_langchain("with_types")
-    as_tool = from_langchain("as_tool")
+
+    def as_tool(self: Any, args_schema: Any = None, **options: Any) -> Any:
+        """LangChain's `Runnable.as_tool`.
+
+        Args:
+            args_schema: A model of the tool's arguments.
+            **options: As LangChain has them: `name`, `description`, `arg_types`.
+        """
+        described_type = described(self.InputType)
+        if args_schema is None and described_type is not self.InputType:
+            options["arg_types"] = options.get("arg_types") or get_type_hints(described_type)
+        return from_langchain("as_tool")(self, args_schema, **options)
 
     # Running.
     transform = from_langchain("transform")

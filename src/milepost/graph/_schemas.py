@@ -11,7 +11,9 @@ from typing_extensions import is_typeddict
 
 from milepost._internal.supported import required
 from milepost._internal.warn import warn_of
-from milepost._schema import is_pydantic, schema_of
+from milepost._schema import default_of, is_pydantic, schema_of
+from milepost.graph._typed_dicts import described
+from milepost.types import MISSING
 from milepost.warnings import LangGraphDeprecatedSinceV10
 
 if TYPE_CHECKING:
@@ -208,12 +210,9 @@ def _listed(keys: str | tuple[str, ...]) -> str | list[str]:
 
 def _default(key: str, typ: Any, schema: Any) -> Any:
     """The default of a field: `...` if it must be given."""
-    if dataclasses.is_dataclass(schema):
-        for field in dataclasses.fields(schema):
-            if field.name == key and field.default is not dataclasses.MISSING:
-                return field.default
-            if field.name == key and field.default_factory is not dataclasses.MISSING:
-                return field.default_factory()
+    default = default_of(schema, key)
+    if default is not MISSING:
+        return default
     optional = get_origin(typ) in (Union, UnionType) and NoneType in get_args(typ)
     return None if optional or typ is NoneType else ...
 
@@ -233,7 +232,7 @@ def type_schema(schema: Any) -> dict[str, Any]:
     found: dict[str, Any] = (
         schema.model_json_schema()
         if is_pydantic(schema)
-        else pydantic.TypeAdapter(schema).json_schema()
+        else pydantic.TypeAdapter(described(schema)).json_schema()
     )
     if schema.__module__.startswith("milepost.") and (text := found.get("description")):
         found["description"] = text.partition("\n\n")[0]  # without examples for programmers
@@ -250,7 +249,7 @@ def _root_model(name: str, typ: Any, *, optional: bool = False) -> type[BaseMode
         return schema
 
     attributes: dict[str, Any] = {
-        "__annotations__": {"root": Any if typ is None else typ},
+        "__annotations__": {"root": Any if typ is None else described(typ)},
         "__module__": getattr(typ, "__module__", __name__),
         "model_config": pydantic.ConfigDict(arbitrary_types_allowed=True),
         "model_json_schema": classmethod(model_json_schema),
@@ -266,7 +265,9 @@ def _create_model(name: str, fields: Mapping[str, tuple[Any, Any]]) -> type[Base
     pydantic = _pydantic()
     reserved = {key for key in dir(pydantic.BaseModel) if not key.startswith("_")}
     safe: dict[str, Any] = {}
-    for key, (typ, default) in fields.items():
+    replaced: dict[Any, Any] = {}
+    for key, (hint, default) in fields.items():
+        typ = described(hint, replaced)
         if key.startswith("_") or key in reserved:
             title = key.lstrip("_").replace("_", " ").title()
             safe[f"private_{key}"] = (typ, pydantic.Field(default=default, alias=key, title=title))
