@@ -30,6 +30,8 @@ class _Mark:
     def __repr__(self) -> str:
         return self._name
 
+    __reduce__ = __repr__  # the name of a global: copied and pickled, it stays itself
+
 
 PASSTHROUGH: Final = _Mark("PASSTHROUGH")
 """As the value of a write: what the node returned."""

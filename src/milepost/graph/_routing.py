@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -105,40 +104,53 @@ def branch_route(
 ) -> Callable[[Any], list[Write]]:
     """What a conditional edge does with its function's answer."""
 
-    # A name is what most branches return. What it leads to is found once, not in every step; and
-    # when it is first returned, since every branch may know every node.
-    ready: dict[str, list[Write]] = {}
-    subject = f"The conditional edge of '{source}'"
+    return _BranchReader(router, source, ends, culprit).writes_of
 
-    def route(answer: Any) -> list[Write]:
+
+@record
+class _BranchReader:
+    """Turns the answers of one conditional edge into writes. The arguments are `branch_route`'s."""
+
+    router: Router
+    source: str
+    ends: Mapping[Hashable, str] | None
+    culprit: object
+    ready: dict[str, list[Write]] = dataclasses.field(default_factory=dict)
+    """Name → its writes. A name is what most branches return: what it leads to is found once, not
+    in every step; and when it is first returned, since every branch may know every node."""
+
+    def writes_of(self, answer: Any) -> list[Write]:
+        """The writes of what the function has answered."""
         if type(answer) is not str:
-            return routed(answer)
-        writes = ready.get(answer)
+            return self.routed(answer)
+        writes = self.ready.get(answer)
         if writes is None:
-            writes = ready[answer] = routed(answer)
+            writes = self.ready[answer] = self.routed(answer)
         return writes
 
-    def routed(answer: Any) -> list[Write]:
+    def routed(self, answer: Any) -> list[Write]:
+        """The same, found anew."""
+        subject = f"The conditional edge of '{self.source}'"
         answers = answer if isinstance(answer, (list, tuple)) else [answer]
         writes = []
         for one in answers:
-            target = one if isinstance(one, Send) else destination(one)
+            target = one if isinstance(one, Send) else self.destination(one, subject)
             if isinstance(target, Send) and target.node == END:
                 raise InvalidUpdateError(f"{subject} sent to END: return END itself.")
-            write = router.target(target, subject, culprit)
+            write = self.router.target(target, subject, self.culprit)
             if write is not None:
                 writes.append(write)
         return writes
 
-    def destination(answer: Any) -> Any:
+    def destination(self, answer: Any, subject: str) -> Any:
         """Where an answer leads that is no Send."""
         is_theirs = type(answer).__name__ in _OF_BOTH and advice(answer)
-        if ends is None or is_theirs:
+        if self.ends is None or is_theirs:
             found = answer
-        elif isinstance(answer, Hashable) and answer in ends:
-            found = ends[answer]
+        elif isinstance(answer, Hashable) and answer in self.ends:
+            found = self.ends[answer]
         else:
-            known = ", ".join(map(repr, ends))
+            known = ", ".join(map(repr, self.ends))
             raise KeyError(
                 f"{subject} returned {answer!r}; its path map or return type has {known}."
             )
@@ -148,8 +160,6 @@ def branch_route(
                 "list of names, a Send, or END."
             )
         return found
-
-    return route
 
 
 def update_writer(
@@ -199,13 +209,13 @@ class _ResultReader:
     managed: Collection[str]
     lenient: bool
     culprit: object
-    names: AbstractSet[Any] | None = dataclasses.field(init=False)
-    """The names of the keys; None if the state is one value."""
+    names: Mapping[str, None] | None = dataclasses.field(init=False)
+    """The keys; None if the state is one value."""
     who: str = dataclasses.field(init=False)
     """The subject of errors."""
 
     def __post_init__(self) -> None:
-        self.names = None if is_one_value(self.keys) else self.keys.keys()
+        self.names = None if is_one_value(self.keys) else self.keys
         inputs = {INPUT: "The command that is the input", START: "The input"}
         self.who = inputs.get(self.node, f"Node '{self.node}'")
 
