@@ -92,6 +92,7 @@ ON_POSTGRES = {
     for name in (
         "checkpoints",
         "copies",
+        "deferred_since",
         "durability",
         "durable_tools",
         "fencing",
@@ -117,7 +118,10 @@ are about the runtime, which does not know what kind of saver it has."""
 
 ON_REDIS = {
     f"test_{name}.py"
-    for name in ("durability", "fencing", "gone_while_read", "pending_writes", "reject")
+    for name in (
+        *("deferred_since", "durability", "fencing", "gone_while_read", "pending_writes"),
+        "reject",
+    )
 } | {"test_saver_contract.py"}
 """Files of the matrix that run on Redis too: who may write, and what is there afterwards. What a
 saver does with the rest is shared with the savers on databases."""

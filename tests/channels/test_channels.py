@@ -267,6 +267,32 @@ def test_a_new_write_hides_a_deferred_value_until_the_next_finish():
     assert channel.get() == 2
 
 
+@pytest.mark.parametrize("names", [set, list, tuple, frozenset])
+class TestABarrierReadsWhatTheOtherKindHasStored:
+    @pytest.mark.parametrize("pair", [list, tuple])
+    def test_after_the_finish_is_left_out(self, names, pair):
+        barrier = NamedBarrierValue(str, {"a", "b"})
+        assert not barrier.from_checkpoint(pair((names("a"), False))).is_available()
+        assert barrier.from_checkpoint(pair((names("ab"), False))).is_available()
+        assert barrier.from_checkpoint(pair((names("ab"), True))).checkpoint() == {"a", "b"}
+
+    def test_what_was_complete_has_opened(self, names):
+        barrier = NamedBarrierValueAfterFinish(str, {"a", "b"})
+        assert barrier.from_checkpoint(names("ab")).is_available()
+        waiting = barrier.from_checkpoint(names("a"))
+        waiting.update(["b"])
+        assert not waiting.is_available()
+        assert waiting.finish() is True
+
+
+@pytest.mark.parametrize("stored", [None, 3, "ab", (1, 2), [True]])
+def test_a_deferred_value_shows_what_another_channel_has_stored(stored):
+    channel = LastValueAfterFinish(Any).from_checkpoint(stored)
+    assert channel.is_available()
+    assert channel.get() == stored
+    assert channel.consume() is True
+
+
 def test_a_delta_channel_folds_all_writes_of_a_step_at_once():
     calls: list[Any] = []
 

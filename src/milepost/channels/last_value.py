@@ -95,8 +95,12 @@ class LastValueAfterFinish(BaseChannel[Value, Value, tuple[Value, bool]], Generi
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
         new = self.__class__(self.typ, self.key)
-        if checkpoint is not MISSING:
-            new.value, new.finished = checkpoint
+        match checkpoint:
+            case [value, bool() as finished]:
+                new.value, new.finished = value, finished
+            case _:
+                # The node was not deferred when this was stored: it was to run in the next step.
+                new.value, new.finished = checkpoint, checkpoint is not MISSING
         return new
 
     def checkpoint(self) -> Any:

@@ -50,7 +50,7 @@ class NamedBarrierValue(BaseChannel[None, Value, "set[Value]"], Generic[Value]):
         new = self.__class__(self.typ, self.names)
         new.key = self.key
         if checkpoint is not MISSING:
-            new.seen = set(checkpoint)
+            new.seen, _ = _seen_and_finished(checkpoint)
         return new
 
     def checkpoint(self) -> Any:
@@ -112,11 +112,11 @@ class NamedBarrierValueAfterFinish(NamedBarrierValue[Value], Generic[Value]):
         return new
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
-        if checkpoint is MISSING:
-            return super().from_checkpoint(MISSING)
-        seen, finished = checkpoint
-        new = super().from_checkpoint(seen)
-        new.finished = finished
+        new = super().from_checkpoint(checkpoint)
+        if checkpoint is not MISSING:
+            _, finished = _seen_and_finished(checkpoint)
+            # A barrier that was complete before it waited for the finish has opened already.
+            new.finished = new.seen == new.names if finished is None else finished
         return new
 
     def checkpoint(self) -> Any:
@@ -136,3 +136,12 @@ class NamedBarrierValueAfterFinish(NamedBarrierValue[Value], Generic[Value]):
             return False
         self.finished = True
         return True
+
+
+def _seen_and_finished(stored: Any) -> tuple[set[Any], bool | None]:
+    """The names in the stored form of either barrier; None for one that does not wait for the
+    finish: whether a node is deferred may have changed since."""
+    match stored:
+        case [set() | frozenset() | list() | tuple() as seen, bool() as finished]:
+            return set(seen), finished
+    return set(stored), None
