@@ -120,6 +120,20 @@ def fails_after(lib: Any) -> Any:
     return open_now, graph.invoke(lib.Command(resume="second"), T)["log"][0]
 
 
+@ROWS.differ(
+    "a node or `@task` with a cache policy asks, or a graph inside it does",
+    langgraph=[],
+    milepost=["?"],
+)
+def asks_with_a_cache(lib: Any) -> Any:
+    builder = lib.StateGraph(State).add_node("n", asks(lib), cache_policy=lib.CachePolicy())
+    builder.add_edge(lib.START, "n")
+    graph = builder.compile(checkpointer=lib.InMemorySaver(), cache=lib.InMemoryCache())
+    graph.invoke({}, T)
+    graph.invoke(lib.Command(resume="yes"), T)
+    return asked(graph.invoke({}, {"configurable": {"thread_id": "another"}}))
+
+
 @ROWS.differ("several `@task` calls of a function ask at once", langgraph=1, milepost=2)
 def tasks_ask(lib: Any) -> Any:
     @lib.task

@@ -15,8 +15,9 @@ from graphs import PATIENCE, Log, appends
 from milepost.cache.memory import InMemoryCache
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.errors import NodeTimeoutError, SerializationError
+from milepost.func import task
 from milepost.graph import START, MessagesState, StateGraph
-from milepost.types import CachePolicy, RetryPolicy, Send, TimeoutPolicy, interrupt
+from milepost.types import CachePolicy, Command, RetryPolicy, Send, TimeoutPolicy, interrupt
 
 
 class Flaky:
@@ -267,6 +268,42 @@ def test_a_failed_node_is_not_cached(run):
     with pytest.raises(ValueError):
         run.invoke(graph, {})
     assert run.invoke(graph, {})["log"] == [2]
+
+
+@pytest.mark.parametrize("asks", ["node", "graph inside", "called graph", "task", "task inside"])
+def test_a_result_made_with_an_answer_is_not_cached(run, saver, asks):
+    """Nor if an attempt has failed between the answer and the end."""
+    flaky = Flaky(1, ValueError("once"))
+
+    def ask(_: Any) -> Any:
+        return {"log": [interrupt("sure?")]}
+
+    def ask_and_fail(_: Any) -> Any:
+        answer = interrupt("sure?")
+        flaky(None)
+        return {"log": [answer]}
+
+    inner = StateGraph(Log).add_node("ask", ask).add_node("flaky", flaky)
+    inner = inner.add_edge(START, "ask").add_edge("ask", "flaky").compile()
+    policy = CachePolicy()
+    cached_task = task(ask_and_fail, cache_policy=policy)
+    node, policy_of_node = {
+        "node": (ask_and_fail, policy),
+        "graph inside": (inner, policy),
+        "called graph": (lambda _: inner.invoke({}), policy),
+        "task": (lambda _: cached_task(None).result(), None),
+        "task inside": (lambda _: task(ask_and_fail)(None).result(), policy),
+    }[asks]
+    builder = StateGraph(Log).add_node("node", node, cache_policy=policy_of_node)
+    builder.add_edge(START, "node")
+    graph = builder.compile(checkpointer=saver, cache=InMemoryCache())
+    for name in ("Alice", "Bob"):
+        config = {"configurable": {"thread_id": name}}
+        assert run.invoke(graph, {}, config)["__interrupt__"]
+        flaky.attempts = 0
+        with pytest.raises(ValueError, match="once"):
+            run.invoke(graph, Command(resume=name), config)
+        assert run.invoke(graph, None, config)["log"][0] == name
 
 
 def test_a_result_that_a_reducer_refuses_is_not_cached(run):

@@ -26,7 +26,7 @@ class CacheEntry:
     """Made before the node runs, which may change its input."""
     ttl: int | None
     writes: Sequence[Write] | None = None
-    """None if the node has not run to its end."""
+    """None if the node has not run to its end, or has asked for an answer."""
 
     def take(self, writes: Sequence[Write]) -> None:
         """Take a copy of the writes: a reducer may change their values in place."""

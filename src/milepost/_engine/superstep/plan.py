@@ -104,6 +104,12 @@ class Task:
         return self.caller is not None
 
     @property
+    def has_asked(self) -> bool:
+        """Whether the task, or a graph or task that it called, has asked for an answer: the result
+        is made with it."""
+        return bool(self.answers or self.interrupts or self.answered_interrupts)
+
+    @property
     def is_sent(self) -> bool:
         """Whether a Send asked for it."""
         return self.path[0] == PUSH and self.caller is None

@@ -96,7 +96,8 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
     if run.answers and not context.interrupts_asked and _is_answered_early(run, task):
         kind, name, where = _names(run, task)
         warn_of(f"{kind} '{name}' of {where} was given an answer, and has asked nothing.")
-    if task.cache_entry is not None:
+    # What one caller has answered is not for the threads of others.
+    if task.cache_entry is not None and not task.has_asked:
         try:
             task.cache_entry.take(task.writes)
         except Exception as error:
