@@ -76,6 +76,12 @@ def test_jitter_lengthens_a_pause_by_up_to_a_second(run, pauses):
     assert 1.0 <= pauses[0] <= 2.0
 
 
+def test_jitter_makes_no_pause_longer_than_the_maximum(run, pauses):
+    policy = RetryPolicy(initial_interval=0.05, max_interval=0.05, max_attempts=9)
+    run.invoke(retrying(Flaky(8, ConnectionError()), policy), {})
+    assert max(pauses) <= 0.05
+
+
 def test_the_last_error_surfaces_when_the_attempts_are_used_up(run, pauses):
     flaky = Flaky(99, ConnectionError("still down"))
     with pytest.raises(ConnectionError, match="still down"):

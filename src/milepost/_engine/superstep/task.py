@@ -253,10 +253,9 @@ def _pause_before_retry(
         if attempt >= policy.max_attempts:
             return None
         delay = policy.initial_interval * policy.backoff_factor ** (attempt - 1)
-        delay = min(delay, policy.max_interval)
         if policy.jitter:
             delay += getrandbits(20) / (1 << 20)
-        return delay
+        return min(delay, policy.max_interval)
     return None
 
 
