@@ -11,6 +11,8 @@ from typing import Annotated, Any, Generic, TypeVar
 
 import pytest
 from differing import Row, Rows, State, T, fails, fan, line, outcome, saved, says
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
 from pydantic import BaseModel, Field, PrivateAttr
 from typing_extensions import TypedDict
 
@@ -111,6 +113,15 @@ def bound_to_a_cached_function(lib: Any) -> Any:
 
     ran("one")
     return ran("two")
+
+
+@ROWS.differ(
+    "a node writes the answer of a model with the tag `nostream`", langgraph=["yes"], milepost=[]
+)
+def answer_that_is_left_out(lib: Any) -> Any:
+    model = GenericFakeChatModel(messages=iter([AIMessage("yes")])).with_config(tags=["nostream"])
+    graph = line(lib, n=lambda _: {"log": [model.invoke("sure?")]}).compile()
+    return [message.content for message, _ in graph.stream({}, stream_mode="messages")]
 
 
 @ROWS.differ("a node is named by a member of", langgraph=[], milepost=["b"])

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("langchain_core.language_models.chat_model_stream")
 
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 
@@ -61,6 +61,23 @@ class TestAnswers:
 
         run = chat(lib, node).stream_events({"messages": "hi"}, version="v3")
         assert [str(answer.text) for answer in run.messages] == ["made"]
+
+    def test_of_a_model_tagged_nostream_stay_out(self, lib: Any) -> None:
+        speaker = model("hidden").with_config(tags=["nostream"])
+
+        def node(state: Any) -> Any:
+            return {"messages": [speaker.invoke(state["messages"])]}
+
+        run = chat(lib, node).stream_events({"messages": "hi"}, version="v3")
+        said = [str(answer.text) for answer in run.messages]
+        assert said == ([] if lib.name == "milepost" else ["hidden"])
+
+    def test_removals_are_among_them(self, lib: Any) -> None:
+        def node(state: Any) -> Any:
+            return {"messages": [RemoveMessage("__remove_all__"), AIMessage("made", id="1")]}
+
+        run = chat(lib, node).stream_events({"messages": "hi"}, version="v3")
+        assert [str(answer.text) for answer in run.messages] == ["", "made"]
 
     def test_end_with_the_error_of_the_run(self, lib: Any) -> None:
         def node(state: Any) -> Any:

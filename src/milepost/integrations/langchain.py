@@ -123,6 +123,8 @@ class TokenStream(TaskStream):
         super().__init__(context)
         self._models: dict[UUID, dict[str, Any]] = {}
         """The metadata of models that have begun and not ended."""
+        self._left_out: set[UUID] = set()
+        """Models that have begun and not ended, and that a tag excludes."""
         self._push = context.run.events.message
 
     def on_chat_model_start(
@@ -138,6 +140,8 @@ class TokenStream(TaskStream):
         """A model begins: remember the model if its answer is streamed."""
         known: Mapping[str, Any] = metadata or {}
         if not self._is_streamed(tags, known):
+            if tags and TAG_NOSTREAM in tags:
+                self._left_out.add(run_id)
             return
         own = [tag for tag in tags or () if not tag.startswith("seq:step")]
         self._models[run_id] = {**known, "tags": own} if own else dict(known)
@@ -157,18 +161,25 @@ class TokenStream(TaskStream):
             self._push(chunk.message, metadata, once=False)
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **_rest: Any) -> None:
-        """A model has ended. The answer of a model that did not stream is sent now."""
+        """A model has ended. The answer of a model that did not stream is sent now, unless a tag
+        excludes the model."""
         metadata = self._models.pop(run_id, None)
+        answers: Sequence[Any] = response.generations[0] if response.generations else ()
+        if run_id in self._left_out:
+            # The node may return the answer, which is not to be streamed then either.
+            self._left_out.discard(run_id)
+            messages = [one.message for one in answers if isinstance(one, ChatGeneration)]
+            self._context.run.events.stream.know_messages([message.id for message in messages])
         if metadata is None:
             return
         self._context.heartbeat()
-        answers: Sequence[Any] = response.generations[0] if response.generations else ()
         if answers and isinstance(answers[0], ChatGeneration):
             self._push(answers[0].message, metadata, once=True)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_rest: Any) -> None:  # noqa: ARG002
         """A model has failed."""
         self._models.pop(run_id, None)
+        self._left_out.discard(run_id)
 
     # LangChain streams a model that was merely invoked if some callback has these two methods.
 

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, RemoveMessage
+from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 
 from hitl_graphs import Both, Inner, State, chain, fan, step
 from milepost.config import get_stream_writer
 from milepost.func import entrypoint, task
 from milepost.graph import START, MessagesState, StateGraph
+from milepost.graph.message import REMOVE_ALL_MESSAGES
 from milepost.runtime import Runtime
 from milepost.types import Command, StreamWriter, interrupt
 
@@ -709,16 +711,19 @@ class TestMessages:
             ("by hand", "say")
         ]
 
-    def test_of_a_model_tagged_nostream_stay_out(self, run, saver, config):
+    @pytest.mark.parametrize("returned", [False, True])
+    def test_of_a_model_tagged_nostream_stay_out(self, run, saver, config, returned):
         model = GenericFakeChatModel(messages=iter([AIMessage("hidden words")])).with_config(
             tags=["nostream"]
         )
 
         def call(state: MessagesState):
-            model.invoke(state["messages"])
+            answer = model.invoke(state["messages"])
+            return {"messages": [answer]} if returned else None
 
         async def acall(state: MessagesState):
-            await model.ainvoke(state["messages"])
+            answer = await model.ainvoke(state["messages"])
+            return {"messages": [answer]} if returned else None
 
         builder = StateGraph(MessagesState)
         builder.add_node("call", acall if run.colour == "async" else call)
@@ -726,6 +731,30 @@ class TestMessages:
         graph = builder.compile(checkpointer=saver)
         events = run.stream(graph, {"messages": [("user", "hi")]}, config, stream_mode="messages")
         assert events == []
+        assert len(run.get_state(graph, config).values["messages"]) == 1 + returned
+
+    def test_of_a_node_tagged_nostream_come_whole(self, run, saver, config):
+        """The tag is for models."""
+        node = RunnableLambda(lambda _: {"messages": [AIMessage("words")]}).with_config(
+            tags=["nostream"]
+        )
+        graph = chain(("node", node), schema=MessagesState, checkpointer=saver)
+        events = run.stream(graph, {"messages": [("user", "hi")]}, config, stream_mode="messages")
+        assert [message.content for message, _ in events] == ["words"]
+
+    def test_that_remove_others_come_too(self, run, saver, config):
+        """But for those of messages that were streamed, or that the node has got."""
+
+        def trim(state: MessagesState):
+            return {"messages": [RemoveMessage("1"), AIMessage("kept", id="2")]}
+
+        def wipe(state: MessagesState):
+            return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), AIMessage("new", id="3")]}
+
+        graph = chain(("trim", trim), ("wipe", wipe), schema=MessagesState, checkpointer=saver)
+        given = {"messages": [AIMessage("old", id="1")]}
+        events = run.stream(graph, given, config, stream_mode="messages")
+        assert [message.id for message, _ in events] == ["2", REMOVE_ALL_MESSAGES, "3"]
 
     def test_of_a_subgraph_come_with_its_namespace(self, run, saver, config):
         model = GenericFakeChatModel(messages=iter([AIMessage("deep words")]))

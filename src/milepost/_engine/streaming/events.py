@@ -16,7 +16,6 @@ from milepost._internal.ids import random_uuid
 from milepost.checkpoint._contract.records import now
 from milepost.constants import INTERRUPT, START, TAG_HIDDEN
 from milepost.errors import GraphBubbleUp
-from milepost.messages import is_removal
 
 if TYPE_CHECKING:
     from milepost._engine.observers import RunObserver
@@ -274,8 +273,6 @@ class RunEvents:
         metadata: dict[str, Any] | None = None
         for _key, value in task.writes:
             for message in messages_in(value):
-                if is_removal(message):
-                    continue
                 if message.id is None:
                     message.id = random_uuid()  # the state gets it with the same id
                 if not shown:
