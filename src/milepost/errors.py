@@ -691,11 +691,15 @@ class GraphDrained(GraphBubbleUp):
 
 
 class ParentCommand(GraphBubbleUp):
-    """Carries a `Command(graph=...)` out of a subgraph to the graph that it addresses."""
+    """Carries a `Command(graph=...)` out of a subgraph to the graph that it addresses.
 
-    def __init__(self, command: Command[Any]) -> None:
-        super().__init__(command)
+    `others` are the commands of tasks beside that of the first.
+    """
+
+    def __init__(self, command: Command[Any], *others: Command[Any]) -> None:
+        super().__init__(command, *others)
         self.command = command
+        self.others = others
 
 
 class NoParentError(InvalidUpdateError, ParentCommand):

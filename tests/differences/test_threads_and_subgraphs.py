@@ -28,6 +28,17 @@ def no_parent(lib: Any) -> Any:
 
 
 @ROWS.differ(
+    "several `Command(graph=Command.PARENT)` in one step",
+    langgraph=["one"],
+    milepost=["one", "two"],
+)
+def several_to_the_parent(lib: Any) -> Any:
+    up = [lib.Command(graph=lib.Command.PARENT, update={"log": [n]}) for n in ("one", "two")]
+    inner = line(lib, leave=lambda _: up).compile()
+    return line(lib, inner=inner).compile().invoke({"log": []})["log"]
+
+
+@ROWS.differ(
     "the sources of a join are listed in another order while a thread waits for it",
     langgraph=["a", "yes"],
     milepost=["a", "yes", "last"],

@@ -666,6 +666,32 @@ class TestCommandsToTheParent:
         result = run.invoke(graph, {"log": []}, config, durability=durability)
         assert result == {"log": ["left", "other"]}
 
+    @pytest.mark.parametrize("inside", ["nodes of a step", "a list of a node"])
+    def test_all_count(self, run, trace, saver, config, durability, inside):
+        class Handed(State):
+            agent: str
+
+        def to(name: str) -> Any:
+            update = {"log": [f"to {name}"], "agent": name}
+            return Command(graph=Command.PARENT, goto=name, update=update)
+
+        child = StateGraph(Handed)
+        if inside == "a list of a node":
+            child.add_node("leave", lambda state: [to("one"), to("two")])
+            child.add_edge(START, "leave")
+        else:
+            for name in ("one", "two"):
+                child.add_node(f"leave to {name}", lambda state, name=name: to(name))
+                child.add_edge(START, f"leave to {name}")
+        builder = StateGraph(Handed).add_node("child", child.compile()).add_edge(START, "child")
+        for name in ("one", "two"):
+            builder.add_node(name, step(trace, name))
+        graph = builder.compile(checkpointer=saver)
+        result = run.invoke(graph, {"log": []}, config, durability=durability)
+        # A key without a reducer takes one value: the last.
+        assert result == {"log": ["to one", "to two", "one", "two"], "agent": "two"}
+        assert sorted(trace) == ["one", "two"]
+
     def test_may_send_work_to_nodes_of_the_parent(self, run, saver, config, durability):
         class Work(TypedDict):
             n: int

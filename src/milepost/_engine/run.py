@@ -185,7 +185,7 @@ class GraphRun:
             if isinstance(error, ParentCommand):
                 if parent is None:
                     raise NoParentError(error.command, self.program.name) from None
-                raise ParentCommand(addressed_here(error.command)) from None
+                raise ParentCommand(*map(addressed_here, (error.command, *error.others))) from None
             raise
         yield from self.close(self._outcome(None), succeeded=not self.paused)
         if self.paused and self.position.parent is not None:
@@ -540,5 +540,7 @@ def _first_error(errors: Sequence[Any]) -> BaseException:
     for error in errors:
         if not isinstance(error, ParentCommand):
             return error if isinstance(error, BaseException) else RuntimeError(error)
-    parent_command: ParentCommand = errors[0]
-    return parent_command
+    up: ParentCommand = errors[0]
+    if len(errors) > 1:
+        up = ParentCommand(*(one for error in errors for one in (error.command, *error.others)))
+    return up

@@ -234,6 +234,8 @@ class _ResultReader:
             is_known = self.router.target(output, self.who, self.culprit)
             return [(TASKS, output)] if is_known else []
         if isinstance(output, (list, tuple)) and any(isinstance(o, Command) for o in output):
+            if up := [o for o in output if isinstance(o, Command) and o.graph == Command.PARENT]:
+                raise ParentCommand(*up)
             return [write for one in output for write in self.writes_of(one)]
         writes = self.from_value(output)
         if writes is not None:

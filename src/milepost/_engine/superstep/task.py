@@ -22,6 +22,7 @@ from milepost._internal.ids import getrandbits, interrupt_id
 from milepost._internal.notes import add_note
 from milepost._internal.other_root import is_from_their_call
 from milepost._internal.warn import warn_of
+from milepost.channels.last_value import LastValue
 from milepost.errors import (
     GraphBubbleUp,
     GraphInterrupt,
@@ -34,6 +35,7 @@ from milepost.types import Command, RetryPolicy
 
 if TYPE_CHECKING:
     from milepost._engine.run import GraphRun
+    from milepost._engine.superstep.channel_state import ChannelState
     from milepost._engine.superstep.plan import Task
     from milepost._engine.superstep.program import Branch, Node, Write
 
@@ -123,8 +125,9 @@ def _attempt(context: TaskContext) -> EffectGenerator[tuple[Any, list[Write]]]:
     except ParentCommand as up:
         if up.command.graph is not None:
             raise
-        # A graph inside this node addressed the command to this graph.
-        output, context.came_up = up.command, up
+        # A graph inside this node addressed the command to this graph, or several of its tasks did.
+        output = [up.command, *up.others] if up.others else up.command
+        context.came_up = up
     while True:
         try:
             writes = node.writes_of(output)
@@ -132,6 +135,8 @@ def _attempt(context: TaskContext) -> EffectGenerator[tuple[Any, list[Write]]]:
         except ReturnedRunnable as returned:
             runnable = callee_of(returned.runnable, task.name)
             output = yield Call(runnable, task.input, context, node.timeout)
+    if context.came_up is not None and context.came_up.others:
+        writes = _last_of_plain_keys(context.run.channels, writes)
     if context.pushed:
         writes[:0] = context.pushed
     writes += node.edges
@@ -150,6 +155,16 @@ def _attempt(context: TaskContext) -> EffectGenerator[tuple[Any, list[Write]]]:
                 answer = yield decide
             writes += branch.route(answer)
     return output, writes
+
+
+def _last_of_plain_keys(channels: ChannelState, writes: Sequence[Write]) -> list[Write]:
+    """Writes of several commands: a key without a reducer takes one value, the last."""
+    last = {name: at for at, (name, _) in enumerate(writes)}
+    return [
+        write
+        for at, write in enumerate(writes)
+        if last[write[0]] == at or type(channels.live.get(write[0])) is not LastValue
+    ]
 
 
 def _observed_attempt(
