@@ -100,12 +100,9 @@ def timeout_is_lost() -> None:
 
 def refusal_unexplained() -> None:
     """A server that refuses was a bare error of psycopg's."""
-    from milepost.checkpoint import postgres as saver
-    from milepost.checkpoint.postgres import aio as async_saver
-    from milepost.store import postgres as store
+    from milepost._db.postgres import opening
 
-    for module in (saver, async_saver, store):
-        module.connecting = contextlib.nullcontext  # type: ignore[attr-defined]
+    opening.connecting = contextlib.nullcontext  # type: ignore[attr-defined]
 
 
 def reads_want_to_write() -> None:

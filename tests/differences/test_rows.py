@@ -34,6 +34,8 @@ ELSEWHERE = {
     "test_a_failure_of_what_was_scheduled_fails_the_end_if_asked_to",
     '`config["callbacks"]` in a node': "integrations/test_callbacks.py "
     "test_a_node_may_dispatch_events_and_pass_callbacks_on_though_nobody_listens",
+    "`get_state().tasks` after a run was cancelled": "engine/drivers/test_stopping.py "
+    "test_ainvoke_leaves_a_thread_that_resumes",
     "Ctrl-C while a node runs": "engine/drivers/test_stopping.py "
     "test_sigint_during_invoke_leaves_a_thread_that_resumes",
     "a step stops in the middle": "model/strategies.py _without_joins",

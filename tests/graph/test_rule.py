@@ -40,6 +40,10 @@ class State(TypedDict, total=False):
     log: Annotated[list[Any], operator.add]
 
 
+class Listed(TypedDict):
+    items: list[int]
+
+
 class Model(BaseModel):
     a: int = 0
     extra: int = 0
@@ -225,6 +229,30 @@ def entered(lib: Any) -> Any:
 
     program.invoke(1, T)
     return program.invoke(lib.Command(goto="x"), T)
+
+
+def grows(state: Any) -> Any:
+    state["log"].append("x")
+    return {"a": 1}
+
+
+def catches(lib: Any) -> Any:
+    def node(_: Any) -> Any:
+        try:
+            return {"log": [lib.interrupt("?")]}
+        except Exception:
+            return {"log": ["went on"]}
+
+    return node
+
+
+def started_over(lib: Any) -> Any:
+    builder = lib.StateGraph(State).add_node("n", said).add_node("m", ask(lib))
+    builder.add_edge(lib.START, "n").add_edge(lib.START, "m")
+    graph = builder.compile(checkpointer=lib.InMemorySaver())
+    graph.invoke({"log": ["one"]}, T)
+    graph.invoke({"log": ["two"]}, T)
+    return graph.invoke(lib.Command(resume="yes"), T)["log"]
 
 
 class Case(NamedTuple):
@@ -423,6 +451,27 @@ CASES = [
         GraphBuildError,
     ),
     Case(
+        "key that has grown in place",
+        lambda lib: one(lib, grows).invoke({"log": [1]}),
+        "Key 'log' of graph 'graph' was changed in place in the step of 'n'",
+    ),
+    Case(
+        "list added to itself",
+        lambda lib: one(lib, lambda state: {"log": state["log"]}).invoke({"log": [1]}),
+        "Node 'n' of graph 'graph' returned for key 'log' the list that the key has",
+    ),
+    Case(
+        "list that begins with the value",
+        lambda lib: one(lib, lambda s: {"log": [*s["log"], 2]}).invoke({"log": [{"n": 1}]}),
+        "Node 'n' of graph 'graph' returned for key 'log' the list that the key has",
+    ),
+    Case(
+        "question that is caught",
+        lambda lib: one(lib, catches(lib), checkpointer=lib.InMemorySaver()).invoke({}, T),
+        "Node 'n' of thread 't' called interrupt() and went on without an answer",
+    ),
+    Case("result that is dropped", started_over, "in which 'n' has ended, and a new input starts"),
+    Case(
         "interrupt_before",
         lambda lib: one(lib, said, checkpointer=lib.InMemorySaver()).invoke(
             {}, T, interrupt_before=["z"]
@@ -457,6 +506,10 @@ def test_a_strict_graph_refuses_it(case: Case) -> None:
 
 
 SILENT: dict[str, Callable[[Any], Any]] = {
+    "equal texts": lambda lib: one(lib, said).invoke({"log": ["x"]}),
+    "key that has grown and is written": lambda lib: of(
+        lib, Listed, lambda s: s["items"].append(2) or {"items": s["items"]}, {"items": [1]}
+    ),
     "usual defaults": lambda lib: list(lib.StateGraph(Usual).channels),
     "usual defaults of a dataclass": lambda lib: of(lib, UsualData, lambda s: {"log": [s.plain]}),
     "partial": lambda lib: list(

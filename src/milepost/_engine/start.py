@@ -128,12 +128,32 @@ def drop_waiting(run: GraphRun, kept: Container[str] = ()) -> list[ExternalWrite
 
     For nodes that the graph does not have, they mark what the nodes wait for as seen.
     """
+    tasks = waiting_tasks(run)
+    _check_results(run, [task for task in tasks if task.finished], kept)
     writers = [
         ExternalWriter(task.name, task.triggers, [w for w in task.writes if w[0] in kept])
-        for task in waiting_tasks(run)
+        for task in tasks
     ]
     missing, run.checkpoints.missing = run.checkpoints.missing.missing, NONE_MISSING
     return writers + [ExternalWriter(node, channels, ()) for node, channels in missing.items()]
+
+
+def _check_results(run: GraphRun, ended: Sequence[Task], kept: Container[str]) -> None:
+    """Warn of results that are dropped with the step that waits: they show in the state."""
+    keys = run.program.keys
+    lost = [t.name for t in ended if any(w[0] in keys and w[0] not in kept for w in t.writes)]
+    if not lost:
+        return
+    names = ", ".join(f"'{name}'" for name in lost)
+    run.program.strictness.check(
+        ("dropped", *lost),
+        lambda: InvalidUpdateError(
+            f"Thread '{run.position.thread_id}' of graph '{run.program.name}' waits in a step in "
+            f"which {names} has ended, and a new input starts over. Resume the thread first, with "
+            "None or Command(resume=...), or write the results with update_state."
+        ),
+        f"What {names} returned is dropped.",
+    )
 
 
 def refuse_missing_nodes(run: GraphRun, *, starts_over: bool) -> EffectGenerator[None]:

@@ -446,7 +446,7 @@ class TestASiblingThatHasEnded:
             for _ in range(read):
                 next(stream)
             assert is_last.wait(PATIENCE)
-            stream.close()
             over.set()
+            stream.close()
         assert sorted(graph.invoke(None, config)["log"]) == [*"abcd"]
         assert [trace.count(name) for name in "abc"] == [1, 1, 1]

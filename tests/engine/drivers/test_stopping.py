@@ -226,6 +226,7 @@ class TestCancelling:
             snapshot = await graph.aget_state(config)
             assert snapshot.values == {"log": ["a"]}
             assert snapshot.next == ("slow",)
+            assert [task.error for task in snapshot.tasks] == [None]
             return await graph.ainvoke(None, config, durability=durability)
 
         assert asyncio.run(main()) == {"log": ["a", "slow", "z"]}

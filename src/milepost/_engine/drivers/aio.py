@@ -17,6 +17,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost._engine import leases
+from milepost._engine.drivers.async_standby import AsyncStandby
 from milepost._engine.drivers.effects import (
     AFTER_EVENTS,
     Abandoned,
@@ -39,7 +40,6 @@ from milepost._engine.drivers.effects import (
     is_sync_only,
 )
 from milepost._engine.drivers.run_driver import NOT_STORED, Ended, RunDriver, has_left, sorted_out
-from milepost._engine.drivers.standby import AsyncStandby
 from milepost._engine.drivers.timeouts import within
 from milepost._engine.streaming.events import Event, EventStream
 from milepost._engine.superstep.task import outcome_of, raise_own_cancellation

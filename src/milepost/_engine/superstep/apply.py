@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from milepost._engine.superstep.mistaken_updates import changed_in_place, check_for_itself
 from milepost._internal.notes import add_note
 from milepost.errors import InvalidUpdateError
 
@@ -47,6 +48,7 @@ def apply_writes(
                 by_channel[name] = [value]
     for name, values in by_channel.items():
         channel = live[name] if name in live else channels.channel(name)
+        check_for_itself(program, name, channel, values, writers)
         try:
             updated = channel.update(values)
         except InvalidUpdateError as error:
@@ -61,6 +63,10 @@ def apply_writes(
                 channels.volatile.add(name)
 
     if is_step:
+        if channels.sizes:
+            for name in changed_in_place(program, channels, by_channel, writers):
+                versions[name] = version
+                changed.add(name)
         if channels.volatile:
             _clear_volatile(channels, by_channel, version, changed)
         if program.finish_channels:

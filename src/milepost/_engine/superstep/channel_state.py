@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint._contract.records import ChannelVersions, Checkpoint
 
 
+_SIZED: Final[frozenset[type]] = frozenset({list, dict, set})
 NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -35,6 +36,7 @@ class ChannelState:
         "keys",
         "live",
         "seen",
+        "sizes",
         "specs",
         "top",
         "unsaved_seen",
@@ -59,6 +61,8 @@ class ChannelState:
         """The channels in use; any other has its initial value."""
         self.values: dict[str, Any] = {}
         """The values of the state's keys that have one, in the schema's order."""
+        self.sizes: dict[str, int] = {}
+        """The sizes of the lists, dicts and sets in `values` when the last step had ended."""
         self.versions: ChannelVersions = {}
         self.seen: dict[str, ChannelVersions] = {}
         """Node → versions of its triggers when it last ran. The inner mappings are replaced,
@@ -126,7 +130,12 @@ class ChannelState:
                 value = self.live[name].get()
             except EmptyChannelError:
                 values.pop(name, None)
+                self.sizes.pop(name, None)
                 continue
+            if type(value) in _SIZED:
+                self.sizes[name] = len(value)
+            elif name in self.sizes:
+                del self.sizes[name]
             # A new key has to take its place in the schema's order.
             if name in values or not values or places[next(reversed(values))] < places[name]:
                 values[name] = value
@@ -211,6 +220,7 @@ class ChannelState:
     def _read_all(self) -> None:
         live = self.live
         self.values = {name: live[name].get() for name in self.keys if live[name].is_available()}
+        self.sizes = {name: len(v) for name, v in self.values.items() if type(v) in _SIZED}
 
 
 def _put_back(entries: dict[str, Any], before: Mapping[str, Any]) -> None:

@@ -26,6 +26,7 @@ from milepost.channels.last_value import LastValue
 from milepost.errors import (
     GraphBubbleUp,
     GraphInterrupt,
+    InvalidUpdateError,
     MissingNodeError,
     NodeCancelledError,
     NodeError,
@@ -98,6 +99,12 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
     if run.answers and not context.interrupts_asked and _is_answered_early(run, task):
         kind, name, where = _names(run, task)
         warn_of(f"{kind} '{name}' of {where} was given an answer, and has asked nothing.")
+    if context.interrupts_asked > len(task.answers):
+        try:
+            _check_question(run, task)
+        except InvalidUpdateError as error:
+            task.finished, task.writes, task.error = False, (), error
+            return
     # What one caller has answered is not for the threads of others.
     if task.cache_entry is not None and not task.has_asked:
         try:
@@ -242,6 +249,21 @@ def _handle(handler: Node, context: TaskContext) -> EffectGenerator[Any]:
         iter(call),
         lambda o: o.attempt_begins(context, True),
         lambda o, output, error: o.attempt_ends(context, output, error),
+    )
+
+
+def _check_question(run: GraphRun, task: Task) -> None:
+    """Warn of a node that has asked, and has gone on without the answer."""
+    kind, name, where = _names(run, task)
+    run.program.strictness.check(
+        ("unanswered", name),
+        InvalidUpdateError(
+            f"{kind} '{name}' of {where} called interrupt() and went on without an answer: an "
+            "`except` has caught the GraphInterrupt that stops the node. Let it through: `except "
+            "GraphInterrupt: raise`, before other exceptions."
+        ),
+        "Nothing is asked.",
+        task.node.callee.target,
     )
 
 

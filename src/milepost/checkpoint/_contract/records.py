@@ -12,7 +12,7 @@ from milepost._internal.ids import checkpoint_id
 from milepost.checkpoint._contract.versions import counter_text
 from milepost.constants import ERROR, INTERRUPT, RESUME, SCHEDULED, TASKS
 from milepost.errors import MissingThreadError
-from milepost.types import RunnableConfig
+from milepost.types import MISSING, RunnableConfig
 
 FORMAT_VERSION: Final = 4
 """The `v` of the checkpoints that we write; the same layout as LangGraph 1.x."""
@@ -271,18 +271,20 @@ def with_sends(checkpoint: Checkpoint, parent_writes: Sequence[PendingWrite]) ->
 def metadata_matches(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether all pairs of the filter are in the metadata.
 
-    A key with a period is first looked up as it is, then as a path: `user.name`. A key that is not
-    there is equal to None.
+    A key with a period is first looked up as it is, then as a path: `user.name`.
     """
     return all(_value_at(metadata, key) == value for key, value in wanted.items())
 
 
 def _value_at(metadata: Mapping[str, Any], key: str) -> Any:
-    if key in metadata or "." not in key:
-        return metadata.get(key)
+    found = metadata.get(key, MISSING)
+    if found is not MISSING or "." not in key:
+        return found
     inner: Any = metadata
     for part in key.split("."):
-        inner = inner.get(part) if isinstance(inner, Mapping) else None
+        if not isinstance(inner, Mapping) or part not in inner:
+            return MISSING
+        inner = inner[part]
     return inner
 
 
