@@ -11,10 +11,11 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from milepost.channels import EphemeralValue
+from milepost.channels import DeltaChannel, EphemeralValue
 from milepost.graph import START, StateGraph
 from milepost.pregel import NodeBuilder, Pregel
-from milepost.types import Command, RetryPolicy, Send
+from milepost.runtime import Runtime
+from milepost.types import Command, RetryPolicy, RunnableConfig, Send
 
 
 class State(TypedDict, total=False):
@@ -90,6 +91,26 @@ def with_handler() -> Any:
     return builder.add_edge(START, "fails").compile()
 
 
+def wants(state: Any, config: RunnableConfig, *, runtime: Runtime[Any]) -> Any:
+    return {"log": [bool(config), runtime.context]}
+
+
+def filled_in() -> Any:
+    return StateGraph(State).add_node(wants).add_edge(START, "wants").compile()
+
+
+def inner() -> Any:
+    return StateGraph(State).add_node("inner", line(State)).add_edge(START, "inner").compile()
+
+
+def newest(old: Any, new: Any) -> Any:
+    return [*old, *(one for writes in new for one in writes)]
+
+
+class Delta(TypedDict, total=False):
+    log: Annotated[list[Any], DeltaChannel(newest)]
+
+
 def of_channels() -> Any:
     return Pregel(
         nodes={"n": NodeBuilder().subscribe_only("log").do(same).write_to("out")},
@@ -109,6 +130,9 @@ GRAPHS: dict[str, Callable[[], Any]] = {
     "command": commanded,
     "error handler": with_handler,
     "channels": of_channels,
+    "parameters": filled_in,
+    "graph as a node": inner,
+    "delta channel": lambda: line(Delta),
 }
 
 

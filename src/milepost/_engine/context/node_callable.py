@@ -10,6 +10,7 @@ import functools
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from operator import attrgetter
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
@@ -26,13 +27,13 @@ Injection = tuple[str, "Callable[[TaskContext], Any]"]
 """A parameter, and how its argument is found."""
 
 INJECTED: dict[str, Callable[[TaskContext], Any]] = {
-    "config": lambda context: context.config,
-    "store": lambda context: context.runtime.store,
-    "writer": lambda context: context.stream_writer,
-    "previous": lambda context: context.runtime.previous,
-    "runtime": lambda context: context.runtime,
+    "config": attrgetter("config"),
+    "store": attrgetter("runtime.store"),
+    "writer": attrgetter("stream_writer"),
+    "previous": attrgetter("runtime.previous"),
+    "runtime": attrgetter("runtime"),
 }
-"""Parameters that are filled in by their names."""
+"""Parameters that are filled in by their names. A graph with them can be pickled."""
 _TYPES = {"config": "RunnableConfig", "store": "BaseStore", "writer": "StreamWriter"}
 """What some of them are. A parameter of another type that has a default keeps its default."""
 

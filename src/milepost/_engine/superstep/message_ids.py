@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from milepost._internal.ids import random_uuid
@@ -30,11 +31,13 @@ def with_message_ids(
     writes_of: Callable[[Any], list[Write]], delta: Collection[str]
 ) -> Callable[[Any], list[Write]]:
     """`writes_of`, whose messages for the channels in `delta` all have ids."""
+    return partial(_writes_with_ids, writes_of, delta)
 
-    def writes_with_ids(output: Any) -> list[Write]:
-        return identified(writes_of(output), delta)
 
-    return writes_with_ids
+def _writes_with_ids(
+    writes_of: Callable[[Any], list[Write]], delta: Collection[str], output: Any
+) -> list[Write]:
+    return identified(writes_of(output), delta)
 
 
 def identified(writes: Sequence[Write], delta: Collection[str]) -> list[Write]:
