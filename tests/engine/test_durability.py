@@ -310,6 +310,7 @@ class TestADeltaChannelThatARunLeavesAlone:
             assert run.get_state(graph, config).values == old.values
             assert old.values["delta"] == old.values["plain"]
 
+    @pytest.mark.filterwarnings("ignore:Thread .* waits in a step in which")
     def test_has_after_a_step_that_was_given_up_what_it_had_before(
         self, run, saver, config, durability
     ):

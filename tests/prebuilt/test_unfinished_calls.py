@@ -39,6 +39,7 @@ def agent_of(*script: Any, **options: Any) -> tuple[Any, ScriptedModel]:
 
 
 @VERSIONS
+@pytest.mark.filterwarnings("ignore:Thread .* waits in a step in which")
 def test_after_a_failure_the_user_can_go_on(run, saver, config, version):
     agent, model = agent_of(CALLS, "yes", checkpointer=saver, version=version)
     with pytest.raises(ConnectionError):

@@ -139,10 +139,12 @@ def drop_waiting(run: GraphRun, kept: Container[str] = ()) -> list[ExternalWrite
 
 
 def _check_results(run: GraphRun, ended: Sequence[Task], kept: Container[str]) -> None:
-    """Warn of results that are dropped with the step that waits: they show in the state."""
-    keys = run.program.keys
+    """Warn of results that are dropped with the step that waits, though the state shows them."""
+    thread, position, keys = run.checkpoints.thread, run.position, run.program.keys
     lost = [t.name for t in ended if any(w[0] in keys and w[0] not in kept for w in t.writes)]
-    if not lost:
+    # A fork from an older checkpoint drops nothing: the results are in what came after.
+    is_head = thread is not None and position.checkpoint_id == thread.fence.head
+    if not lost or not is_head or position.parent is not None:
         return
     names = ", ".join(f"'{name}'" for name in lost)
     run.program.strictness.check(

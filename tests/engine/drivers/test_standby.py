@@ -203,6 +203,23 @@ class TestAConsumerThatLeaves:
         assert graph.invoke(None, config) == {"log": ["paid"]}
         assert pay.ran == 1
 
+    @SAVED
+    def test_does_not_hold_up_an_event_loop(self, saver, config, durability, pay):
+        """A web server closes the stream of a client that has gone on the thread of its loop."""
+        graph = paying(pay.sync).compile(checkpointer=saver)
+        options = {"stream_mode": "custom", "durability": durability}
+        stream = graph.stream({"log": []}, config, **options)
+
+        async def serve() -> None:
+            assert await asyncio.to_thread(next, stream) == "paying"
+            stream.close()
+            pay.may_end.set()
+
+        asyncio.run(serve())
+        assert soon(partial(is_stored, graph, config))
+        assert graph.invoke(None, config) == {"log": ["paid"]}
+        assert pay.ran == 1
+
     def test_begins_no_other(self, saver, config, pay):
         ran = []
         builder = paying(pay.sync)

@@ -98,6 +98,7 @@ def test_a_second_failure_saves_nothing_new(run, failed, config, durability):
     assert result["log"] == ["in", "fails", "first", "third", "join"]
 
 
+@pytest.mark.filterwarnings("ignore:Thread .* waits in a step in which")
 def test_a_new_input_after_a_failure_starts_over(run, failed, config, durability):
     failed.broken = False
     result = run.invoke(failed.graph, {"log": ["new"]}, config, durability=durability)

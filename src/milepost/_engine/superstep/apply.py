@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._engine.superstep.mistaken_updates import changed_in_place, check_for_itself
 from milepost._internal.notes import add_note
+from milepost.channels.binop import BinaryOperatorAggregate
 from milepost.errors import InvalidUpdateError
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def apply_writes(
                 by_channel[name] = [value]
     for name, values in by_channel.items():
         channel = live[name] if name in live else channels.channel(name)
-        check_for_itself(program, name, channel, values, writers)
+        if type(channel) is BinaryOperatorAggregate:
+            check_for_itself(program, name, channel, values, writers)
         try:
             updated = channel.update(values)
         except InvalidUpdateError as error:

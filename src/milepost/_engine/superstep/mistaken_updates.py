@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, Final
 
+from milepost._engine.superstep.plan import Task
 from milepost.channels.binop import BinaryOperatorAggregate
 from milepost.errors import InvalidUpdateError
 
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
     from milepost._engine.superstep.channel_state import ChannelState
     from milepost._engine.superstep.program import ExecutableGraph, Writer
-    from milepost.channels.base import BaseChannel
 
 _SCALARS: Final[frozenset[type]] = frozenset({str, int, float, bool, bytes, type(None)})
 """Types of which equal values may be one object."""
@@ -52,19 +52,20 @@ def changed_in_place(
 def check_for_itself(
     program: ExecutableGraph,
     name: str,
-    channel: BaseChannel[Any, Any, Any],
+    channel: BinaryOperatorAggregate[Any],
     values: Sequence[Any],
     writers: Sequence[Writer],
 ) -> None:
     """Warn of a write to a key that is added up, if the write holds the value so far."""
-    if type(channel) is not BinaryOperatorAggregate or channel.operator is not operator.add:
-        return
     old = channel.value
-    if type(old) is not list or not old:
+    if channel.operator is not operator.add or type(old) is not list or not old:
         return
     for value in values:
         if value is old or _begins_with(value, old):
-            names = ", ".join(f"'{w.name}'" for w in writers if any(n == name for n, _ in w.writes))
+            tasks = [w for w in writers if any(n == name for n, _ in w.writes)]
+            if any(isinstance(w, Task) and w.node.graph is not None for w in tasks):
+                continue  # a graph inside returns its whole state
+            names = ", ".join(f"'{task.name}'" for task in tasks)
             program.strictness.check(
                 ("for itself", name),
                 InvalidUpdateError(
