@@ -177,7 +177,7 @@ class SyncDriver:
         try:
             leave()
         except Exception as error:
-            text = "A stream was left, and the last steps of its run may not be stored: %s"
+            text = "A stream was left, and steps of its run may not be stored: %s"
             log.warning(log.RUN, text, error)
         finally:
             self._close_loop()
