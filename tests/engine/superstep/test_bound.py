@@ -13,7 +13,6 @@ from typing_extensions import TypedDict
 
 from milepost._engine.superstep import bound
 from milepost.cache.memory import InMemoryCache
-from milepost.cache.sqlite import SqliteCache
 from milepost.errors import SerializationError
 from milepost.func import entrypoint, task
 from milepost.graph import START, StateGraph
@@ -186,38 +185,20 @@ def test_what_a_function_changes_when_it_runs_does_not_count(run):
     assert ran(run, cached(agent, cache)) == ("a", True)
 
 
-@pytest.fixture
-def shared(tmp_path) -> Any:
-    cache: Any = SqliteCache(path=str(tmp_path / "cache.db"))
-    yield cache
-    cache.close()
+def test_what_cannot_be_told_apart_is_cached_with_a_warning_for_the_same_object_alone(run):
+    one, another, cache = threading.Lock(), threading.Lock(), InMemoryCache()
+    say = pytest.warns(MilepostWarning, match="'node' has a cache policy, and lock is bound to")
+    for lock, was_cached in ((one, False), (one, True), (another, False)):
+        with say:
+            assert ran(run, cached(lambda _, lock=lock: {"x": lock.locked()}, cache))[1] == (
+                was_cached
+            )
 
 
-class Client:
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-
-
-def test_what_cannot_be_told_apart_is_cached_for_the_same_object_alone(run):
-    one, cache = Client(), InMemoryCache()
-    for client, was_cached in ((one, False), (one, True), (Client(), False)):
-        graph = cached(lambda _, client=client: {"x": client.lock.locked()}, cache)
-        assert ran(run, graph) == (False, was_cached)
-
-
-def test_a_cache_that_processes_share_warns_of_it(run, shared):
-    client = Client()
-    graph = cached(lambda _: {"x": client.lock.locked()}, shared)
-    with pytest.warns(MilepostWarning, match="'node' has a cache policy, and Client is bound to"):
-        run.invoke(graph, {})
-    assert ran(run, graph)[1] is False  # the input differs
-    assert ran(run, graph)[1] is True
-
-
-def test_a_strict_graph_refuses_what_cannot_be_told_apart(run, shared):
-    client = Client()
-    graph = cached(lambda _: {"x": client.lock.locked()}, shared, strict=True)
-    with pytest.raises(SerializationError, match="Client is bound to its function"):
+def test_a_strict_graph_refuses_what_cannot_be_told_apart(run):
+    lock = threading.Lock()
+    graph = cached(lambda _: {"x": lock.locked()}, InMemoryCache(), strict=True)
+    with pytest.raises(SerializationError, match="lock is bound to its function"):
         run.invoke(graph, {})
 
 

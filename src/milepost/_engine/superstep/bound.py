@@ -25,11 +25,6 @@ _SCALARS: Final[frozenset[type]] = frozenset(
     {str, int, float, complex, bool, bytes, type(None), type(...)}
 )
 
-_WITHOUT_NAMES: Final[frozenset[type]] = frozenset(
-    {FunctionType, MethodType, CellType, partial, dict, list, tuple, set, frozenset}
-)
-"""Types of which a warning names what is inside."""
-
 
 def bound_to(target: Any) -> tuple[str, tuple[str, ...]]:
     """A digest of what is bound to a function, and the types of what cannot be told apart.
@@ -102,11 +97,7 @@ class _Description:
             if isinstance(value, type | ModuleType) or _is_global(value):
                 return _full_name(value)
             if self._left >= 0:
-                known = self.unknown.copy()
-                told = (_full_name(cls), *self._inside(value))
-                if self.unknown != known and cls not in _WITHOUT_NAMES:
-                    self.unknown = known | {cls.__qualname__}  # rather than a lock inside
-                return told
+                return (_full_name(cls), *self._inside(value))
         except Exception:  # the class says that it cannot be described, or has a fault
             pass
         finally:

@@ -41,9 +41,7 @@ def recall_cached(
     by_key: dict[FullKey, list[Task]] = {}
     for task in tasks:
         if (policy := task.node.cache) is not None:
-            task.cache_entry = entry = CacheEntry(
-                cache, _key(task, policy, cache, program), policy.ttl
-            )
+            task.cache_entry = entry = CacheEntry(cache, _key(task, policy, program), policy.ttl)
             by_key.setdefault(entry.key, []).append(task)
     if not by_key:
         return
@@ -83,9 +81,7 @@ def keep_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerator
         yield from SetCached(cache, results)
 
 
-def _key(
-    task: Task, policy: CachePolicy, cache: BaseCache[Any], program: ExecutableGraph
-) -> FullKey:
+def _key(task: Task, policy: CachePolicy, program: ExecutableGraph) -> FullKey:
     """The cache key of a task: the names of its node and function, what is bound to the function,
     and the input. New code under the same names finds results of the old code."""
     try:
@@ -104,18 +100,16 @@ def _key(
 
         key = blake2b(key, digest_size=16).hexdigest()
     # In the key, so that what clears the namespace of a node clears the results of all functions.
-    return (namespace_of(task.node), f"{key}{_bound(task.node, cache, program)}")
+    return (namespace_of(task.node), f"{key}{_bound(task.node, program)}")
 
 
-def _bound(node: Node, cache: BaseCache[Any], program: ExecutableGraph) -> str:
+def _bound(node: Node, program: ExecutableGraph) -> str:
     """What is bound to the function of a node, as a part of the key."""
-    # Late, since most graphs have no cache.
-    from milepost._engine.superstep.bound import bound_to
-    from milepost.cache.memory import InMemoryCache
+    from milepost._engine.superstep.bound import bound_to  # late: most graphs have no cache
 
     target = node.callee.target
     digest, unknown = bound_to(target)
-    if unknown and not isinstance(cache, InMemoryCache):
+    if unknown:
         program.strictness.check(
             ("cache", node.name),
             lambda: SerializationError(
