@@ -113,13 +113,13 @@ def test_a_namespace_is_cleared_without_its_neighbours(cache):
 def test_a_graph_takes_results_from_it(tmp_path):
     ran = []
 
-    def node(state: Any) -> Any:
-        ran.append(state)
-        return {"x": state["x"] + 1}
-
     def graph(cache: Any) -> Any:
         builder = StateGraph(TypedDict("State", {"x": int}))
-        builder.add_node("node", node, cache_policy=CachePolicy())
+        builder.add_node(
+            "node",
+            lambda state: ran.append(state) or {"x": state["x"] + 1},
+            cache_policy=CachePolicy(),
+        )
         return builder.add_edge(START, "node").compile(cache=cache)
 
     path = str(tmp_path / "cache.db")

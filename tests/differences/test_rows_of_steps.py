@@ -102,19 +102,6 @@ def generic_part(lib: Any) -> Any:
     return line(lib, n=node).compile().invoke({"a": 1, "log": []})["log"]
 
 
-@ROWS.differ("functions of one name, in nodes of one name", langgraph=["one"], milepost=["two"])
-def bound_to_a_cached_function(lib: Any) -> Any:
-    cache = lib.InMemoryCache()
-
-    def ran(word: str) -> Any:
-        builder = lib.StateGraph(State).add_edge(lib.START, "n")
-        builder.add_node("n", says(word), cache_policy=lib.CachePolicy())
-        return builder.compile(cache=cache).invoke({"log": []})["log"]
-
-    ran("one")
-    return ran("two")
-
-
 @ROWS.differ(
     "a node writes the answer of a model with the tag `nostream`", langgraph=["yes"], milepost=[]
 )

@@ -375,15 +375,13 @@ def test_a_cached_result_leads_to_nodes_that_the_graph_has(run, how):
 
 
 def test_a_cached_result_has_a_renamed_key(run):
-    cache, keys = InMemoryCache(), []
-
-    def square(_: Any) -> Any:
-        return {keys[-1]: len(keys[-1])}
+    cache = InMemoryCache()
 
     def build(key: str, **renamed: Any) -> Any:
-        keys.append(key)
         schema = TypedDict("schema", {"number": int, key: int})  # type: ignore[misc]
-        builder = StateGraph(schema).add_node("square", square, cache_policy=CachePolicy())
+        builder = StateGraph(schema).add_node(
+            "square", lambda _: {key: len(key)}, cache_policy=CachePolicy()
+        )
         return builder.add_edge(START, "square").compile(cache=cache, **renamed)
 
     run.invoke(build("square"), {"number": 2})

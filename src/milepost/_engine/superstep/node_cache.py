@@ -41,7 +41,7 @@ def recall_cached(
     by_key: dict[FullKey, list[Task]] = {}
     for task in tasks:
         if (policy := task.node.cache) is not None:
-            task.cache_entry = entry = CacheEntry(cache, _key(task, policy, program), policy.ttl)
+            task.cache_entry = entry = CacheEntry(cache, _key(task, policy), policy.ttl)
             by_key.setdefault(entry.key, []).append(task)
     if not by_key:
         return
@@ -81,9 +81,9 @@ def keep_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerator
         yield from SetCached(cache, results)
 
 
-def _key(task: Task, policy: CachePolicy, program: ExecutableGraph) -> FullKey:
-    """The cache key of a task: the names of its node and function, what is bound to the function,
-    and the input. New code under the same names finds results of the old code."""
+def _key(task: Task, policy: CachePolicy) -> FullKey:
+    """The cache key of a task: the names of its node and function, and its input. New code under
+    the same names finds results of the old code."""
     try:
         if task.called:
             args, kwargs = task.input
@@ -99,28 +99,7 @@ def _key(task: Task, policy: CachePolicy, program: ExecutableGraph) -> FullKey:
         from hashlib import blake2b
 
         key = blake2b(key, digest_size=16).hexdigest()
-    # In the key, so that what clears the namespace of a node clears the results of all functions.
-    return (namespace_of(task.node), f"{key}{_bound(task.node, program)}")
-
-
-def _bound(node: Node, program: ExecutableGraph) -> str:
-    """What is bound to the function of a node, as a part of the key."""
-    from milepost._engine.superstep.bound import bound_to  # late: most graphs have no cache
-
-    target = node.callee.target
-    digest, unknown = bound_to(target)
-    if unknown:
-        program.strictness.check(
-            ("cache", node.name),
-            lambda: SerializationError(
-                f"'{node.name}' has a cache policy, and {', '.join(unknown)} is bound to its "
-                "function, which other processes cannot tell apart: bind what pickle takes, or "
-                "define the function, and what it needs, in a module."
-            ),
-            "Results are found again in this process alone, and with the same object.",
-            target,
-        )
-    return f":{digest}" if digest else ""
+    return (namespace_of(task.node), str(key))
 
 
 def namespace_of(node: Node) -> tuple[str, ...]:
