@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import importlib
 import operator
+import sqlite3
 import time
+from contextlib import closing
 from enum import Enum
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -100,6 +102,20 @@ def generic_part(lib: Any) -> Any:
 
     node.__annotations__["state"] = Part[int]
     return line(lib, n=node).compile().invoke({"a": 1, "log": []})["log"]
+
+
+@ROWS.differ("a node changes a list or dict", langgraph=["x"], milepost=[])
+def changed_in_place(lib: Any) -> Any:
+    saver = importlib.import_module(f"{lib.name}.checkpoint.sqlite").SqliteSaver
+
+    def node(state: Any) -> Any:
+        state["log"].append("x")
+        return {"a": 1}
+
+    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as connection:
+        graph = line(lib, n=node).compile(checkpointer=saver(connection))
+        graph.invoke({"log": []}, T)
+        return graph.get_state(T).values["log"]
 
 
 @ROWS.differ(

@@ -40,10 +40,6 @@ class State(TypedDict, total=False):
     log: Annotated[list[Any], operator.add]
 
 
-class Listed(TypedDict):
-    items: list[int]
-
-
 class Model(BaseModel):
     a: int = 0
     extra: int = 0
@@ -229,11 +225,6 @@ def entered(lib: Any) -> Any:
 
     program.invoke(1, T)
     return program.invoke(lib.Command(goto="x"), T)
-
-
-def grows(state: Any) -> Any:
-    state["log"].append("x")
-    return {"a": 1}
 
 
 def catches(lib: Any) -> Any:
@@ -451,19 +442,9 @@ CASES = [
         GraphBuildError,
     ),
     Case(
-        "key that has grown in place",
-        lambda lib: one(lib, grows).invoke({"log": [1]}),
-        "Key 'log' of graph 'graph' was changed in place in the step of 'n'",
-    ),
-    Case(
         "list added to itself",
         lambda lib: one(lib, lambda state: {"log": state["log"]}).invoke({"log": [1]}),
-        "Node 'n' of graph 'graph' returned for key 'log' the list that the key has",
-    ),
-    Case(
-        "list that begins with the value",
-        lambda lib: one(lib, lambda s: {"log": [*s["log"], 2]}).invoke({"log": [{"n": 1}]}),
-        "Node 'n' of graph 'graph' returned for key 'log' the list that the key has",
+        "Node 'n' of graph 'graph' returned for key 'log' the list that it was given",
     ),
     Case(
         "question that is caught",
@@ -507,9 +488,6 @@ def test_a_strict_graph_refuses_it(case: Case) -> None:
 
 SILENT: dict[str, Callable[[Any], Any]] = {
     "equal texts": lambda lib: one(lib, said).invoke({"log": ["x"]}),
-    "key that has grown and is written": lambda lib: of(
-        lib, Listed, lambda s: s["items"].append(2) or {"items": s["items"]}, {"items": [1]}
-    ),
     "usual defaults": lambda lib: list(lib.StateGraph(Usual).channels),
     "usual defaults of a dataclass": lambda lib: of(lib, UsualData, lambda s: {"log": [s.plain]}),
     "partial": lambda lib: list(

@@ -27,7 +27,6 @@ import milepost
 from graphs import Log, elsewhere, line
 from milepost._engine import leases
 from milepost._engine.drivers import at_exit
-from milepost._engine.drivers.sync import SyncDriver
 from milepost._internal import fork_guard, log
 from milepost.checkpoint._contract.step_saver import Fence
 from milepost.checkpoint._redis.thread_io import Changed
@@ -323,13 +322,6 @@ def a_stream_is_left_open_at_exit(stage: Stage) -> None:
     at_exit._end_all()
 
 
-def a_stream_is_left_on_a_loop(stage: Stage) -> None:
-    def leave() -> None:
-        raise Trouble
-
-    SyncDriver()._leave_quietly(leave)
-
-
 def a_fork_is_not_renewed(stage: Stage) -> None:
     class Left:
         def renew(self) -> None:
@@ -421,13 +413,6 @@ TROUBLE: dict[Callable[..., None], list[Told]] = {
             "A stream that was open when the interpreter exited could not be ended, and the last "
             "steps of its run may not be stored: Trouble. Close streams that are left: "
             "stream.close().",
-        )
-    ],
-    a_stream_is_left_on_a_loop: [
-        (
-            "milepost.run",
-            "WARNING",
-            "A stream was left, and steps of its run may not be stored: Trouble",
         )
     ],
     a_run_takes_the_thread_of_another: [TAKEN_OVER, REFUSED],

@@ -85,12 +85,13 @@ def test_one_without_an_update_takes_nothing_from_the_others(update):
         return Command(graph=Command.PARENT, update=update, goto=[Send("b", 2)])
 
     node = ToolNode([first, second])
-    (joined,) = node.invoke({"messages": [calling(("first", {}, "1"), ("second", {}, "2"))]})
-    assert joined.update == (update or {"plan": "first"})
-    assert joined.goto == [Send("a", 1), Send("b", 2)]
+    commands = node.invoke({"messages": [calling(("first", {}, "1"), ("second", {}, "2"))]})
+    updates = [{"plan": "first"}, update] if update else [{"plan": "first"}]
+    assert [command.update for command in commands if command.update] == updates
+    assert [target for c in commands for target in c.goto] == [Send("a", 1), Send("b", 2)]
 
 
-def test_updates_in_a_list_are_joined_too():
+def test_updates_in_a_list_are_kept_too():
     @tool
     def hand_over(id: Id) -> Command:
         """Hand over."""
@@ -98,8 +99,8 @@ def test_updates_in_a_list_are_joined_too():
         return Command(graph=Command.PARENT, update=update, goto=[Send("a", id)])
 
     node = ToolNode([hand_over])
-    (joined,) = node.invoke([calling(("hand_over", {}, "1"), ("hand_over", {}, "2"))])
-    assert [message.tool_call_id for message in joined.update] == ["1", "2"]
+    commands = node.invoke([calling(("hand_over", {}, "1"), ("hand_over", {}, "2"))])
+    assert [message.tool_call_id for c in commands for message in c.update] == ["1", "2"]
 
 
 @tool

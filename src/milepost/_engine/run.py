@@ -329,7 +329,7 @@ class GraphRun:
         """Tasks that were stored while the consumer of the stream handled an event."""
         keep = None
         if has_saver and not (events.quiet or checkpoints.stores_at_exit):
-            keep = partial(self._keep, kept)
+            keep = partial(self._keep, kept, alone)
         ended = yield Start(started, at_once, apart or limit is not None, keep)
         left = len(tasks)
         waiting: list[Task] = []
@@ -352,7 +352,7 @@ class GraphRun:
                         waiting.append(task)
                         continue
                     if not (alone and events.quiet):
-                        self._ended(task, alone=alone)
+                        self._ended(task, alone=alone or task in kept)
                 if task in kept:
                     continue
                 if has_saver and (task.finished or is_worth_storing(task)):
@@ -369,11 +369,18 @@ class GraphRun:
             unsaved.append(task)
         return unsaved
 
-    def _keep(self, kept: set[Task], task: Task) -> EffectGenerator[None]:
-        """Store a task that has ended before the run receives it, and add it to `kept`."""
+    def _keep(self, kept: set[Task], alone: bool, task: Task) -> EffectGenerator[None]:
+        """Store a task that has ended before the run receives it, and add it to `kept`.
+
+        What a channel refuses is not stored, so it is tried out. The writes of a step's only task
+        are tried out for this alone, and a reducer may change the value in place: such writes are
+        stored by the run.
+        """
         if task.finished and task not in kept:
             if task.caller is None:
-                self.channels.preview(task.writes)  # what a channel refuses is not stored
+                if alone and not self.channels.can_try(task.writes):
+                    return
+                self.channels.preview(task.writes)
             yield from self.checkpoints.keep_writes([to_store(task)])
             kept.add(task)
 

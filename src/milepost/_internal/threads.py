@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_NAME = "milepost-task"
 _IDLE_SECONDS = 10.0
 _EXIT_SECONDS = 10.0
 """How long async nodes have to end when the interpreter exits."""
@@ -76,9 +77,14 @@ def submit(job: Callable[[], None]) -> None:
     if worker is None:
         worker = _Worker()
         worker.jobs.put(job)
-        threading.Thread(target=worker.run, name="milepost-task", daemon=True).start()
+        threading.Thread(target=worker.run, name=_NAME, daemon=True).start()
     else:
         worker.jobs.put(job)
+
+
+def is_worker() -> bool:
+    """Whether this thread is one of those that run tasks."""
+    return threading.current_thread().name == _NAME
 
 
 def call_on_another_thread(call: Callable[[], T]) -> T:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import collections
 import collections.abc
-from typing import TYPE_CHECKING, Any, Generic, Self, get_origin
+import operator
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, get_origin
 
 from milepost.channels.base import Value, ValueChannel
 from milepost.errors import InvalidUpdateError
@@ -71,6 +72,10 @@ def neutral_element(typ: Any) -> Any:
         return make()
     except Exception:
         return MISSING
+
+
+PURE_REDUCERS: Final[list[Callable[..., Any]]] = [operator.add, operator.or_]
+"""Reducers that change neither of their arguments: what they make of a write can be tried out."""
 
 
 class BinaryOperatorAggregate(ValueChannel[Value, Value, Value], Generic[Value]):

@@ -67,6 +67,12 @@ def update(
 ) -> EffectGenerator[RunnableConfig]:
     """Write to a thread from outside."""
     view, config, place = _view(graph, config)
+    if view.is_guess:
+        raise CheckpointNotFoundError(
+            f"Tools call several graphs in the place of '{place.checkpoint_ns}', and what is "
+            "stored does not say which of them it is of: it can be read, and not updated. Update "
+            "it through that graph, with the same config."
+        )
     merged = merge_configs(_metadata_around(config), config)
     options: RunOptions[Any] = {"on_conflict": on_conflict, "context": context}
     settings = run_settings(graph, merged, options, None)
@@ -122,7 +128,7 @@ def _view(graph: AnyGraph, config: RunnableConfig) -> tuple[View, RunnableConfig
                 f"Subgraph '{place.checkpoint_ns}' was not found: '{name}' is not a node of "
                 f"graph '{view.program.name}' with a saved graph inside."
             )
-        view = inner
+        view = replace(inner, is_guess=inner.is_guess or view.is_guess)
     return view, config, place
 
 
@@ -175,4 +181,5 @@ def _the_one(node: str, views: Sequence[View]) -> View:
             f"({names}), and what is stored does not say which of them it is of. Read it with "
             "`checkpointer.get_tuple(config)`."
         )
-    return views[-1]
+    is_guess = len({id(view.program) for view in views}) > 1
+    return replace(views[-1], is_guess=is_guess or views[-1].is_guess)

@@ -12,6 +12,7 @@ import milepost.messages as classes
 from milepost._internal.ids import random_uuid
 from milepost._internal.lazy_imports import on_demand
 from milepost._internal.warn import warn_of
+from milepost.channels.binop import PURE_REDUCERS
 from milepost.errors import InvalidUpdateError, MissingDependencyError
 from milepost.graph.state import StateGraph
 from milepost.messages import is_removal, langchain_messages
@@ -89,6 +90,9 @@ def add_messages(
         raise ValueError(f"add_messages needs two conversations, and '{missing}' is None.")
     merged = _merge(_conversation(left), _conversation(right))
     return merged if format is None else _in_openai_format(merged)
+
+
+PURE_REDUCERS.append(add_messages)
 
 
 def _conversation(given: Messages) -> list[Any]:

@@ -14,6 +14,8 @@ import pytest
 from typing_extensions import TypedDict
 
 from graphs import PATIENCE, Log
+from milepost._engine.drivers.standby import PATIENCE as PATIENCE_OF_STANDBY
+from milepost._engine.drivers.standby import Standby
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.config import get_stream_writer
 from milepost.errors import InvalidUpdateError
@@ -173,12 +175,64 @@ class TestWhatCannotBeStored:
             log: Annotated[list[str], refuse]
 
         builder = StateGraph(State).add_node("pay", lambda state: pay.sync(state))
+        builder.add_node("beside", lambda state: None).add_edge(START, "beside")
         graph = builder.add_edge(START, "pay").compile(checkpointer=saver)
         with pytest.raises(InvalidUpdateError, match="no"):  # noqa: PT012
             for _ in graph.stream({"log": []}, config, stream_mode="custom", durability="sync"):
                 pay.may_end.set()
                 assert asked.wait(PATIENCE)
         assert "paid" not in str(saver.get_tuple(config).pending_writes)
+
+
+def test_a_reducer_that_works_in_place_gets_the_write_of_a_lone_task_once(saver, config, pay):
+    def extended(old: list[str], new: list[str]) -> list[str]:
+        old.extend(new)
+        return old
+
+    class State(TypedDict):
+        log: Annotated[list[str], extended]
+
+    builder = StateGraph(State).add_node("pay", lambda state: pay.sync(state))
+    graph = builder.add_edge(START, "pay").compile(checkpointer=saver)
+    for _ in graph.stream({"log": ["in"]}, config, stream_mode="custom", durability="sync"):
+        pay.may_end.set()
+        time.sleep(5 * PATIENCE_OF_STANDBY)
+    assert graph.get_state(config).values == {"log": ["in", "paid"]}
+
+
+def test_tasks_that_end_while_another_is_stored(saver, config):
+    """All of them are stored, however long the saver takes for each."""
+    may_end, names = threading.Event(), "abcd"
+
+    def node(name: str) -> Any:
+        def called(state: Log) -> dict[str, Any]:
+            get_stream_writer()(name)
+            assert may_end.wait(PATIENCE)
+            time.sleep(2 * PATIENCE_OF_STANDBY * names.index(name))
+            return {"log": [name]}
+
+        return called
+
+    builder = StateGraph(Log)
+    for name in names:
+        builder.add_node(name, node(name)).add_edge(START, name)
+    graph = builder.compile(checkpointer=saver)
+    stream = graph.stream({"log": []}, config, stream_mode="custom", durability="sync")
+    first = next(stream)
+    may_end.set()
+    assert soon(lambda: sorted(graph.get_state(config).values["log"]) == [*names])
+    assert sorted([first, *stream]) == [*names]
+    assert graph.get_state(config).values == {"log": [*names]}
+
+
+def test_a_driver_that_is_interrupted_on_its_way_back_comes_back_again():
+    """Ctrl-C may come at any point of `come_back`, and the driver calls it once more."""
+    standby = Standby((), lambda effect: None)
+    standby.leave()
+    standby.come_back()
+    standby.come_back()
+    standby.leave()
+    assert standby.is_away
 
 
 class TestAConsumerThatLeaves:
@@ -200,23 +254,6 @@ class TestAConsumerThatLeaves:
                 stream.throw(LookupError("left"))
         state = graph.get_state(config)
         assert state.values == {"log": ["paid"]}
-        assert graph.invoke(None, config) == {"log": ["paid"]}
-        assert pay.ran == 1
-
-    @SAVED
-    def test_does_not_hold_up_an_event_loop(self, saver, config, durability, pay):
-        """A web server closes the stream of a client that has gone on the thread of its loop."""
-        graph = paying(pay.sync).compile(checkpointer=saver)
-        options = {"stream_mode": "custom", "durability": durability}
-        stream = graph.stream({"log": []}, config, **options)
-
-        async def serve() -> None:
-            assert await asyncio.to_thread(next, stream) == "paying"
-            stream.close()
-            pay.may_end.set()
-
-        asyncio.run(serve())
-        assert soon(partial(is_stored, graph, config))
         assert graph.invoke(None, config) == {"log": ["paid"]}
         assert pay.ran == 1
 

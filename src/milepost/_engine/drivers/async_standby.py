@@ -14,6 +14,7 @@ from milepost._internal.generators import adrive
 if TYPE_CHECKING:
     from milepost._engine.drivers.effects import Effect, Keep
     from milepost._engine.drivers.run_driver import Ended
+    from milepost._engine.superstep.plan import Task
 
 
 class AsyncStandby:
@@ -57,8 +58,12 @@ class AsyncStandby:
             self._storing = asyncio.get_running_loop().create_task(self._store())
 
     async def _store(self) -> None:
-        for task, crash in tuple(self._ended):
-            if crash is None:
-                assert self.keep is not None
-                with suppress(Exception):
-                    await adrive(self.keep(task), self._carry_out)
+        tried: set[Task] = set()
+        while self.is_away:
+            waiting = [t for t, crash in self._ended if crash is None and t not in tried]
+            if not waiting:
+                return
+            assert self.keep is not None
+            with suppress(Exception):
+                await adrive(self.keep(waiting[0]), self._carry_out)
+            tried.add(waiting[0])

@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._internal import threads
@@ -23,10 +25,11 @@ if TYPE_CHECKING:
 
 PATIENCE: Final = 0.01
 """Seconds that the consumer has before a task that has ended is stored without the run."""
+_POLL: Final = 0.0005
 
 
 class Standby:
-    """Of a sync driver: whoever has the turn, the driver or the standby, acts for the run."""
+    """Of a sync driver. While the consumer has an event, the standby acts for the run."""
 
     def __init__(self, ended: Collection[Task], carry_out: Callable[[Effect[Any]], Any]) -> None:
         self.keep: Keep | None = None
@@ -36,39 +39,58 @@ class Standby:
         self._ended = ended
         """The tasks that have ended, and that the run has not received."""
         self._carry_out = carry_out
-        self._turn = threading.Lock()
-        self._turn.acquire()
-        self._is_waiting = False
+        self._context = copy_context()
+        self._lock = threading.Lock()
+        """Held by the thread of the standby that stores; the driver does not take it."""
+        self._is_waiting = self._is_storing = False
 
     def leave(self) -> None:
         """The consumer gets an event."""
         self.is_away = True
-        self._turn.release()
         if self._ended:
             self.look()
 
     def come_back(self) -> None:
-        """The consumer wants the next event: the driver goes on when nothing is being stored."""
-        if self.is_away:
-            self._turn.acquire()
-            self.is_away = False
+        """The consumer wants the next event: the driver goes on when nothing is being stored.
+
+        Ctrl-C may come at any point in here, and the driver then calls it again. So there is no
+        lock, which could be left taken: each side says first what it is about to do, and looks at
+        what the other has said then.
+        """
+        self.is_away = False
+        while self._is_storing:
+            time.sleep(_POLL)
 
     def look(self) -> None:
         """A task has ended."""
         if self.is_away and self.keep is not None and not self._is_waiting:
             self._is_waiting = True
             with suppress(RuntimeError):  # no thread can be started: perhaps Python exits
-                threads.submit(self._store_soon)
+                threads.submit(partial(self._context.copy().run, self._store_soon))
 
     def _store_soon(self) -> None:
         time.sleep(PATIENCE)
-        self._is_waiting = False  # before the turn: `leave` looks again
-        if self._turn.acquire(blocking=False):
-            try:
-                for task in tuple(self._ended):
-                    assert self.keep is not None
-                    # The run stores what could not be stored here, and hears of the error then.
-                    with suppress(BaseException):
-                        drive(self.keep(task), self._carry_out)
-            finally:
-                self._turn.release()
+        tried: set[Task] = set()
+        while True:
+            self._is_waiting = False  # before looking: `leave` and `look` start another
+            waiting = [task for task in tuple(self._ended) if task not in tried]
+            if not waiting or not self._store(waiting[0]):
+                return
+            tried.add(waiting[0])
+
+    def _store(self, task: Task) -> bool:
+        """Store a task; False if the driver is back."""
+        if not self._lock.acquire(blocking=False):
+            return False  # another thread of the standby does
+        try:
+            self._is_storing = True
+            if not self.is_away:
+                return False
+            assert self.keep is not None
+            # The run stores what could not be stored here, and hears of the error then.
+            with suppress(BaseException):
+                drive(self.keep(task), self._carry_out)
+            return True
+        finally:
+            self._is_storing = False
+            self._lock.release()

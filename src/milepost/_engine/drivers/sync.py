@@ -43,7 +43,7 @@ from milepost._engine.drivers.thread_pool import TaskThreadPool
 from milepost._engine.streaming.events import Event, EventStream
 from milepost._engine.superstep.task import raise_own_cancellation
 from milepost._engine.write_behind import QUEUE_LIMIT, WriteBehindQueue
-from milepost._internal import log, threads
+from milepost._internal import threads
 from milepost._internal.generators import drive
 from milepost.errors import ColourError
 
@@ -86,7 +86,6 @@ class SyncDriver:
         undelivered, standby = events.undelivered, self._standby
         steps: RunDriver[R] = RunDriver(generator, self._pool.ended)
         is_finalizing = sys.is_finalizing  # bound now: modules may be empty by then
-        in_background = False
         try:
             for effect in steps:
                 answered = False
@@ -124,13 +123,7 @@ class SyncDriver:
                         raise
                     standby.come_back()
                     if left:
-                        leave = partial(self._leave, steps, None if answered else effect)
-                        if in_background := threads.loop_is_running() and threads.may_start():
-                            # An event loop must not wait for a node, as when a web server drops
-                            # the stream of a client that has gone.
-                            threads.submit(partial(self._leave_quietly, leave))
-                        else:
-                            leave()
+                        self._leave(steps, None if answered else effect)
                         raise
                     if not isinstance(failure, Exception):
                         self._pool.dismiss()
@@ -146,15 +139,13 @@ class SyncDriver:
                 raise
             raise
         except BaseException as failure:
-            is_open = isinstance(generator, GeneratorType) and generator.gi_frame is not None
-            if is_open and not in_background:
+            if isinstance(generator, GeneratorType) and generator.gi_frame is not None:
                 # Between two effects: the run does not know of the error.
                 steps.error = steps.reason = failure
                 self._wind_up(steps)
             raise
         finally:
-            if not in_background:
-                self._close_loop()
+            self._close_loop()
         if steps.reason is not None:
             raise steps.reason
         while undelivered:
@@ -172,15 +163,6 @@ class SyncDriver:
                 self._wind_up(steps)
             finally:
                 self.events.undelivered.clear()
-
-    def _leave_quietly(self, leave: Callable[[], None]) -> None:
-        try:
-            leave()
-        except Exception as error:
-            text = "A stream was left, and steps of its run may not be stored: %s"
-            log.warning(log.RUN, text, error)
-        finally:
-            self._close_loop()
 
     def _wind_up(self, steps: RunDriver[Any]) -> None:
         """Let a run that is stopped early save what it has, without starting more."""

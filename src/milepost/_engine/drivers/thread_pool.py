@@ -53,8 +53,6 @@ class TaskThreadPool:
         """Called, in the thread of the task, when a task has ended."""
         self._begun = self._received = 0
         """How many tasks have begun, and of how many the end was received."""
-        self._threads: set[int] = set()
-        """The threads that run a task."""
         self._queue: deque[tuple[Task, TaskGenerator]] = deque()
         self._running = 0
         self._at_once = _MAX_AT_ONCE
@@ -76,15 +74,18 @@ class TaskThreadPool:
     def finish(self) -> None:
         """Drop the tasks that have not begun, and wait for those that run."""
         self.dismiss()
-        # A process that exits does not wait for a node, nor a task that drops its own stream.
-        if not threads.may_start() or threading.get_ident() in self._threads:
+        # A process that exits does not wait for a node. A thread that runs a task does not wait for
+        # others, which may wait for that task: where the garbage collector closes a stream.
+        if not threads.may_start() or threads.is_worker():
             return
         items: list[Item] = []
-        while len(items) < self._begun - self._received:
-            if (item := self._mailbox.get()) is not None:
-                items.append(item)
-        for item in items:
-            self._mailbox.put(item)
+        try:
+            while len(items) < self._begun - self._received:
+                if (item := self._mailbox.get()) is not None:
+                    items.append(item)
+        finally:
+            for item in items:
+                self._mailbox.put(item)
 
     def spawn(self, task: Task, generator: TaskGenerator, ended: Callable[[], None]) -> None:
         """Begin a task that a running task has called."""
@@ -183,7 +184,6 @@ class TaskThreadPool:
         self, task: Task, generator: TaskGenerator, ended: Callable[[], None] | None = None
     ) -> None:
         crash: BaseException | None = None
-        self._threads.add(thread := threading.get_ident())
         try:
             if task.was_cancelled:
                 from concurrent.futures import CancelledError  # imported already with futures
@@ -193,7 +193,6 @@ class TaskThreadPool:
                 drive(generator, self._carry_out)
         except BaseException as error:
             crash = error
-        self._threads.discard(thread)
         crash = outcome_of(task, crash, ended)
         if crash is None:
             self.landed[task] = None

@@ -50,6 +50,8 @@ class View:
     """The thread writer of the calling run, if it uses this saver; flushed before a read."""
     inside: Callable[[str], View | None]
     """The view of the graph inside a node."""
+    is_guess: bool = False
+    """Whether the checkpoints may be of another graph with the same nodes and keys."""
 
 
 def read_state(

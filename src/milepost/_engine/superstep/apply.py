@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from milepost._engine.superstep.mistaken_updates import changed_in_place, check_for_itself
+from milepost._engine.superstep.mistaken_updates import check_for_itself
 from milepost._internal.notes import add_note
 from milepost.channels.binop import BinaryOperatorAggregate
 from milepost.errors import InvalidUpdateError
@@ -65,10 +65,6 @@ def apply_writes(
                 channels.volatile.add(name)
 
     if is_step:
-        if channels.sizes:
-            for name in changed_in_place(program, channels, by_channel, writers):
-                versions[name] = version
-                changed.add(name)
         if channels.volatile:
             _clear_volatile(channels, by_channel, version, changed)
         if program.finish_channels:

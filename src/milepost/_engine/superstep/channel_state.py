@@ -9,6 +9,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from milepost.channels.binop import PURE_REDUCERS, BinaryOperatorAggregate
+from milepost.channels.ephemeral_value import EphemeralValue
 from milepost.channels.last_value import LastValue
 from milepost.errors import EmptyChannelError
 from milepost.types import MISSING
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from milepost.checkpoint._contract.records import ChannelVersions, Checkpoint
 
 
-_SIZED: Final[frozenset[type]] = frozenset({list, dict, set})
 NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -36,7 +37,6 @@ class ChannelState:
         "keys",
         "live",
         "seen",
-        "sizes",
         "specs",
         "top",
         "unsaved_seen",
@@ -61,8 +61,6 @@ class ChannelState:
         """The channels in use; any other has its initial value."""
         self.values: dict[str, Any] = {}
         """The values of the state's keys that have one, in the schema's order."""
-        self.sizes: dict[str, int] = {}
-        """The sizes of the lists, dicts and sets in `values` when the last step had ended."""
         self.versions: ChannelVersions = {}
         self.seen: dict[str, ChannelVersions] = {}
         """Node → versions of its triggers when it last ran. The inner mappings are replaced,
@@ -130,12 +128,7 @@ class ChannelState:
                 value = self.live[name].get()
             except EmptyChannelError:
                 values.pop(name, None)
-                self.sizes.pop(name, None)
                 continue
-            if type(value) in _SIZED:
-                self.sizes[name] = len(value)
-            elif name in self.sizes:
-                del self.sizes[name]
             # A new key has to take its place in the schema's order.
             if name in values or not values or places[next(reversed(values))] < places[name]:
                 values[name] = value
@@ -196,6 +189,17 @@ class ChannelState:
                 values.pop(name, None)
         return values
 
+    def can_try(self, writes: Iterable[tuple[str, Any]]) -> bool:
+        """Whether `preview` of these writes leaves all values as they are, whatever is written."""
+        for name in {name for name, _ in writes if name in self.key_places}:
+            channel = self.live[name]
+            if isinstance(channel, BinaryOperatorAggregate):
+                if not any(channel.operator is pure for pure in PURE_REDUCERS):
+                    return False
+            elif not isinstance(channel, (LastValue, EphemeralValue)):
+                return False
+        return True
+
     def pick(self, keys: str | Sequence[str], values: Mapping[str, Any]) -> Any:
         """Some keys of `values` as a dict; for a single name, the bare value of that channel."""
         if not isinstance(keys, str):
@@ -220,7 +224,6 @@ class ChannelState:
     def _read_all(self) -> None:
         live = self.live
         self.values = {name: live[name].get() for name in self.keys if live[name].is_available()}
-        self.sizes = {name: len(v) for name, v in self.values.items() if type(v) in _SIZED}
 
 
 def _put_back(entries: dict[str, Any], before: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost._engine.context.node_callable import callee_of, same
 from milepost._engine.context.task_context import TaskContext
@@ -22,7 +22,9 @@ from milepost._internal.ids import getrandbits, interrupt_id
 from milepost._internal.notes import add_note
 from milepost._internal.other_root import is_from_their_call
 from milepost._internal.warn import warn_of
-from milepost.channels.last_value import LastValue
+from milepost.channels.binop import BinaryOperatorAggregate, overwrite_of
+from milepost.channels.delta import DeltaChannel
+from milepost.channels.topic import Topic
 from milepost.errors import (
     GraphBubbleUp,
     GraphInterrupt,
@@ -32,7 +34,7 @@ from milepost.errors import (
     NodeError,
     ParentCommand,
 )
-from milepost.types import Command, RetryPolicy
+from milepost.types import MISSING, Command, RetryPolicy
 
 if TYPE_CHECKING:
     from milepost._engine.run import GraphRun
@@ -165,13 +167,26 @@ def _attempt(context: TaskContext) -> EffectGenerator[tuple[Any, list[Write]]]:
 
 
 def _last_of_plain_keys(channels: ChannelState, writes: Sequence[Write]) -> list[Write]:
-    """Writes of several commands: a key without a reducer takes one value, the last."""
-    last = {name: at for at, (name, _) in enumerate(writes)}
+    """Writes of several commands: a key without a reducer takes one value, the last, and any key
+    one Overwrite."""
+    last = {(name, _overwrites(value)): at for at, (name, value) in enumerate(writes)}
     return [
-        write
-        for at, write in enumerate(writes)
-        if last[write[0]] == at or type(channels.live.get(write[0])) is not LastValue
+        (name, value)
+        for at, (name, value) in enumerate(writes)
+        if last[name, _overwrites(value)] == at
+        or (
+            not _overwrites(value)
+            and (name not in channels.key_places or isinstance(channels.channel(name), _ADDING))
+        )
     ]
+
+
+_ADDING: Final = (BinaryOperatorAggregate, DeltaChannel, Topic)
+"""Channels that take several writes of a step."""
+
+
+def _overwrites(value: Any) -> bool:
+    return overwrite_of(value) is not MISSING
 
 
 def _observed_attempt(
@@ -290,9 +305,11 @@ def _pause_before_retry(
         if attempt >= policy.max_attempts:
             return None
         delay = policy.initial_interval * policy.backoff_factor ** (attempt - 1)
-        if policy.jitter:
-            delay += getrandbits(20) / (1 << 20)
-        return min(delay, policy.max_interval)
+        jitter = getrandbits(20) / (1 << 20) if policy.jitter else 0.0
+        if delay + jitter <= policy.max_interval:
+            return delay + jitter
+        # No longer than the limit, and still not all at one moment.
+        return policy.max_interval * (1 - jitter / 2)
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from inspect import Parameter, signature
 from types import UnionType
 from typing import Annotated, Any, Generic, Union, get_args, get_origin, get_type_hints
 
@@ -160,15 +161,27 @@ def injected_into(tool: BaseTool) -> Injected:
 
 
 def _hints(tool: BaseTool) -> dict[str, Any]:
-    """The annotations of what the tool calls: a function, or the methods of its class."""
+    """The annotations of the function that the tool calls; of the methods of a class, those of
+    what all of them take and has no default: what they can do without is in the schema."""
     function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
     if function is not None:
         return get_type_hints(function, include_extras=True)
-    hints: dict[str, Any] = {}
-    for method in (type(tool)._arun, type(tool)._run):
-        with suppress(Exception):  # names for type checkers alone; the schema may say enough
-            hints.update(get_type_hints(method, include_extras=True))
-    return hints
+    wanted: dict[str, Any] | None = None
+    for name in ("_run", "_arun"):
+        method = getattr(type(tool), name)
+        if method is getattr(BaseTool, name):
+            continue
+        hints: dict[str, Any] = {}
+        with suppress(Exception):  # names for type checkers alone
+            hints = get_type_hints(method, include_extras=True)
+        defaults = signature(method).parameters
+        found = {n: h for n, h in hints.items() if n in defaults and not _has_default(defaults[n])}
+        wanted = found if wanted is None else {n: h for n, h in wanted.items() if n in found}
+    return wanted or {}
+
+
+def _has_default(parameter: Parameter) -> bool:
+    return parameter.default is not parameter.empty
 
 
 def with_injected(

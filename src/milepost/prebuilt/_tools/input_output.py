@@ -224,18 +224,18 @@ def combined(outputs: Iterable[ToolOutput], as_list: bool, messages_key: str) ->
         return update(results)
     answers = {one.tool_call_id: one for one in results if isinstance(one, ToolMessage)}
     updates: list[Any] = []
-    sends: Command[Any] | None = None
+    sends: list[Any] | None = None
     for result in results:
         if not isinstance(result, Command):
             updates.append(update([result]))
             continue
         command = _with_answers_beside(result, answers, messages_key)
-        if not _sends_to_parent(command):
+        if command.update is not None or not _sends_to_parent(command):
             updates.append(command)
         else:
-            # The outer graph takes a single command, which may hand over to several agents.
-            sends = command if sends is None else _joined(sends, command, messages_key)
-    return updates if sends is None else [*updates, sends]
+            # One command may hand over to several agents.
+            sends = [*(sends or ()), *command.targets()]
+    return updates if sends is None else [*updates, Command(graph=Command.PARENT, goto=sends)]
 
 
 def _sends_to_parent(command: Command[Any]) -> bool:
@@ -244,19 +244,6 @@ def _sends_to_parent(command: Command[Any]) -> bool:
         and isinstance(command.goto, list)
         and all(isinstance(target, Send) for target in command.goto)
     )
-
-
-def _joined(first: Command[Any], second: Command[Any], messages_key: str) -> Command[Any]:
-    """Two commands as one: the messages of both, and the second's value of any other key."""
-    old, new = first.update, second.update
-    if isinstance(old, list) and isinstance(new, list):
-        new = [*old, *new]
-    elif isinstance(old, dict) and isinstance(new, dict):
-        both, new = (old, new), {**old, **new}
-        if messages_key in new:
-            new[messages_key] = [m for one in both for m in one.get(messages_key, ())]
-    goto = [*first.targets(), *second.targets()]
-    return replace(second, goto=goto, update=old if new is None else new)
 
 
 def _with_answers_beside(
