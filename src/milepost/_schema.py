@@ -34,7 +34,7 @@ from milepost._internal.pydantic_aliases import (
 )
 from milepost.channels import BaseChannel, BinaryOperatorAggregate, LastValue
 from milepost.constants import ROOT
-from milepost.errors import EmptyChannelError, GraphBuildError
+from milepost.errors import GraphBuildError
 from milepost.managed.base import ManagedValueSpec, is_managed_value
 from milepost.types import MISSING
 
@@ -112,7 +112,7 @@ def _read(schema: Any) -> Schema:
         else:
             channels[name] = _channel(name, hint)
     plain = get_origin(schema) or schema
-    mistakes = tuple(_mistakes(plain, channels))
+    mistakes = tuple(_mistakes(channels))
     if not (dataclasses.is_dataclass(plain) or is_pydantic(plain)):
         return Schema(channels, managed, None, mistakes=mistakes)
     aliases = aliases_of(plain)
@@ -149,30 +149,14 @@ def _made_and_set(
     return made
 
 
-def _mistakes(schema: Any, channels: Mapping[str, Channel]) -> Iterator[Mistake]:
+def _mistakes(channels: Mapping[str, Channel]) -> Iterator[Mistake]:
     for key, channel in channels.items():
-        if type(channel) is LastValue:
-            if _has_reducer_inside(key, channel.typ):
-                yield Mistake(
-                    key,
-                    f"The reducer of '{key}' is inside a union, where it does not count: put the "
-                    "Annotated outside, `Annotated[list | None, reducer]`.",
-                    "A write replaces the value.",
-                )
-            continue
-        try:
-            start = channel.get()
-        except EmptyChannelError:
-            continue
-        default = default_of(schema, key)
-        if default is not MISSING and _differ(default, start):
-            name = schema.__name__
+        if type(channel) is LastValue and _has_reducer_inside(key, channel.typ):
             yield Mistake(
                 key,
-                f"Key '{key}' starts from {start!r}, since it has a reducer, and not from "
-                f"{default!r}, its default in {name}: give the value in the input, or give an "
-                f"instance of {name} as the input.",
-                "The default is passed over.",
+                f"The reducer of '{key}' is inside a union, where it does not count: put the "
+                "Annotated outside, `Annotated[list | None, reducer]`.",
+                "A write replaces the value.",
             )
 
 
@@ -186,17 +170,6 @@ def _has_reducer_inside(key: str, typ: Any) -> bool:
             except (GraphBuildError, TypeError):
                 pass  # a function for something else, such as a validator
     return False
-
-
-def _differ(default: Any, start: Any) -> bool:
-    """Whether a default says something else than the start. An empty one says nothing."""
-    kind: Any = type(default)
-    if kind.__eq__ is object.__eq__:
-        return False  # its class does not tell
-    try:
-        return bool(default) and bool(default != start)
-    except Exception:  # such as that of an array, which is not one truth
-        return False
 
 
 def default_of(schema: Any, key: str) -> Any:

@@ -45,15 +45,6 @@ class Model(BaseModel):
     extra: int = 0
 
 
-class Counting(BaseModel):
-    a: Annotated[int, operator.add] = 10
-
-
-@dataclass
-class Listing:
-    log: Annotated[list[Any], operator.add] = field(default_factory=lambda: ["first"])
-
-
 class Hidden(TypedDict):
     log: Annotated[list[Any], operator.add] | None
 
@@ -422,18 +413,6 @@ CASES = [
         lambda lib: one(lib, said).invoke({}, {"configurable": {"recursion_limit": 50}}),
         "'recursion_limit' limits nothing inside `configurable`",
         ValueError,
-    ),
-    Case(
-        "default of a reducer",
-        lambda lib: of(lib, Counting, lambda s: {"a": s.a + 1}),
-        "Key 'a' starts from 0, since it has a reducer, and not from 10, its default in Counting",
-        GraphBuildError,
-    ),
-    Case(
-        "default factory of a reducer",
-        lambda lib: of(lib, Listing, lambda s: {"log": [len(s.log)]}),
-        "Key 'log' starts from []",
-        GraphBuildError,
     ),
     Case(
         "reducer in a union",

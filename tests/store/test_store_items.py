@@ -220,7 +220,7 @@ class TestNamespaces:
         with pytest.raises(TypeError, match="An item's value is a dict"):
             store.put(NS, "strict", value)
 
-    @pytest.mark.parametrize("value", [5, "text", [1, 2]])
+    @pytest.mark.parametrize("value", [5, "text", "", [1, 2], ["us", "de"], []])
     def test_a_value_of_which_there_is_no_dict_is_refused(self, store, value):
         with pytest.raises(TypeError, match=r"Wrap it: \{'value'"):
             store.put(NS, "k", value)

@@ -93,7 +93,11 @@ def compile_program(
         stream_keys=ROOT if is_one_value(builder.channels) else keys,
         delta=delta,
         goto=router.goto,
-        writes_of_update=update_writer(router, INPUT, compiler.keys, builder.managed),
+        writes_of_update=taking_aliases(
+            update_writer(router, INPUT, compiler.keys, builder.managed),
+            schema_of(builder.input_schema).aliases,
+            compiler.keys,
+        ),
         strictness=builder.strictness,
         renames=_renames(builder, joins, nodes, renamed_nodes, renamed_keys),
     )

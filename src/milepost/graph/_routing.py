@@ -266,8 +266,13 @@ class _ResultReader:
         if self.names is None:
             return [(ROOT, output)]
         if dataclasses.is_dataclass(output) and not isinstance(output, type):
-            self._report(field.name for field in dataclasses.fields(output))
-            return [(k, getattr(output, k)) for k in keys if hasattr(output, k)]
+            fields_of = {field.name: field for field in dataclasses.fields(output)}
+            self._report(fields_of)
+            # Of an input, what the class has derived is not given by the caller.
+            derived = {n for n, f in fields_of.items() if self.node == START and not f.init}
+            return [
+                (k, getattr(output, k)) for k in keys if k not in derived and hasattr(output, k)
+            ]
         if is_pydantic(type(output)):
             self._report(output.model_fields_set)
             return _fields_that_count(output, keys)

@@ -175,6 +175,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                     "different reducers. Annotate it alike in both, or plainly in the second."
                 )
         for mistake in read.mistakes:
+            if type(self.channels[mistake.key]) is not LastValue:
+                continue  # another schema gives the key its reducer
             place = ("mistake", id(schema), mistake.key)
             self.strictness.check(place, GraphBuildError(mistake.message), mistake.instead)
         self.managed.update(read.managed)

@@ -60,9 +60,10 @@ def opening(
     if pool_config is not None:
         import psycopg_pool
 
-        options = {**pool_config, "kwargs": {**how, **pool_config.get("kwargs", {})}}
+        kwargs = {**how, **(pool_config.get("kwargs") or {})}
+        options = {**pool_config, "kwargs": kwargs, "open": False}
         pool_type = getattr(psycopg_pool, engine_type.pool_type)
-        connect, make_pool = None, partial(pool_type, conn_string, open=False, **options)
+        connect, make_pool = None, partial(pool_type, conn_string, **options)
     with connecting():
         source = make_pool() if connect is None else (yield connect)
     try:

@@ -6,7 +6,7 @@ MILEPOST_STRICT=1 it is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from milepost._internal import log
@@ -55,12 +55,12 @@ def value(given: Any) -> dict[str, Any]:
     if isinstance(given, Mapping):
         return dict(given)
     wrong = TypeError(f"An item's value is a dict, not {type(given).__name__}.")
-    try:
-        found = dict(given)
-    except (TypeError, ValueError):
-        raise TypeError(f"{wrong} Wrap it: {{'value': ...}}.") from None
+    pairs = [*given] if isinstance(given, Iterable) else []
+    # Not any iterable that dict() takes: of a list of two-letter words it makes nonsense.
+    if not pairs or not all(isinstance(p, (tuple, list)) and len(p) == 2 for p in pairs):
+        raise TypeError(f"{wrong} Wrap it: {{'value': ...}}.")
     mistake(wrong, "What dict() makes of it is stored.")
-    return found
+    return dict(pairs)
 
 
 def index(paths: Any) -> Index:

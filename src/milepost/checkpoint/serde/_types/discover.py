@@ -33,6 +33,8 @@ class Discovery:
         self._allow = allow
         self._scanned: dict[str, int] = {}
         self._walked: WeakSet[type] = WeakSet()
+        self._named: WeakSet[type] = WeakSet()
+        """Types that schemas mention."""
         self._homes: set[str] = set()
         """Modules of which a program's modules show something: a data type, a function, all."""
         self._packages: set[str] = set()
@@ -57,10 +59,15 @@ class Discovery:
         if module in self._homes or module.partition(".")[0] in self._packages:
             return True
         # A key of the type `Shape` may hold any kind of shape that the process has loaded.
-        return any(base in self._walked and _is_data(base) for base in cls.__mro__[1:])
+        return any(base in self._named and _is_data(base) for base in cls.__mro__[1:])
 
     def walk(self, annotation: Any) -> None:
-        """Allow every data type that `annotation` mentions."""
+        """Allow every data type that the annotation of a schema mentions."""
+        self._named.update(self._walk(annotation))
+
+    def _walk(self, annotation: Any) -> list[type]:
+        """Allow every data type that `annotation` mentions; returns all types in it."""
+        met: list[type] = []
         stack = [annotation]
         for _ in range(_MOST_STEPS):  # an annotation may refer to itself
             if not stack:
@@ -68,7 +75,10 @@ class Discovery:
             current = stack.pop()
             origin = typing.get_origin(current)
             if origin is None and isinstance(current, type):
-                if current.__module__ != "builtins" and current not in self._walked:
+                if current.__module__ == "builtins":
+                    continue
+                met.append(current)
+                if current not in self._walked:
                     self._walked.add(current)
                     if _is_data(current):
                         self._homes.add(current.__module__)
@@ -78,6 +88,7 @@ class Discovery:
                 stack.extend(_inside(current))
                 if origin is not None:
                     stack.append(origin)
+        return met
 
     def _scan(self) -> None:
         for name, module in list(self.modules.items()):
@@ -100,7 +111,7 @@ class Discovery:
 
     def _walk_data_type(self, cls: type) -> None:
         if _is_data(cls):
-            self.walk(cls)
+            self._walk(cls)
 
 
 def _is_data(cls: type) -> bool:
