@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -146,6 +147,9 @@ ERRANDS: dict[str, Callable[..., list[str]]] = {
 def run_errand() -> None:
     from attack.plants import PLANTS
 
+    # The worker that sends it may have no room for a moment; what it looks at is its own.
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     name, *arguments, plant = sys.argv[1:]
     if plant:
         PLANTS[plant].put_back()
