@@ -6,14 +6,14 @@ import dataclasses
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import lru_cache, partial
 from types import FunctionType, UnionType
 from typing import (
     Annotated,
     Any,
     ClassVar,
-    NamedTuple,
     NotRequired,
     Required,
     Union,
@@ -28,7 +28,6 @@ from milepost._internal.pydantic_aliases import (
     Aliases,
     Path,
     aliases_of,
-    fields_of,
     placed,
     places_of,
 )
@@ -36,18 +35,9 @@ from milepost.channels import BaseChannel, BinaryOperatorAggregate, LastValue
 from milepost.constants import ROOT
 from milepost.errors import GraphBuildError
 from milepost.managed.base import ManagedValueSpec, is_managed_value
-from milepost.types import MISSING
 
 Channel = BaseChannel[Any, Any, Any]
 _QUALIFIERS = (Required, NotRequired, ReadOnly)
-
-
-class Mistake(NamedTuple):
-    """What is wrong with a key, and what is done instead."""
-
-    key: str
-    message: str
-    instead: str
 
 
 @record
@@ -60,8 +50,8 @@ class Schema:
     """Makes an instance out of values; None if nodes get a plain dict."""
     aliases: Aliases = dataclasses.field(default_factory=dict)
     """What else a caller may call a key."""
-    mistakes: tuple[Mistake, ...] = ()
-    """What most likely does not do what it was written for."""
+    passed_over: tuple[str, ...] = ()
+    """Keys with a reducer inside a union, where it does not count."""
 
     @property
     def is_root(self) -> bool:
@@ -112,12 +102,12 @@ def _read(schema: Any) -> Schema:
         else:
             channels[name] = _channel(name, hint)
     plain = get_origin(schema) or schema
-    mistakes = tuple(_mistakes(channels))
+    passed_over = tuple(name for name, channel in channels.items() if _is_passed_over(channel))
     if not (dataclasses.is_dataclass(plain) or is_pydantic(plain)):
-        return Schema(channels, managed, None, mistakes=mistakes)
+        return Schema(channels, managed, None, passed_over=passed_over)
     aliases = aliases_of(plain)
     build = _maker(schema, plain, places_of(plain, aliases, (*channels, *managed)))
-    return Schema(channels, managed, build, aliases, mistakes)
+    return Schema(channels, managed, build, aliases, passed_over)
 
 
 def _maker(schema: Any, plain: Any, places: Mapping[str, Path]) -> Callable[[dict[str, Any]], Any]:
@@ -149,42 +139,17 @@ def _made_and_set(
     return made
 
 
-def _mistakes(channels: Mapping[str, Channel]) -> Iterator[Mistake]:
-    for key, channel in channels.items():
-        if type(channel) is LastValue and _has_reducer_inside(key, channel.typ):
-            yield Mistake(
-                key,
-                f"The reducer of '{key}' is inside a union, where it does not count: put the "
-                "Annotated outside, `Annotated[list | None, reducer]`.",
-                "A write replaces the value.",
-            )
-
-
-def _has_reducer_inside(key: str, typ: Any) -> bool:
+def _is_passed_over(channel: Channel) -> bool:
+    """Whether the type of a plain key is a union with a reducer inside."""
+    typ = channel.typ if type(channel) is LastValue else None
     parts = get_args(typ) if get_origin(typ) in (Union, UnionType) else ()
     for part in parts:
         for extra in getattr(part, "__metadata__", ()):
-            try:
-                if _from_annotation(key, get_args(part)[0], extra) is not None:
+            # A function for something else, such as a validator, is refused as a reducer.
+            with suppress(GraphBuildError, TypeError):
+                if _from_annotation(channel.key, get_args(part)[0], extra) is not None:
                     return True
-            except (GraphBuildError, TypeError):
-                pass  # a function for something else, such as a validator
     return False
-
-
-def default_of(schema: Any, key: str) -> Any:
-    """The default of a field of a dataclass or a model; MISSING if there is none."""
-    try:
-        if field := fields_of(schema).get(key):
-            return MISSING if field.is_required() else field.get_default(call_default_factory=True)
-        for field in dataclasses.fields(schema) if dataclasses.is_dataclass(schema) else ():
-            if field.name == key and field.default is not dataclasses.MISSING:
-                return field.default
-            if field.name == key and field.default_factory is not dataclasses.MISSING:
-                return field.default_factory()
-    except Exception:
-        pass  # of the program's factory
-    return MISSING
 
 
 def is_pydantic(schema: Any) -> bool:

@@ -94,8 +94,6 @@ def place(run: Any, saver: Any, config: Any) -> Any:
 def test_what_a_graph_in_a_tool_did_is_read_through_the_graph_around_it(
     run, saver, config, made, sends
 ):
-    if made is from_async and run.colour == "sync":
-        pytest.skip("a tool that is async only")
     graph = outer(saver, made(inner()), sends=sends)
     run.invoke(graph, {"messages": []}, config)
     at = place(run, saver, config)

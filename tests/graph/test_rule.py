@@ -10,12 +10,12 @@ import json
 import operator
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from both import names_of
@@ -49,52 +49,15 @@ class Hidden(TypedDict):
     log: Annotated[list[Any], operator.add] | None
 
 
-class Unequal:
-    """A value whose class does not say what is equal to it."""
-
-
-class Doubtful(list[Any]):
-    """A value that cannot be compared, as an array."""
-
-    def __bool__(self) -> bool:
-        raise ValueError("more than one truth")
-
-
-def keep(old: Any, new: Any) -> Any:
-    return new
-
-
-def broken() -> Any:
-    raise ValueError("not now")
-
-
 def checked(value: Any) -> Any:
     return value
 
 
-class Usual(BaseModel):
-    """Defaults that are used, or that say the same as what a reducer starts from."""
+class Validated(BaseModel):
+    """Functions in a union that are no reducers."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-    a: Annotated[int, operator.add] = 0
-    log: Annotated[list[Any], operator.add] = []
-    made: Annotated[Sequence[Any], operator.add] = Field(default_factory=list)
-    empty: Annotated[Sequence[Any], operator.add] = ()
-    nothing: Annotated[list[Any], operator.add] = None  # type: ignore[assignment]
-    maybe: Annotated[int | None, keep] = 5
-    mode: Annotated[Literal["idle", "busy"], keep] = "idle"
-    unequal: Annotated[Unequal, keep] = Field(default_factory=Unequal)
-    doubtful: Annotated[Doubtful, keep] = Field(default_factory=Doubtful)
-    failing: Annotated[list[Any], operator.add] = Field(default_factory=broken)
     checked: Annotated[int, checked] | None = None
     short: Annotated[str, Field(max_length=3)] | None = None
-
-
-@dataclass
-class UsualData:
-    log: Annotated[list[Any], operator.add] = field(default_factory=list)
-    a: Annotated[int, operator.add] = 0
-    plain: int = 7
 
 
 @dataclass
@@ -467,8 +430,7 @@ def test_a_strict_graph_refuses_it(case: Case) -> None:
 
 SILENT: dict[str, Callable[[Any], Any]] = {
     "equal texts": lambda lib: one(lib, said).invoke({"log": ["x"]}),
-    "usual defaults": lambda lib: list(lib.StateGraph(Usual).channels),
-    "usual defaults of a dataclass": lambda lib: of(lib, UsualData, lambda s: {"log": [s.plain]}),
+    "validators in a union": lambda lib: list(lib.StateGraph(Validated).channels),
     "partial": lambda lib: list(
         lib.StateGraph(State).add_node(functools.partial(lambda x, _: {"a": x}, 3)).nodes
     ),

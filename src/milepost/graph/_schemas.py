@@ -11,9 +11,8 @@ from typing_extensions import is_typeddict
 
 from milepost._internal.supported import required
 from milepost._internal.warn import warn_of
-from milepost._schema import default_of, is_pydantic, schema_of
+from milepost._schema import is_pydantic, schema_of
 from milepost.graph._typed_dicts import described
-from milepost.types import MISSING
 from milepost.warnings import LangGraphDeprecatedSinceV10
 
 if TYPE_CHECKING:
@@ -210,9 +209,12 @@ def _listed(keys: str | tuple[str, ...]) -> str | list[str]:
 
 def _default(key: str, typ: Any, schema: Any) -> Any:
     """The default of a field: `...` if it must be given."""
-    default = default_of(schema, key)
-    if default is not MISSING:
-        return default
+    if dataclasses.is_dataclass(schema):
+        for field in dataclasses.fields(schema):
+            if field.name == key and field.default is not dataclasses.MISSING:
+                return field.default
+            if field.name == key and field.default_factory is not dataclasses.MISSING:
+                return field.default_factory()
     optional = get_origin(typ) in (Union, UnionType) and NoneType in get_args(typ)
     return None if optional or typ is NoneType else ...
 

@@ -174,11 +174,15 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                     f"Channel '{key}' already exists with a different type: two schemas give it "
                     "different reducers. Annotate it alike in both, or plainly in the second."
                 )
-        for mistake in read.mistakes:
-            if type(self.channels[mistake.key]) is not LastValue:
+        for key in read.passed_over:
+            if type(self.channels[key]) is not LastValue:
                 continue  # another schema gives the key its reducer
-            place = ("mistake", id(schema), mistake.key)
-            self.strictness.check(place, GraphBuildError(mistake.message), mistake.instead)
+            message = (
+                f"The reducer of '{key}' is inside a union, where it does not count: put the "
+                "Annotated outside, `Annotated[list | None, reducer]`."
+            )
+            instead = "A write replaces the value."
+            self.strictness.check(("union", key), GraphBuildError(message), instead)
         self.managed.update(read.managed)
         self._schemas[id(schema)] = schema
 

@@ -4,16 +4,23 @@ What the consumer does then may take long, and its process may die.
 """
 
 import asyncio
+import os
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 from typing_extensions import TypedDict
 
+import milepost
 from graphs import PATIENCE, Log
+from milepost._engine.drivers import standby as standby_module
 from milepost._engine.drivers.standby import PATIENCE as PATIENCE_OF_STANDBY
 from milepost._engine.drivers.standby import Standby
 from milepost.checkpoint.memory import InMemorySaver
@@ -225,14 +232,63 @@ def test_tasks_that_end_while_another_is_stored(saver, config):
     assert graph.get_state(config).values == {"log": [*names]}
 
 
-def test_a_driver_that_is_interrupted_on_its_way_back_comes_back_again():
-    """Ctrl-C may come at any point of `come_back`, and the driver calls it once more."""
+def test_a_driver_that_is_interrupted_while_it_waits_comes_back_again(monkeypatch):
     standby = Standby((), lambda effect: None)
     standby.leave()
+    standby._is_storing = True
+
+    def interrupted(seconds: float) -> None:
+        standby._is_storing = False
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(standby_module.time, "sleep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        standby.come_back()
     standby.come_back()
-    standby.come_back()
-    standby.leave()
-    assert standby.is_away
+    assert not standby.is_away
+
+
+def test_ctrl_c_at_any_point_of_a_stream_does_not_hang_it(tmp_path):
+    """A lock that the driver takes would be taken still where Ctrl-C comes as it has been."""
+    program = """
+        import signal
+        from typing import TypedDict
+        from milepost.graph import START, StateGraph
+
+        class State(TypedDict):
+            n: int
+
+        def stop(*_):
+            raise KeyboardInterrupt
+
+        def read(delay):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, delay)
+                options = {"stream_mode": ["values", "updates", "tasks", "checkpoints"]}
+                for _ in graph.stream({"n": 0}, {"recursion_limit": 10**6}, **options):
+                    pass
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+
+        signal.signal(signal.SIGALRM, stop)
+        builder = StateGraph(State).add_node("a", lambda state: {"n": state["n"] + 1})
+        builder.add_edge(START, "a").add_conditional_edges("a", lambda state: "a")
+        graph = builder.compile()
+        for number in range(400):
+            try:
+                read(0.001 + number % 37 * 0.0001)
+            except KeyboardInterrupt:
+                pass
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env={**os.environ, "PYTHONPATH": str(Path(milepost.__file__).parents[1])},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 class TestAConsumerThatLeaves:

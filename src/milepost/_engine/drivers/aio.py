@@ -123,7 +123,7 @@ class AsyncDriver:
                                 shown = show(undelivered.popleft())
                                 standby.leave()
                                 yield shown
-                                await standby.settled()
+                                await standby.come_back()
                             if self._ended or not await self._wait_for_news(effect.deadline):
                                 break
                         steps.answer = self._collect()
@@ -132,7 +132,7 @@ class AsyncDriver:
                             shown = show(undelivered.popleft())
                             standby.leave()
                             yield shown
-                            await standby.settled()
+                            await standby.come_back()
                         method = _CARRY_OUT.get(type(effect), AsyncDriver._call_method)
                         work = method(self, effect)
                         steps.answer = await (to_the_end(work) if cancelled else work)
@@ -141,11 +141,11 @@ class AsyncDriver:
                         shown = show(undelivered.popleft())
                         standby.leave()
                         yield shown
-                        await standby.settled()
+                        await standby.come_back()
                 except BaseException as failure:
                     if has_left(failure, standby.is_away):
                         raise
-                    await to_the_end(standby.settled())
+                    await to_the_end(standby.come_back())
                     if isinstance(failure, asyncio.CancelledError):
                         # The run ends now, and saves what it has. Another cancellation must not
                         # keep it from doing so.
@@ -188,7 +188,7 @@ class AsyncDriver:
 
         `effect` is what the run still waits for.
         """
-        await to_the_end(self._standby.settled())
+        await to_the_end(self._standby.come_back())
         await to_the_end(self._stop_tasks())
         steps.abandon(effect)
         with suppress(Abandoned):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class AsyncStandby:
-    """Acts for the run between `leave` and `settled`."""
+    """Acts for the run between `leave` and `come_back`."""
 
     def __init__(
         self, ended: Collection[Ended], carry_out: Callable[[Effect[Any]], Coroutine[Any, Any, Any]]
@@ -36,7 +36,7 @@ class AsyncStandby:
         if self._ended:
             self.look()
 
-    async def settled(self) -> None:
+    async def come_back(self) -> None:
         """The consumer wants the next event: the driver goes on when nothing is being stored."""
         self.is_away = False
         if self._storing is not None and not self._storing.done():

@@ -72,6 +72,7 @@ EffectGenerator: TypeAlias = Generator[Effect[Any], Any, R]
 TaskGenerator: TypeAlias = EffectGenerator[None]
 """The effects of one task; its outcome is in the task."""
 Keep: TypeAlias = "Callable[[Task], EffectGenerator[None]]"
+"""Stores a task that has ended, before the run receives it."""
 
 
 @record

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PATIENCE: Final = 0.01
 """Seconds that the consumer has before a task that has ended is stored without the run."""
 _POLL: Final = 0.0005
+"""Seconds between two looks of a driver that is back while something is being stored."""
 
 
 class Standby:

@@ -63,8 +63,8 @@ class SyncDriver:
     def __init__(self, events: EventStream | None = None) -> None:
         self.events = events or EventStream()
         self._pool = TaskThreadPool(self.carry_out, hurried=bool(self.events.modes))
-        self._standby = Standby(self._pool.landed, self.carry_out)
-        self._pool.on_landing = self._standby.look
+        self._standby = Standby(self._pool.unreceived, self.carry_out)
+        self._pool.on_end = self._standby.look
         self.spawn = self._pool.spawn
         """Starts a task that a running task has called."""
         self._lock = threading.Lock()

@@ -47,9 +47,9 @@ class TaskThreadPool:
         """Whether threads of the pool add threads, since a slow consumer of events may hold
         up the driver's thread."""
         self._mailbox: SimpleQueue[Item] = SimpleQueue()
-        self.landed: dict[Task, None] = {}
+        self.unreceived: dict[Task, None] = {}
         """The tasks that have ended, and that the run has not received."""
-        self.on_landing: Callable[[], None] = _nothing
+        self.on_end: Callable[[], None] = _nothing
         """Called, in the thread of the task, when a task has ended."""
         self._begun = self._received = 0
         """How many tasks have begun, and of how many the end was received."""
@@ -134,7 +134,7 @@ class TaskThreadPool:
         for each in crashed:
             self._mailbox.put(each)
         for task in ended:
-            self.landed.pop(task, None)
+            self.unreceived.pop(task, None)
         return ended
 
     def ended(self) -> list[Task]:
@@ -143,7 +143,7 @@ class TaskThreadPool:
         self._received += len(items)
         ended = [task for task, crash in items if crash is None]
         for task in ended:
-            self.landed.pop(task, None)
+            self.unreceived.pop(task, None)
         return ended
 
     def _waiting(self) -> list[Ended]:
@@ -195,6 +195,6 @@ class TaskThreadPool:
             crash = error
         crash = outcome_of(task, crash, ended)
         if crash is None:
-            self.landed[task] = None
+            self.unreceived[task] = None
         self._mailbox.put((task, crash))
-        self.on_landing()
+        self.on_end()
